@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from perdure.core.ids import AgentId, BlockId, ConversationId
 from perdure.domain.blocks.units import NewBlock
 from perdure.library import AsyncPerdure
 from tests.support.kill_target import MODEL, TOOLS, effect_tools, obedient_model
+from tests.support.stores import SECRET_KEY, new_address
 from tests.support.warm import KILL, killed, warm
 
 SRC = Path(__file__).resolve().parents[2] / "src"
@@ -23,15 +24,16 @@ START_S = 20.0
 LIMIT_CHARS = 100_000
 
 
-@dataclass(frozen=True)
 class Place:
-    """Where everything of one test lies."""
+    """Where everything of one test lies: a folder, and the address of a store.
 
-    folder: Path
+    Args:
+        settings: further variables of the children.
+    """
 
-    @property
-    def store(self) -> Path:
-        return self.folder / "store.db"
+    def __init__(self, folder: Path, store: str | None = None, settings: Mapping[str, str] | None = None) -> None:
+        self.folder, self.store = folder, store or new_address(folder, "store.db")
+        self.settings = {"PERDURE_SECRET_KEY": SECRET_KEY, **(settings or {})}
 
     @property
     def effects(self) -> Path:
@@ -44,7 +46,7 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{SRC.parent}"}
+        return {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{SRC.parent}", **self.settings}
 
     def effects_left(self) -> list[str]:
         """What the tools did outside the store: `tool key`, in order."""
@@ -96,18 +98,19 @@ class Child:
         self._reader = asyncio.create_task(self._read())
 
     @classmethod
-    async def start(cls, place: Place) -> Child:
-        """A started child, which may not be ready yet."""
+    async def start(cls, place: Place, *, machine: str = "") -> Child:
+        """A started child, which may not be ready yet. `machine`: others take it to be on this one, and can't see
+        whether it lives."""
         with place.errors.open("ab") as errors:
             return cls(
                 await asyncio.create_subprocess_exec(
                     warm("tests.support.kill_target", place.environment),
-                    str(place.store),
+                    place.store,
                     str(place.effects),
                     stdin=asyncio.subprocess.PIPE,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=errors,
-                    env=place.environment,
+                    env={**place.environment, "KILL_TARGET_MACHINE": machine},
                 )
             )
 

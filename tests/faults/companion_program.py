@@ -11,7 +11,6 @@ import asyncio
 import re
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from perdure import ModelDelta, ModelReply, ModelRequest, Perdure
 from perdure.settings import Settings
@@ -35,7 +34,7 @@ class CountingModel:
             yield calls("memory_insert", call_id="call_1", label="seen", new_string="\n".join(numbers))
 
 
-def open_store(path: Path) -> Perdure:
+def open_store(path: str) -> Perdure:
     """The store with the model of agent and companion."""
     settings = Settings(embedding="none", facts="off", model=MODEL, companion_retry_s=0.05)
     return Perdure(path, models={MODEL: CountingModel()}, settings=settings)
@@ -43,7 +42,7 @@ def open_store(path: Path) -> Perdure:
 
 def main() -> None:
     """Send messages until the process is killed."""
-    with open_store(Path(sys.argv[1])) as perdure:
+    with open_store(sys.argv[1]) as perdure:
         agent, number = perdure.agent("ann"), int(sys.argv[2])
         print("ready", flush=True)
         while True:

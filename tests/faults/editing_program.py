@@ -12,7 +12,6 @@ import re
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest
 from perdure.settings import Settings
@@ -30,7 +29,7 @@ def lines_of(text: str) -> list[str]:
     return _LINE.findall(text)
 
 
-async def open_store(path: Path, *editors: Editor) -> AsyncPerdure:
+async def open_store(path: str, *editors: Editor) -> AsyncPerdure:
     """The store at `path`, with the models of these agents."""
     settings = replace(Settings(), model="test/ann", embedding="none")
     models = {f"test/{editor.name}": editor for editor in editors}
@@ -113,7 +112,7 @@ def _newest(request: ModelRequest) -> list[str]:
 
 async def main(path: str, name: str, count: str) -> None:
     editor = Editor(name, int(count))
-    async with await open_store(Path(path), editor):
+    async with await open_store(path, editor):
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         await editor.run()

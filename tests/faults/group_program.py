@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Settings
 from perdure.core.groups.group import GroupKind
@@ -52,7 +51,7 @@ def _choose(request: ModelRequest) -> ModelReply:
     return says("Anna" if "[User]" in text else "Bob" if "[Anna]" in text else "DONE!")
 
 
-async def open_store(path: Path) -> AsyncPerdure:
+async def open_store(path: str) -> AsyncPerdure:
     """The store at `path`, with the models of its agents."""
     models = {f"test/{name}": Slowly(name) for name in NAMES}
     return await AsyncPerdure.open(path, models=models, settings=Settings(model="test/Anna", embedding="none"))
@@ -68,7 +67,7 @@ async def do_task(perdure: AsyncPerdure, groups: list[GroupId], number: int) -> 
 
 
 async def main(path: str, first: str) -> None:
-    async with await open_store(Path(path)) as perdure:
+    async with await open_store(path) as perdure:
         groups = [group.id for group in reversed(await perdure.groups.list())]
         print("ready", flush=True)
         for number in itertools.count(int(first)):

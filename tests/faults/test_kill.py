@@ -9,22 +9,15 @@ import asyncio
 import os
 import random
 import signal
-import sqlite3
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from perdure.core.blocks import Block
-from perdure.core.messages import Message, ToolResult
-from perdure.storage.tx import Tx
-from perdure.testing import InlineStore
 from tests.faults.children import Child, Line, Place, make_agents, open_store
-from tests.simulator.invariants import check_agent
-from tests.support.kill_target import STEPS
+from tests.faults.kill_checks import PLANS, check_store
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
 ROUNDS = 10 if FULL else 1
@@ -32,8 +25,6 @@ KILLS = 20 if FULL else 3  # in each round
 DELAY_S = 0.15
 STUCK_S = 5.0
 """A run may be unended for this long after a start."""
-
-PLANS = ("append", "insert note", "note+mark", "share", "mark+note archive", "append note share", "archive insert", "")
 
 
 class Client:
@@ -89,64 +80,6 @@ async def torment(place: Place, clients: Sequence[Client], chance: random.Random
             client.stopped = True
         await asyncio.gather(*(client.talk(child) for client in clients))
         assert await child.close() == 0
-
-
-def check_edits(
-    key: str, plan: str, results: Sequence[ToolResult], blocks: dict[str, Block], effects: Counter[str]
-) -> None:
-    """What the message with this key ordered was done as often as it may be."""
-    done = {result.call_id: result for result in results}
-    for number, step in enumerate(plan.split()):
-        for index, word in enumerate(step.split("+")):
-            result = done[f"{key}-{number}-{index}"]
-            name, arguments = STEPS[word]
-            assert result.name == name
-            if name == "note" and result.status == "error":
-                assert "outcome unknown" in result.text
-                assert effects[f"note {key}"] <= 1
-                continue
-            assert result.status == "success", result
-            if "label" in arguments:
-                assert blocks[arguments["label"]].value.split("\n").count(key) == 1
-            elif name == "note":
-                assert effects[f"note {key}"] == 1
-            elif name == "mark":
-                assert effects[f"mark {key}"] >= 1
-
-
-async def check_store(place: Place, lines: Sequence[Line], clients: Sequence[Client]) -> None:
-    """Everything that was promised stands in the store, once."""
-    effects = Counter(place.effects_left())
-    store = InlineStore(place.store)
-
-    def check(tx: Tx) -> None:
-        for agent_id in {line.agent: None for line in lines}:
-            mine = [client for client, line in zip(clients, lines, strict=True) if line.agent == agent_id]
-            texts = [f"{key} {plan}" for client in mine for key, plan in client.sent.items()]
-            check_agent(tx, agent_id, sent=texts)
-            blocks = {block.label: block for block in tx.blocks.list_by_agent(agent_id)}
-            messages = tx.messages.list(agent_id, limit=1_000_000)
-            passages = Counter(
-                passage.text
-                for archive in tx.archives.list_by_agent(agent_id)
-                for passage in tx.passages.list(archive.id, limit=1_000_000)
-            )
-            for client in mine:
-                for key, plan in client.sent.items():
-                    check_edits(key, plan, _results(messages, key), blocks, effects)
-                    assert passages[f"note of {key}"] == plan.split().count("archive")
-
-    try:
-        await store.read(check)
-    finally:
-        await store.close()
-    connection = sqlite3.connect(place.store)
-    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-    connection.close()
-
-
-def _results(messages: Sequence[Message], key: str) -> list[ToolResult]:
-    return [result for message in messages for result in message.results if result.call_id.startswith(f"{key}-")]
 
 
 @pytest.mark.faults

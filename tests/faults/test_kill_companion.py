@@ -7,45 +7,26 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.faults.companion_program import open_store
-from tests.support.warm import warm
+from tests.faults.killing import lines_until_killed
+from tests.support.stores import new_address
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).with_name("companion_program.py")
 KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 3
-
-
-def killed(store: Path, first: int, chance: random.Random) -> int:
-    """The number of the message that the process was killed at."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    with subprocess.Popen(
-        [warm(str(PROGRAM), environment), str(store), str(first)], env=environment, stdout=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        timer = threading.Timer(chance.uniform(0, 0.25), child.kill)
-        timer.start()
-        done = [int(line) for line in child.stdout if line.endswith("\n")]
-        timer.join()
-    assert child.returncode == -9
-    return first + len(done)
 
 
 @pytest.mark.faults
 def test_each_message_is_read_once(tmp_path: Path) -> None:
     """Whatever the moment of the kill: before the pass or its run, in a model call, between an edit and the end."""
-    store, chance, number = tmp_path / "perdure.db", random.Random(0), 0
+    store, chance, number = new_address(tmp_path), random.Random(0), 0
     with open_store(store) as perdure:
         perdure.create_agent("ann", blocks={"seen": ""}, sleeptime=True)
     for _ in range(KILLS):
-        number = killed(store, number, chance)
+        number += len(lines_until_killed("companion_program.py", store, number, chance=chance, delay_s=0.25))
 
     with open_store(store) as perdure:
         agent = perdure.agent("ann")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import threading
 from collections import Counter
 from pathlib import Path
 
@@ -20,36 +18,17 @@ from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
 from tests.faults.group_program import KINDS, NAMES, TASK, WHAT_IS_SAID, do_task, open_store
-from tests.support.warm import KILL, killed, warm
+from tests.faults.killing import lines_until_killed
+from tests.support.stores import POSTGRES, new_address
 
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAM = Path(__file__).with_name("group_program.py")
+DELAY_S = 0.6 if POSTGRES else 0.15
 KILLS = 100 if os.environ.get("PERDURE_FAULTS") == "full" else 10
-
-
-def task_at_kill(store: Path, first: int, chance: random.Random) -> int:
-    """The number of the task that the process was killed at."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    with subprocess.Popen(
-        [warm(str(PROGRAM), environment), str(store), str(first)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-        timer = threading.Timer(chance.uniform(0, 0.15), child.send_signal, [KILL])
-        timer.start()
-        done = [int(line) for line in child.stdout if line.endswith("\n")]
-        timer.join()
-    assert killed(child.returncode) == -9
-    return first + len(done)
 
 
 @pytest.mark.faults
 async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
     """Whatever the moment of the kill: each turn has each speech once, in order, and each agent one run for it."""
-    store, chance, task = tmp_path / "perdure.db", random.Random(0), 0
+    store, chance, task = new_address(tmp_path), random.Random(0), 0
     async with await open_store(store) as perdure:
         agents = {name: await perdure.create_agent(name, model=f"test/{name}") for name in NAMES}
         for kind in KINDS:
@@ -57,7 +36,9 @@ async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
             await perdure.groups.create(kind, agents=[agents["Anna"], agents["Bob"]], manager=manager)
     interrupted = 0
     for _ in range(KILLS):
-        task = task_at_kill(store, task, chance)
+        task += len(
+            lines_until_killed("group_program.py", store, task, chance=chance, delay_s=0.6 if POSTGRES else 0.15)
+        )
 
     async with await open_store(store) as perdure:
         groups = [group.id for group in reversed(await perdure.groups.list())]

@@ -46,7 +46,7 @@ def orders(lines: Sequence[Line], chance: random.Random) -> str:
 def work(folder: Path, *, fail_flush: int = 0) -> tuple[Place, list[Line], list[Operation], Any]:
     """A store with agents, then a process that works in it; the store as it was before lies in `before`."""
     (folder / "store").mkdir()
-    place = Place(folder / "store")
+    place = Place(folder / "store", str(folder / "store" / "store.db"))
     lines = list(asyncio.run(make_agents(place)))
     shutil.copytree(place.folder, folder / "before")
     ended = run_recorded(
@@ -84,7 +84,7 @@ def test_what_was_told_survives_a_power_cut(tmp_path: Path) -> None:
     """Accepted messages, ended runs, their edits and passages with all that is derived from them; no page is broken."""
     place, lines, operations, ended = work(tmp_path)
     assert ended.returncode == 0, ended.stderr
-    assert any(one.kind == "s" and one.path == str(place.store.resolve()) for one in operations), "no checkpoint"
+    assert any(one.kind == "s" and one.path == str(Path(place.store).resolve()) for one in operations), "no checkpoint"
     chance = random.Random(11)
     told_to_end = 0
     for number in range(CUTS):
@@ -107,7 +107,7 @@ def test_nothing_is_told_as_done_after_a_flush_failed(tmp_path: Path) -> None:
     """A commit whose flush fails is an error to whoever waits, and the store takes no more writes until it is opened
     anew: a second flush may lie."""
     place, lines, operations, ended = work(tmp_path, fail_flush=30)
-    log = str(place.store.resolve()) + "-wal"
+    log = str(Path(place.store).resolve()) + "-wal"
     failed = next(at for at, one in enumerate(operations) if one.kind == "f")
     told = [json.loads(line) for line in lines_told(operations)]
 

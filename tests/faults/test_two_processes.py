@@ -11,9 +11,9 @@ import pytest
 
 from perdure import RunEnded, StoredEvent
 from perdure.storage.tx import Tx
-from perdure.testing import InlineStore
 from tests.faults.children import Child, Line, Place, make_agents, open_store
 from tests.simulator.invariants import check_agent
+from tests.support.stores import opened
 
 pytestmark = pytest.mark.faults
 
@@ -34,21 +34,17 @@ def keys_of(name: str, count: int) -> list[str]:
 
 async def check(place: Place, line: Line, texts: list[str]) -> None:
     """Every promise holds of the agent of `line`, which was sent these texts."""
-    store = InlineStore(place.store)
 
     def unit(tx: Tx) -> None:
         check_agent(tx, tx.conversations.get(line.conversation).agent_id, sent=texts)
 
-    try:
+    async with opened(place.store) as store:
         await store.read(unit)
-    finally:
-        await store.close()
 
 
 async def check_leases(place: Place, lines: Sequence[Line], *, taken_over: Collection[str] = ()) -> None:
     """As long as both processes live, each run stays with the one that began it, and no call is cut off. The runs in
     `taken_over` were begun by one that is dead."""
-    store = InlineStore(place.store)
 
     def unit(tx: Tx) -> None:
         for agent_id in {line.agent: None for line in lines}:
@@ -58,10 +54,8 @@ async def check_leases(place: Place, lines: Sequence[Line], *, taken_over: Colle
                 if message.run_id not in taken_over:
                     assert [result for result in message.results if result.status != "success"] == []
 
-    try:
+    async with opened(place.store) as store:
         await store.read(unit)
-    finally:
-        await store.close()
 
 
 async def test_messages_to_one_conversation_are_answered_one_after_the_other(tmp_path: Path) -> None:

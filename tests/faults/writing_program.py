@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import sys
-from pathlib import Path
 
 from perdure import ModelReply, ModelRequest, Perdure, Settings
 from perdure.testing import ScriptedModel, calls, says
@@ -16,7 +15,7 @@ WORKERS = ("work 1", "work 2", "work 3")
 TASK = "Task {}"
 
 
-def open_store(path: Path) -> Perdure:
+def open_store(path: str) -> Perdure:
     """The store at `path`, with the models of its agents."""
     models = {"test/lead": ScriptedModel(otherwise=_pass_on), "test/work": ScriptedModel(otherwise=says("Done."))}
     return Perdure(path, models=models, settings=Settings(model="test/lead", embedding="none"))
@@ -31,7 +30,7 @@ def _pass_on(request: ModelRequest) -> ModelReply:
 
 
 def main(path: str, first: str) -> None:
-    with open_store(Path(path)) as perdure:
+    with open_store(path) as perdure:
         agent = perdure.agent("lead")
         print("ready", flush=True)
         for number in itertools.count(int(first)):

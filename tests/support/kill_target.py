@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable
@@ -117,7 +118,9 @@ def effect_tools(effects: Path) -> tuple[Callable[..., Any], ...]:
     return note, mark, slow, guarded
 
 
-async def _serve(store: Path, effects: Path) -> None:
+async def _serve(store: str, effects: Path) -> None:
+    if machine := os.environ.get("KILL_TARGET_MACHINE"):
+        socket.gethostname = lambda: machine
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     async with await AsyncPerdure.open(store, models={MODEL: obedient_model()}, tools=effect_tools(effects)) as perdure:
@@ -174,4 +177,4 @@ def _tell(**fields: Any) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), Path(sys.argv[2])))
+    asyncio.run(_serve(sys.argv[1], Path(sys.argv[2])))
