@@ -285,6 +285,32 @@ def ui(
     run_and_exit(ui(host=host, port=port, browse=browse), loop_factory=loop_factory())
 
 
+@command(app, "database.copies.backup")
+def backup(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The file to make.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy the store as it is now to a new file, while agents work."""
+
+
+@command(app, "database.copies.restore")
+def restore(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="A file that `perdure backup` has made.")],
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put a backup in the place of the store. The old one is kept."""
+
+
+@command(app, "database.copies.migrate_db", name="migrate-db")
+def migrate_db(
+    source: Annotated[str, typer.Argument(metavar="FROM", help="A file or postgresql://...")],
+    target: Annotated[str, typer.Argument(metavar="TO", help="An empty database, or a file that is made.")],
+    as_json: AsJson = False,
+) -> None:
+    """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
+
+
 @command(app, "doctor.doctor")
 def doctor(as_json: AsJson = False) -> None:
     """Check models, data and ports, and say what helps. Exit code 1: something is broken."""

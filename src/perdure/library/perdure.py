@@ -142,8 +142,9 @@ class AsyncPerdure:
     async def backup(self, path: str | Path) -> None:
         """Copy the store as it is now to a new file, which opens like any store; agents work on meanwhile.
 
-        Raises: InvalidInput: the store is on PostgreSQL, whose tool is `pg_dump`, or the file can't be a new one;
-            StoreError. Then there is no file.
+        It is a file of SQLite, also of a store on PostgreSQL. `perdure restore` puts it back into either database.
+
+        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
         await self.services.upkeep.backup(Path(path))
 

@@ -54,9 +54,9 @@ class Store(Protocol):
         Raises: StoreError: it is not done."""
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        """Copy the database as it is now to a new file; others read and write meanwhile. `progress` takes how many
-        pages are copied, and how many there are; an error of its own ends the copy. Raises: InvalidInput: PostgreSQL,
-        which has a tool of its own, or the file can't be a new one; StoreError. Then there is no file."""
+        """Copy the database as it is now to a new file of SQLite; others read and write meanwhile. `progress` takes how
+        much is done, and how much there is, in pages of a file or rows of PostgreSQL; an error of its own ends the
+        copy. Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file."""
 
     async def mark(self) -> str:
         """A text that changes with every commit, of this process and of others. It costs next to nothing to read."""

@@ -75,9 +75,9 @@ class UpkeepService:
         """Copy the store as it is now to a new file; agents work on meanwhile.
 
         Args:
-            progress: takes how many pages of the file are copied, and how many there are; called in another thread.
-        Raises: InvalidInput: the store is on PostgreSQL, or the file can't be a new one; StoreError. Then there is no
-            file.
+            progress: takes how much is done, and how much there is: pages of a file, rows of PostgreSQL. It is called in
+                another thread.
+        Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
         await self._store.backup(path, progress)
 

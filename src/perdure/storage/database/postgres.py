@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import (
-    InvalidInput,
     PerdureError,
     StoreBusy,
     StoreClosed,
@@ -21,6 +19,8 @@ from perdure.core.errors import (
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.words import Clause
+from perdure.storage.copy.backups import backup_database
+from perdure.storage.copy.postgres_side import PostgresSide
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
@@ -45,6 +45,8 @@ T = TypeVar("T")
 
 CONNECTIONS = 8
 MIGRATION_LOCK = 0x50455244  # advisory; one process migrates, the others wait
+OPEN_LOCK = f"{MIGRATION_LOCK}, hashtext(current_schema())"
+"""Each connection of a store holds this advisory lock, shared, so that `perdure restore` sees whether one is open."""
 SERIALIZATION_TRIES = 5
 TSVECTOR_BYTES = 900_000
 
@@ -215,7 +217,7 @@ class PostgresStore(Views):
                 with psycopg.connect(address, connect_timeout=10) as connection:
                     _upgrade(connection, migrations, at=at)
                 pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
-                    address, min_size=1, max_size=CONNECTIONS, open=False
+                    address, min_size=1, max_size=CONNECTIONS, open=False, configure=_hold_open_lock
                 )
                 pool.open(wait=True, timeout=10)
             except psycopg.Error as error:
@@ -245,10 +247,8 @@ class PostgresStore(Views):
             await self._in_thread(functools.partial(self._execute, vacuum))
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        raise InvalidInput(
-            f"the store is {self.place}: make its backup with PostgreSQL's own tool, such as"
-            f" `pg_dump --format=custom --file={shlex.quote(str(path))} DATABASE`"
-        )
+        address = str(self._pool.conninfo)
+        await backup_database(lambda: PostgresSide(address, PostgresDatabase), path, progress)
 
     async def mark(self) -> str:
         # The transactions that have ended and those that are open, of the whole server.
@@ -297,6 +297,11 @@ class PostgresStore(Views):
             except psycopg.Error as error:
                 raise store_error(error) from error
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+
+def _hold_open_lock(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    connection.execute(f"SELECT pg_advisory_lock_shared({OPEN_LOCK})".encode())
+    connection.commit()
 
 
 def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequence[Migration], *, at: datetime) -> None:

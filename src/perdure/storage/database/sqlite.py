@@ -267,12 +267,7 @@ def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int]
         progress: takes how many pages are copied, and how many there are; its own error ends the copy.
     Raises: InvalidInput: the file exists; StoreError. On an error there is no file.
     """
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # private to the user
-    except FileExistsError as error:
-        raise InvalidInput(f"{path} exists: name a new file") from error
-    except OSError as error:
-        raise InvalidInput(f"{path} can't be written ({error.strerror}): name a file of a folder of yours") from error
+    make_new_file(path)
     try:
         with contextlib.closing(sqlite3.connect(path)) as target:
             # One snapshot for all steps: SQLite begins a copy anew when somebody writes between two of them.
@@ -285,11 +280,26 @@ def backup(source: sqlite3.Connection, path: Path, progress: Callable[[int, int]
             finally:
                 source.execute("COMMIT")
     except BaseException as error:
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
+        remove_files(path)
         if isinstance(error, sqlite3.Error):
             raise store_error(error, path) from error
         raise
+
+
+def make_new_file(path: Path) -> None:
+    """Make an empty file, private to the user. Raises: InvalidInput: it exists, or can't be made."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))  # private to the user
+    except FileExistsError as error:
+        raise InvalidInput(f"{path} exists: name a new file") from error
+    except OSError as error:
+        raise InvalidInput(f"{path} can't be written ({error.strerror}): name a file of a folder of yours") from error
+
+
+def remove_files(path: Path) -> None:
+    """Remove a store's file with those beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal", "-mark"):
+        path.with_name(f"{path.name}{suffix}").unlink(missing_ok=True)
 
 
 def scrub_progress(path: Path) -> tuple[int, int]:
@@ -340,6 +350,17 @@ def upgrade(
             raise
     except sqlite3.Error as error:
         raise store_error(error, path) from error
+
+
+def prepare_new(connection: sqlite3.Connection) -> None:
+    """Make a file a store of Perdure, still without tables."""
+    _use_wal(connection)
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+def single_file(connection: sqlite3.Connection) -> None:
+    """Take the log into the file and remove it. Raises: OperationalError: others have the file open."""
+    connection.execute("PRAGMA journal_mode = DELETE")
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
