@@ -18,7 +18,7 @@ from perdure.testing import calls, fails, says
 
 LABEL = "counts"
 TURN = 20
-"""How many edits one message to an agent leads to."""
+"""How many calls one message to an agent leads to."""
 
 _LINE = re.compile(r"\b(a\d) (\d{4})\b")
 
@@ -43,6 +43,7 @@ class Counter:
     refused: int = 0
     number: int = 0
     _calls: int = 0
+    _end: int = TURN
     _open_call: str = ""
     _shown: dict[str, int] = field(default_factory=dict)
 
@@ -52,13 +53,13 @@ class Counter:
         for text in (request.system, *(message.text for message in request.messages)):
             if {*self.names} <= (counts := counts_of(text)).keys():
                 self._shown = counts  # the newest text comes last
-        is_new = request.messages[-1].role != "tool"
         for result in [result for one in request.messages for result in one.results]:
             if result.call_id == self._open_call:
                 self._open_call = ""
                 self.number += result.status == "success"
                 self.refused += result.status != "success"
-        ended = self.number == self.count or (not is_new and self._calls % TURN == 0)
+        ended = self.number == self.count or self._calls == self._end
+        self._end = self._calls + TURN if ended else self._end
         yield says("Done.") if ended else self._edit()
 
     def _edit(self) -> ModelReply:
