@@ -50,6 +50,8 @@ class Settings(Limits):
             `off`: nobody.
         facts_model: the model handle of that model; empty: the agent's own.
         file_limit_bytes: the size limit of a file in a folder, in bytes.
+        files: where the bytes of uploaded files are kept, as `s3://bucket/prefix`; the usual `AWS_...` variables say
+            how to reach it; empty: in the store, until their text is made.
         late_interaction_ms: the milliseconds in which a search may compare its first hits with the query word by word,
             which only the local model can; 0: it does not.
         secret_key: the key that encrypts secrets, at least 16 characters; empty: the file `secret.key` beside the
@@ -100,6 +102,7 @@ class Settings(Limits):
     facts: str = "patterns"
     facts_model: str = ""
     file_limit_bytes: int = 50_000_000
+    files: str = ""
     late_interaction_ms: int = 0
     secret_key: str = field(default="", repr=False)
     web_search: str = ""

@@ -232,6 +232,24 @@ class FolderContract(Contract):
             free = await store.read(lambda tx: tx.files.get(mine.id))
             assert (free.status, free.lease_owner, free.tries) == ("pending", None, mine.tries - 1)
 
+    async def test_an_object_is_named_until_its_file_is_purged(self) -> None:
+        """Also by a deleted file: its object must not go before its row."""
+        async with self.open_store() as store:
+            folder = await store.write(self.add_folder)
+            file = await store.write(self.add_file, folder.id, "a.md", object_key="o/a")
+            await store.write(self.add_file, folder.id, "b.md")
+
+            async def named() -> set[str]:
+                return await store.read(lambda tx: tx.files.named_keys(["o/a", "o/b", ""]))
+
+            assert await named() == {"o/a", ""}
+            await store.write(lambda tx: tx.files.delete(file.id))
+            assert "o/a" in await named()
+            claimed = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            assert claimed is not None and claimed.object_key == "o/a"
+            await store.write(lambda tx: tx.files.purge(claimed))
+            assert await named() == {""}
+
     async def test_what_became_of_a_file_is_kept(self) -> None:
         """All that is known of its text; its folder has another version when it can be read, and it is found by its
         bytes."""

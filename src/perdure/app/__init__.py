@@ -81,6 +81,7 @@ from perdure.storage.cipher import KEY_FILE as KEY_FILE
 from perdure.storage.cipher import AesCipher
 from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.storage.database.postgres_look import look as look
+from perdure.storage.object_store import open_object_store
 from perdure.storage.open import accept_loss as accept_loss
 from perdure.storage.open import find_damage as find_damage
 from perdure.storage.open import find_refusal as find_refusal
@@ -404,6 +405,7 @@ def _ports(
         find_extractor=extractors_of(settings, registry, telemetry),
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
+        contents=open_object_store(settings.files),
     )
 
 

@@ -70,6 +70,7 @@ class File:
         done, total: the progress of its processing, without unit; total 0: not begun.
         page_count, line_count, char_count, chunk_count: of its text; pages are 0 where there are none.
         tries: how often its processing began.
+        object_key: the key of its bytes in the object store; empty: they are not there.
         lease_owner, lease_until: the worker that processes it, and until when.
     """
 
@@ -96,6 +97,7 @@ class File:
     char_count: int = 0
     chunk_count: int = 0
     tries: int = 0
+    object_key: str = ""
     lease_owner: str | None = None
     lease_until: datetime | None = None
     created_at: datetime

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Protocol, runtime_checkable
 
 from perdure.core.documents import Document
 from perdure.core.ids import AgentId, ConversationId, RunId
@@ -52,6 +52,25 @@ class Converter(Protocol):
 
         Raises: InvalidInput, ConversionFailed, ExtraMissing: this file gives no text; others may.
         """
+
+
+class FileContents(Protocol):
+    """The bytes of uploaded files outside the database, each under a key. What was put is never changed."""
+
+    place: str
+    """Where they are, for people."""
+
+    async def put(self, key: str, source: BinaryIO) -> None:
+        """Store all bytes of an open file, durably. Raises: StoreUnavailable."""
+
+    def get(self, key: str) -> AsyncIterator[bytes]:
+        """Yield the bytes in pieces. Raises: StoreUnavailable; StoreDamaged: there are none."""
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        """Remove what is under these keys; one that is not there is no error. Raises: StoreUnavailable."""
+
+    def list(self, folder: str, *, before: datetime) -> AsyncIterator[Sequence[str]]:
+        """Yield the keys in a folder, some at a time, of what was put before this time. Raises: StoreUnavailable."""
 
 
 class Embedder(Protocol):

@@ -14,7 +14,7 @@ from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
-from perdure.core.ports import Clock, Randomness, TokenCounter, Toolbox
+from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
 from perdure.core.runs import Callback, RunKey
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
@@ -167,6 +167,7 @@ class Ports:
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
         drain: whether this process is about to end.
+        contents: the bytes of files outside the database; None: they are in it.
     """
 
     store: Store
@@ -189,6 +190,7 @@ class Ports:
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     drain: Drain = field(default_factory=Drain)
+    contents: FileContents | None = None
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

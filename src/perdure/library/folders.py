@@ -118,6 +118,14 @@ class AsyncFolder:
         """
         return await self._services.files.read(self.id, name_or_id, first_line, last_line)
 
+    async def original(self, name_or_id: str) -> bytes:
+        """The bytes of a file as they were uploaded, checked by their SHA-256.
+
+        Raises: NotFound; InvalidInput: they are not kept, because `PERDURE_FILES` was not set; StoreUnavailable: the
+        object store does not answer; StoreDamaged: it has other bytes, or none.
+        """
+        return await self._services.files.original(self.id, name_or_id)
+
     async def delete_file(self, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""
         await self._services.files.delete(self.id, name_or_id)

@@ -15,9 +15,19 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import Path, PurePosixPath
+from typing import BinaryIO
 
 from perdure.core.documents import Chunk, Document, FileKind
-from perdure.core.errors import ExtraMissing, InvalidInput, LeaseLost, PerdureError, StoreBusy, StoreClosed, StoreError
+from perdure.core.errors import (
+    ExtraMissing,
+    InvalidInput,
+    LeaseLost,
+    PerdureError,
+    StoreBusy,
+    StoreClosed,
+    StoreDamaged,
+    StoreError,
+)
 from perdure.core.errors.store import disk_error
 from perdure.core.files import File, FilePart
 from perdure.core.ids import FileId, Ids
@@ -27,6 +37,7 @@ from perdure.domain.files.text import parts_of
 from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.ports import Ports
 from perdure.engine.run.leases import is_dead
+from perdure.engine.workers.contents import drop_orphans, write_contents
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -39,6 +50,8 @@ TRIES = 3  # a file that kills the whole process must not do so for ever
 UPLOAD_MAX_AGE = timedelta(days=1)
 """An upload that was not complete by then is removed: its client is gone."""
 CLEANUP_EVERY = timedelta(hours=1)
+SWEEP_EVERY = timedelta(days=1)
+"""How often the object store is listed: a list of a million objects is a thousand requests."""
 
 PARTS_A_STEP, CHUNKS_A_STEP = 8, 64  # of one transaction
 STEPS = 1_000  # of a file's progress
@@ -57,6 +70,7 @@ class FileWorker:
         self._ports, self._convert, self._progress_s = ports, convert, progress_s
         self._owner = ports.owner
         self._next_cleanup = ports.clock.now()
+        self._next_sweep = self._next_cleanup + CLEANUP_EVERY
         self._wake = asyncio.Event()
         self._working: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
@@ -118,6 +132,9 @@ class FileWorker:
         while await store.read(lambda tx: tx.files.has_abandoned(before=before)):
             await store.write(lambda tx: tx.files.drop_abandoned(before=before, limit=PARTS_A_STEP))
         self._next_cleanup = now + CLEANUP_EVERY
+        if now >= self._next_sweep:
+            self._next_sweep = now + SWEEP_EVERY
+            await drop_orphans(self._ports, before=before)
 
     def _forget_task(self, task: asyncio.Task[None]) -> None:
         """Forget a task that has ended, and look for the next file."""
@@ -237,11 +254,20 @@ class FileWorker:
         with tempfile.TemporaryDirectory(prefix="perdure-file-") as folder:
             path = Path(folder) / "upload"
             with path.open("wb") as upload:
+                if file.object_key:
+                    await self._write_contents(file, upload)
                 seq = 0
                 while (data := await store.read(_bytes, file.id, seq)) is not None:
                     await asyncio.to_thread(upload.write, data)
                     seq += 1
             return await self._convert(file.name, path, progress=progress.advance_conversion)
+
+    async def _write_contents(self, file: File, target: BinaryIO) -> None:
+        """Write the bytes from the object store. Raises: StoreUnavailable; InvalidInput: they are gone or damaged."""
+        try:
+            await write_contents(self._ports.contents, file, target)
+        except StoreDamaged as error:
+            raise InvalidInput(str(error)) from error  # only this file can't be read; others needn't wait
 
     async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _Progress) -> None:
         """Store a file's text and chunks, some at a time. Raises: LeaseLost, StoreError."""
@@ -269,6 +295,8 @@ class FileWorker:
             while await self._ports.store.write(step, file, until=self._ports.clock.now() + self._lease):
                 pass
         await self._ports.store.write(lambda tx: tx.files.purge(file))
+        if file.object_key and self._ports.contents is not None:
+            await self._ports.contents.delete([file.object_key])
 
     async def _beat(self, file: File, progress: _Progress) -> None:
         """Renew the claim, and store the progress, for ever."""

@@ -121,6 +121,14 @@ class Folder:
         """
         return self._portal.run(self._inner.text(name_or_id, first_line=first_line, last_line=last_line))
 
+    def original(self, name_or_id: str) -> bytes:
+        """The bytes of a file as they were uploaded, checked by their SHA-256.
+
+        Raises: NotFound; InvalidInput: they are not kept, because `PERDURE_FILES` was not set; StoreUnavailable: the
+        object store does not answer; StoreDamaged: it has other bytes, or none.
+        """
+        return self._portal.run(self._inner.original(name_or_id))
+
     def delete_file(self, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""
         self._portal.run(self._inner.delete_file(name_or_id))

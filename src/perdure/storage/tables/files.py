@@ -29,8 +29,8 @@ from perdure.storage.tables.vectors import NEVER
 FILE = RowFormat(
     File,
     "id, org_id, folder_id, number, name, original_name, media_type, size_bytes, digest, kind, status, problem, title,"
-    " warnings, done, total, page_count, line_count, char_count, chunk_count, tries, lease_owner, lease_until,"
-    " created_at, updated_at",
+    " warnings, done, total, page_count, line_count, char_count, chunk_count, tries, object_key, lease_owner,"
+    " lease_until, created_at, updated_at",
     {
         TEXT: "name original_name media_type problem title",
         JSON_TUPLE: "warnings",
@@ -184,6 +184,12 @@ class Files(Table):
         parts = f"{_ABANDONED} LIMIT :limit"
         sql = f"DELETE FROM file_uploads WHERE (file_id, seq) IN ({parts})"
         return self._run(sql, before=iso(before), limit=limit)
+
+    def named_keys(self, keys: Sequence[str]) -> set[str]:
+        """Those of the keys of objects that a file names, also a deleted one that is not removed yet."""
+        where = Conditions("org_id = :org_id")
+        where.among("object_key", keys)
+        return {row[0] for row in self._rows(f"SELECT object_key FROM files WHERE {where}", **where.params)}
 
     # -- its processing ------------------------------------------------------------------------------------------------
 

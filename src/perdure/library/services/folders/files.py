@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,6 +14,7 @@ from perdure.core.files import AgentFile, File, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
 from perdure.domain.files.text import read_lines, read_text
 from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_view
+from perdure.engine.workers.contents import write_contents
 from perdure.library.checks import LIMIT_MAX, check_limit, check_number, check_page, check_text
 from perdure.library.paging import Page
 from perdure.library.services.folders.folders import POLL_S
@@ -97,6 +99,19 @@ class FileService:
             return "\n".join(line.text for line in read_lines(tx, file.id, first_line, last, max_chars=TEXT_CHARS))
 
         return await self._store.read(load)
+
+    async def original(self, folder_id: FolderId, name_or_id: str) -> bytes:
+        """The bytes of a file as they were uploaded. Raises: NotFound; InvalidInput: they are not kept; StoreError."""
+        check_text("a file's name or id", name_or_id)
+        file = await self._store.read(_find_file, folder_id, name_or_id)
+        if not file.object_key:
+            raise InvalidInput(
+                f"the bytes of {file.name!r} are not kept once its text is made: only files that are uploaded with"
+                " PERDURE_FILES set keep them"
+            )
+        data = io.BytesIO()
+        await write_contents(self._app.ports.contents, file, data)
+        return data.getvalue()
 
     async def delete(self, folder_id: FolderId, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""

@@ -6,14 +6,16 @@ import asyncio
 import hashlib
 import io
 import mimetypes
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 from perdure.app import App, check_file
-from perdure.core.errors import FileNameInvalid, FileTooLarge, InvalidInput
+from perdure.core.errors import AlreadyExists, FileNameInvalid, FileTooLarge, InvalidInput, NotFound
 from perdure.core.files import File, IfExists
 from perdure.core.ids import FileId, FolderId
 from perdure.domain.files.folders import add_file, place_file
+from perdure.engine.workers.contents import key_of
 from perdure.engine.workers.files import UPLOAD_PART_BYTES
 from perdure.library.checks import check_choice, check_text
 from perdure.storage.tx import Tx
@@ -85,6 +87,19 @@ async def _store_parts(
         created_at=now,
         updated_at=now,
     )
+    if (contents := app.ports.contents) is not None:
+        file = replace(file, object_key=key_of(file.org_id, file.id))
+        await asyncio.to_thread(stream.seek, 0)
+        await contents.put(file.object_key, stream)
+        try:
+            added = await store.write(lambda tx: add_file(tx, file, if_exists))
+        except (NotFound, AlreadyExists):
+            await contents.delete([file.object_key])
+            raise
+        if added.id != file.id:  # one that was there stands for it
+            await contents.delete([file.object_key])
+        app.files.wake()
+        return added
     parts = range(0, size, UPLOAD_PART_BYTES)
     *first, last = parts or (0,)
     for offset in first:
