@@ -25,7 +25,8 @@ from perdure.engine.ports import EngineSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
-from perdure.storage.database.postgres import PostgresDatabase, PostgresStore
+from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.database.postgres_database import PostgresDatabase
 from perdure.storage.database.row_format import Row
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from perdure.storage.database import postgres
+from perdure.storage.database import postgres, postgres_database
 from perdure.storage.distribution import distributed, preparation
 
 PARTS = 8
@@ -59,7 +59,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
     """Record every statement that a PostgreSQL store of this process runs."""
     recording = Recording()
 
-    class RecordingDatabase(postgres.PostgresDatabase):
+    class RecordingDatabase(postgres_database.PostgresDatabase):
         def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
             recording.note(sql, params)
             return super().rows(sql, params)
@@ -81,7 +81,9 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 def parts_read(address: str, sql: str, params: Mapping[str, Any]) -> Mapping[str, int]:
     """Table -> how many of its parts the planner reads or writes for a statement."""
     with psycopg.connect(address) as connection:
-        plan = connection.execute(f"EXPLAIN (FORMAT JSON) {postgres._pyformat(sql)}".encode(), params).fetchall()[0][0]
+        plan = connection.execute(
+            f"EXPLAIN (FORMAT JSON) {postgres_database._pyformat(sql)}".encode(), params
+        ).fetchall()[0][0]
         connection.rollback()
     found: dict[str, set[str]] = {}
     for name in _relations(plan[0]["Plan"]):

@@ -6,7 +6,7 @@ with the verbs of its organisation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -16,6 +16,10 @@ from perdure.storage.tx import Tx
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+Hear = Callable[[Sequence[str] | None], None]
+"""Takes topics: a kind, and after spaces what it is about."""
 
 
 class Store(Protocol):
@@ -58,6 +62,13 @@ class Store(Protocol):
         much is done, and how much there is, in pages of a file or rows of PostgreSQL; an error of its own ends the
         copy. Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file."""
 
+    def listen(self, hear: Hear) -> bool:
+        """Have `hear` called in this event loop after commits of other processes; whether it will be.
+
+        False: the store can't (SQLite), and who waits for others has to look. True: topics are heard within
+        milliseconds, but may be lost, so look at times too. None for topics: any may have been missed.
+        """
+
     async def mark(self) -> str:
         """A text that changes with every commit, of this process and of others. It costs next to nothing to read."""
 
@@ -66,6 +77,9 @@ class Store(Protocol):
 
 class Views:
     """The part of `Store` that follows from `read` and `write`; each store inherits it."""
+
+    def listen(self, hear: Hear) -> bool:
+        return False
 
     def for_organisation(self: Store, org_id: OrgId) -> Store:
         return OrganisationStore(self, org_id)
@@ -102,6 +116,9 @@ class OrganisationStore(Views):
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         await self._store.backup(path, progress)
+
+    def listen(self, hear: Hear) -> bool:
+        return self._store.listen(hear)
 
     async def mark(self) -> str:
         return await self._store.mark()

@@ -24,7 +24,14 @@ class StoreReadOnly(StoreError):
 
 
 class StoreUnavailable(StoreError):
-    """The disk fails, or the database can't be reached."""
+    """The disk fails, or the database can't be reached.
+
+    `outcome_unknown`: the connection was lost during a commit, and nobody can say whether it was made.
+    """
+
+    def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:
+        super().__init__(message)
+        self.outcome_unknown = outcome_unknown
 
 
 class StoreDamaged(StoreError):

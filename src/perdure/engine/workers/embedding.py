@@ -26,7 +26,7 @@ from perdure.core.errors import (
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
-from perdure.storage.store import Store, Views
+from perdure.storage.store import Hear, Store, Views
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -113,6 +113,9 @@ class WatchedStore(Views):
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         await self._store.backup(path, progress)
+
+    def listen(self, hear: Hear) -> bool:
+        return self._store.listen(hear)
 
     async def mark(self) -> str:
         return await self._store.mark()

@@ -58,6 +58,10 @@ class Database(Protocol):
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         """The condition that a column equals one of many numbers, and its parameter, which has this name."""
 
+    def signal(self, topic: str) -> None:
+        """Tell the topic to other processes after the commit, where the database can: its kind, and after spaces what
+        it is about, such as `run agent-1 3`. At most 100 characters, without commas."""
+
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -1,44 +1,50 @@
-"""The store over PostgreSQL: the same SQL, run by a pool of synchronous connections in threads."""
+"""The store over PostgreSQL: the same SQL, run by a pool of synchronous connections in threads.
+
+A connection that is lost is no error for a while: what was certainly not committed is run again on a new one, and of a
+commit whose answer was lost the database is asked what became of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import re
+import logging
+import random
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import (
-    PerdureError,
-    StoreBusy,
-    StoreClosed,
-)
+from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.text.words import Clause
 from perdure.storage.copy.backups import backup_database
 from perdure.storage.copy.postgres_side import PostgresSide
-from perdure.storage.database.base import FullText
-from perdure.storage.database.row_format import Row, iso
+from perdure.storage.database.row_format import iso
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
-from perdure.storage.store import Views
+from perdure.storage.store import Hear, Views
 from perdure.storage.tx import Tx
 
 try:
     import psycopg
     import psycopg.sql
+    from psycopg.pq import TransactionStatus
     from psycopg_pool import ConnectionPool
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
 
-from perdure.storage.database.postgres_errors import check_address, store_error
+from perdure.storage.database.postgres_database import PostgresDatabase
+from perdure.storage.database.postgres_errors import check_address, is_lost, is_starting, store_error
+from perdure.storage.database.postgres_signals import PostgresSignals
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+log = logging.getLogger(__name__)
+# It warns of each connection that is lost or can't be made. The store tries again, and says so once.
+logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,139 +54,36 @@ MIGRATION_LOCK = 0x50455244  # advisory; one process migrates, the others wait
 OPEN_LOCK = f"{MIGRATION_LOCK}, hashtext(current_schema())"
 """Each connection of a store holds this advisory lock, shared, so that `perdure restore` sees whether one is open."""
 SERIALIZATION_TRIES = 5
-TSVECTOR_BYTES = 900_000
+PATIENCE_S = 30.0
+"""How long a unit waits for a server that is away."""
+PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
+GET_S = 1.0
+"""How long a try waits for a connection. The pool makes one for each of our threads, so only for a new one."""
+START_S = 10.0
+DEFAULTS = {
+    "application_name": "perdure",
+    "connect_timeout": 5,
+    "keepalives_idle": 30,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""What an address may say otherwise: a machine that vanished is noticed after 45 seconds."""
 
-_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+# With the number of the transaction, which says later what became of it. One round trip, as BEGIN alone.
+_BEGIN_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
+_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
-
-@functools.lru_cache(maxsize=1024)
-def _pyformat(sql: str) -> str:
-    """The statement with `%(name)s` for `:name`."""
-    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
-
-
-class PostgresDatabase:
-    """One connection, as `Tx` needs it."""
-
-    clustered = ""
-    blob = "BYTEA"
-    row_key = "BIGINT"
-
-    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
-        self._connection, self.read_only, self.queued_texts = connection, read_only, 0
-        self.changed_scopes: set[int] = set()
-        self.embedding: str | None = None
-        self.for_update = "" if read_only else " FOR UPDATE"
-
-    def is_settled(self, number: int) -> bool:
-        return self.read_only  # each statement of a write transaction sees later commits of others
-
-    def by_index(self, name: str) -> str:
-        return ""
-
-    def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
-        return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
-
-    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
-
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
-        import numpy as np
-
-        return np.array([row[0] for row in self.rows(sql, params)], np.int64)
-
-    def concat(self, column: str, by: str = "") -> str:
-        return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"
-
-    def concat_bytes(self, column: str, by: str) -> str:
-        return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
-
-    def run(self, sql: str, params: Mapping[str, Any]) -> int:
-        return self._connection.execute(_pyformat(sql).encode(), params).rowcount
-
-    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_pyformat(sql).encode(), params)
-
-    def full_text_table(self, table: str) -> None:
-        self.run(
-            f"CREATE TABLE {table} (number BIGINT NOT NULL, seq BIGINT NOT NULL, label TEXT NOT NULL,"
-            " words TSVECTOR NOT NULL, PRIMARY KEY (number, seq))",
-            {},
-        )
-        self.run(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)", {})
-
-    def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        self.run_many(
-            f"INSERT INTO {table} (number, seq, label, words) VALUES (:number, :seq, :label, CAST(:words AS tsvector))",
-            [{"number": number, "seq": seq, "label": label, "words": _tsvector(words)} for seq, label, words in rows],
-        )
-
-    def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
-        self.run_many(
-            f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
-            [{"number": number, "seq": seq} for seq, _, _ in rows],
-        )
-
-    def merge_words(self, table: str, *, begin: bool) -> bool:
-        return False  # rows are removed with their words; `scrub` writes the index anew
-
-    removes_by_number = True
-
-    def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
-        rows = self.rows(
-            f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
-            {"number": number, "first": first, "last": last},
-        )
-        return {row[0]: (row[1], row[2]) for row in rows}
-
-    def index_mark(self, number: int, label: str, words: str) -> Any:
-        return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
-
-    def integrity(self) -> Sequence[str]:
-        return ()  # amcheck needs an administrator's rights
-
-    def full_text(
-        self,
-        table: str,
-        number: int,
-        clauses: Sequence[Clause],
-        labels: Sequence[str],
-        *,
-        all_labels: bool = False,
-        below: int | None = None,
-    ) -> FullText:
-        match = " & ".join(
-            "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
-            for clause in clauses
-        )
-        listed = ", ".join(f"'{label}'" for label in labels)
-        return FullText(
-            source=f"{table} w",
-            key="w.seq",
-            where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
-            + (f" AND string_to_array(w.label, ' ') {'@>' if all_labels else '&&'} ARRAY[{listed}]" if labels else "")
-            + ("" if below is None else f" AND w.seq < {int(below)}"),
-            order="w.seq",
-            params={"w_number": number, "w_match": match},
-        )
+Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-def _tsvector(words: str) -> str:
-    """The words as a tsvector literal with positions.
+@dataclass(slots=True)
+class _Attempt:
+    """How far one try of a unit came: its transaction, and its result once the commit was sent."""
 
-    PostgreSQL's parser would split words again and drop symbols. A tsvector holds at most 1 MB, so only the beginning
-    of a longer text is indexed.
-    """
-    literal: list[str] = []
-    size, seen = 0, set[str]()
-    for position, word in enumerate(filter(None, words.split(" ")), start=1):  # a text may have no words
-        size += 4 + (0 if word in seen else len(word.encode()))
-        if size > TSVECTOR_BYTES:
-            break
-        seen.add(word)
-        literal.append(f"'{word}':{min(position, 16_383)}")
-    return " ".join(literal)
+    xid: str = ""
+    is_committing: bool = False
+    result: Any = None
 
 
 class PostgresStore(Views):
@@ -188,13 +91,18 @@ class PostgresStore(Views):
 
     def __init__(
         self,
-        pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]],
+        pool: ConnectionPool[Connection],
+        address: str,
         org_id: OrgId,
         limits: Limits = DEFAULT_LIMITS,
+        *,
+        patience_s: float = PATIENCE_S,
     ) -> None:
-        self._pool, self._org_id, self._limits = pool, org_id, limits
-        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="perdure-postgres")
-        self._closed = False
+        self._pool, self._address, self._org_id, self._limits = pool, address, org_id, limits
+        self._threads = ThreadPoolExecutor(pool.max_size, thread_name_prefix="perdure-postgres")
+        self._signals = PostgresSignals(_parameters(address))
+        self._patience_s = patience_s
+        self._closed = threading.Event()
 
     @classmethod
     async def open(
@@ -205,106 +113,217 @@ class PostgresStore(Views):
         org_id: OrgId = DEFAULT_ORG,
         limits: Limits = DEFAULT_LIMITS,
         migrations: Sequence[Migration] = MIGRATIONS,
+        connections: int = CONNECTIONS,
+        patience_s: float = PATIENCE_S,
     ) -> PostgresStore:
         """Open the store at this address; create or upgrade it if needed.
 
+        Args:
+            connections: how many it opens at most, besides one for signals.
+            patience_s: how long a read or write waits for a server that is away.
         Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
         """
+        check_address(address)
+        parameters = _parameters(address)
 
-        def prepare() -> ConnectionPool[psycopg.Connection[tuple[Any, ...]]]:
-            check_address(address)
+        def prepare() -> ConnectionPool[Connection]:
             try:
-                with psycopg.connect(address, connect_timeout=10) as connection:
+                with _connect_at_start(parameters) as connection:
                     _upgrade(connection, migrations, at=at)
-                pool: ConnectionPool[psycopg.Connection[tuple[Any, ...]]] = ConnectionPool(
-                    address, min_size=1, max_size=CONNECTIONS, open=False, configure=_hold_open_lock
+                pool: ConnectionPool[Connection] = ConnectionPool(
+                    "",
+                    kwargs={**parameters, "autocommit": True},  # units begin and commit with statements of their own
+                    min_size=1,
+                    max_size=connections,
+                    reconnect_timeout=0,  # it pauses ever longer by itself: we try again at our own pace
+                    open=False,
+                    configure=_hold_open_lock,
                 )
-                pool.open(wait=True, timeout=10)
+                pool.open(wait=True, timeout=START_S)
             except psycopg.Error as error:
                 raise store_error(error) from error
             return pool
 
-        return cls(await asyncio.get_running_loop().run_in_executor(None, prepare), org_id, limits)
+        pool = await asyncio.get_running_loop().run_in_executor(None, prepare)
+        return cls(pool, address, org_id, limits, patience_s=patience_s)
 
     @property
     def place(self) -> str:
-        found = psycopg.conninfo.conninfo_to_dict(str(self._pool.conninfo))
+        found = _parameters(self._address)
         return f"the PostgreSQL database {found.get('dbname', '')!r} on {found.get('host', 'this machine')}"
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=True))
+        return await self._in_thread(self._run, lambda tx: unit(tx, *args, **kwargs), snapshot=True)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._in_thread(lambda: self._run(lambda tx: unit(tx, *args, **kwargs), snapshot=False))
+        return await self._in_thread(self._run, lambda tx: unit(tx, *args, **kwargs), snapshot=False)
+
+    def listen(self, hear: Hear) -> bool:
+        loop = asyncio.get_running_loop()
+
+        def pass_on(topics: Sequence[str] | None) -> None:
+            loop.call_soon_threadsafe(hear, topics)
+
+        self._signals.listen(pass_on)
+        return True
 
     # The server's own log and backups keep what was removed until they are recycled.
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         names = "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"
-        tables = await self._in_thread(lambda: self._execute(psycopg.sql.SQL(names)))
+        tables = await self._in_thread(self._execute, psycopg.sql.SQL(names))
         for done, (table,) in enumerate(tables):
             progress(done, len(tables))
             vacuum = psycopg.sql.SQL("VACUUM FULL {}").format(psycopg.sql.Identifier(table))
-            await self._in_thread(functools.partial(self._execute, vacuum))
+            await self._in_thread(self._execute, vacuum)
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        address = str(self._pool.conninfo)
-        await backup_database(lambda: PostgresSide(address, PostgresDatabase), path, progress)
+        await backup_database(lambda: PostgresSide(self._address, PostgresDatabase), path, progress)
 
     async def mark(self) -> str:
         # The transactions that have ended and those that are open, of the whole server.
         snapshot = psycopg.sql.SQL("SELECT pg_current_snapshot()::text")
-        return str((await self._in_thread(lambda: self._execute(snapshot)))[0][0])
+        return str((await self._in_thread(self._execute, snapshot))[0][0])
 
     async def close(self) -> None:
-        if self._closed:
+        if self._closed.is_set():
             return
-        self._closed = True
-        await asyncio.get_running_loop().run_in_executor(None, self._threads.shutdown)
-        await asyncio.get_running_loop().run_in_executor(None, self._pool.close)
+        self._closed.set()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._threads.shutdown)
+        await loop.run_in_executor(None, self._signals.close)
+        await loop.run_in_executor(None, self._pool.close)
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        if self._closed:
+    async def _in_thread(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        if self._closed.is_set():
             raise StoreClosed
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        deadline = time.monotonic() + self._patience_s
+        call = functools.partial(work, *args, deadline=deadline, **kwargs)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
-    def _execute(self, statement: psycopg.sql.SQL | psycopg.sql.Composed) -> list[tuple[Any, ...]]:
-        """The rows of a statement outside a transaction."""
-        try:
-            with self._pool.connection() as connection:
-                connection.autocommit = True
-                try:
-                    cursor = connection.execute(statement)
-                    return cursor.fetchall() if cursor.description else []
-                finally:
-                    connection.autocommit = False
-        except psycopg.Error as error:
-            raise store_error(error) from error
-
-    def _run(self, unit: Callable[[Tx], T], *, snapshot: bool) -> T:
-        # A unit depends on its transaction only, so one that lost a deadlock or a race is run again.
-        for attempt in range(SERIALIZATION_TRIES):
+    def _execute(
+        self, statement: psycopg.sql.SQL | psycopg.sql.Composed, *values: Any, deadline: float
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a statement outside a transaction, which may be run twice."""
+        pauses = _Pauses(self._closed, deadline)
+        while True:
             try:
-                with self._pool.connection() as connection:
-                    if snapshot:
-                        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-                    database = PostgresDatabase(connection, read_only=snapshot)
-                    return unit(Tx(database, self._org_id, self._limits))
+                with self._pool.connection(timeout=GET_S) as connection:
+                    cursor = connection.execute(statement, values or None)
+                    return cursor.fetchall() if cursor.description else []
+            except psycopg.Error as error:
+                if not is_lost(error) or not pauses.wait():
+                    raise store_error(error) from error
+
+    def _run(self, unit: Callable[[Tx], T], *, snapshot: bool, deadline: float) -> T:
+        # A unit depends on its transaction only, so one that lost a deadlock, a race or its connection is run again.
+        races, pauses = 0, _Pauses(self._closed, deadline)
+        while True:
+            attempt = _Attempt()
+            try:
+                self._try(unit, attempt, snapshot=snapshot)
+                return attempt.result  # type: ignore[no-any-return]
             except PerdureError:
                 raise
             except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
-                if attempt == SERIALIZATION_TRIES - 1:
+                races += 1
+                if races == SERIALIZATION_TRIES:
                     raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
             except psycopg.Error as error:
-                raise store_error(error) from error
-        raise AssertionError("unreachable: the last attempt returns or raises")
+                if not is_lost(error):
+                    raise store_error(error) from error
+                if attempt.is_committing and not snapshot:
+                    if self._is_committed(attempt.xid, error):
+                        return attempt.result  # type: ignore[no-any-return]
+                elif not pauses.wait():
+                    raise store_error(error) from error
+
+    def _try(self, unit: Callable[[Tx], Any], attempt: _Attempt, *, snapshot: bool) -> None:
+        """Run a unit once, in a transaction. Raises: psycopg.Error; what the unit raises."""
+        connection = self._pool.getconn(timeout=GET_S)
+        try:
+            if snapshot:
+                connection.execute(_BEGIN_READ, prepare=False)
+            else:
+                cursor = connection.execute(_BEGIN_WRITE, prepare=False)
+                cursor.nextset()
+                attempt.xid = str(cursor.fetchall()[0][0])
+            database = PostgresDatabase(connection, read_only=snapshot)
+            attempt.result = unit(Tx(database, self._org_id, self._limits))
+            attempt.is_committing = True
+            status = connection.execute("COMMIT", prepare=False).statusmessage
+            if status != "COMMIT":  # a statement had failed, and the unit did not say so
+                raise StoreError(f"the transaction ended with {status}: nothing was written")
+        finally:
+            if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
+                with suppress(psycopg.Error):  # then the pool drops the connection
+                    connection.execute("ROLLBACK", prepare=False)
+            self._pool.putconn(connection)
+        if database.topics:
+            self._signals.send(database.topics)
+
+    def _is_committed(self, xid: str, lost: psycopg.Error) -> bool:
+        """Whether a transaction was committed whose answer was lost, as the database says.
+
+        Raises: StoreUnavailable: it does not say; StoreError.
+        """
+        deadline = time.monotonic() + self._patience_s
+        pauses = _Pauses(self._closed, deadline)
+        asked = psycopg.sql.SQL("SELECT pg_xact_status(CAST(%s AS xid8))")
+        problem: object = lost
+        with suppress(StoreError):
+            while True:
+                status = self._execute(asked, xid, deadline=deadline)[0][0]
+                if status in ("committed", "aborted"):
+                    return bool(status == "committed")
+                problem = f"transaction {xid} is {status or 'too old to be known'}"
+                if status is None or not pauses.wait():  # else its process on the server has not noticed yet
+                    break
+        raise StoreUnavailable(
+            "the connection was lost during a commit, and whether it was made is unknown: look before you try again"
+            f" ({problem})",
+            outcome_unknown=True,
+        ) from lost
 
 
-def _hold_open_lock(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+class _Pauses:
+    """Ever longer pauses with jitter, until a time, or until the store is closed."""
+
+    def __init__(self, closed: threading.Event, deadline: float) -> None:
+        self._closed, self._deadline, self._pause_s = closed, deadline, 0.0
+
+    def wait(self) -> bool:
+        """Pause; False: there is no time left. The first time it does not wait: the pool may have other connections."""
+        if self._closed.is_set() or time.monotonic() >= self._deadline:
+            return False
+        if self._pause_s == PAUSE_S:
+            log.warning("the database is away: trying again for %.0f s", self._deadline - time.monotonic())
+        self._closed.wait(self._pause_s * (0.5 + random.random()))
+        self._pause_s = min(PAUSE_MAX_S, max(PAUSE_S, self._pause_s * 2))
+        return not self._closed.is_set()
+
+
+def _parameters(address: str) -> dict[str, Any]:
+    """The parameters of connections."""
+    return {**DEFAULTS, **psycopg.conninfo.conninfo_to_dict(address)}
+
+
+def _hold_open_lock(connection: Connection) -> None:
     connection.execute(f"SELECT pg_advisory_lock_shared({OPEN_LOCK})".encode())
-    connection.commit()
 
 
-def _upgrade(connection: psycopg.Connection[tuple[Any, ...]], migrations: Sequence[Migration], *, at: datetime) -> None:
+def _connect_at_start(parameters: Mapping[str, Any]) -> Connection:
+    """A connection; a server that is starting is waited for, for a moment. Raises: psycopg.Error."""
+    deadline = time.monotonic() + START_S
+    while True:
+        try:
+            return psycopg.connect(**parameters)
+        except psycopg.OperationalError as error:
+            if not is_starting(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def _upgrade(connection: Connection, migrations: Sequence[Migration], *, at: datetime) -> None:
     db = PostgresDatabase(connection)
     db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
     is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None

@@ -30,6 +30,25 @@ def check_address(address: str) -> None:
         ) from None
 
 
+LOST = frozenset({"57P01", "57P02", "57P03", "57P05", "25P03", "53300"})
+"""The server stops, crashed, starts, ends idle sessions, or has no connection left."""
+
+
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone, or could not be made; another one may be made later."""
+    if isinstance(error, psycopg.InterfaceError):
+        return "closed" in str(error)
+    code = error.sqlstate
+    if code is None:
+        return isinstance(error, psycopg.OperationalError)
+    return code in LOST or code.startswith("08")
+
+
+def is_starting(error: psycopg.Error) -> bool:
+    """Whether the server says that it is starting or stopping. A refused connection has no code."""
+    return error.sqlstate == "57P03" or "starting up" in str(error) or "shutting down" in str(error)
+
+
 def store_error(error: psycopg.Error) -> StoreError:
     """Perdure's error for an error of PostgreSQL."""
     text = " ".join(str(error).split())  # libpq breaks lines

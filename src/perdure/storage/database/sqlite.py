@@ -77,6 +77,9 @@ class SqliteDatabase:
         self._cursor.execute("BEGIN IMMEDIATE")
         self.changed_scopes.clear()
 
+    def signal(self, topic: str) -> None:
+        """Do nothing: other processes look by themselves."""
+
     def is_settled(self, number: int) -> bool:
         return number not in self.changed_scopes
 

@@ -1,0 +1,158 @@
+"""One connection to PostgreSQL, as `Tx` needs it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from perdure.core.text.words import Clause
+from perdure.storage.database.base import FullText
+from perdure.storage.database.row_format import Row
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TSVECTOR_BYTES = 900_000
+TOPIC_CHARS = 100
+
+_PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
+
+
+@functools.lru_cache(maxsize=1024)
+def _pyformat(sql: str) -> str:
+    """The statement with `%(name)s` for `:name`."""
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+
+
+class PostgresDatabase:
+    """One connection, as `Tx` needs it."""
+
+    clustered = ""
+    blob = "BYTEA"
+    row_key = "BIGINT"
+
+    def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
+        self._connection, self.read_only, self.queued_texts = connection, read_only, 0
+        self.changed_scopes: set[int] = set()
+        self.embedding: str | None = None
+        self.topics: dict[str, None] = {}
+        self.for_update = "" if read_only else " FOR UPDATE"
+
+    def signal(self, topic: str) -> None:
+        if len(topic) <= TOPIC_CHARS and "," not in topic:
+            self.topics[topic] = None
+
+    def is_settled(self, number: int) -> bool:
+        return self.read_only  # each statement of a write transaction sees later commits of others
+
+    def by_index(self, name: str) -> str:
+        return ""
+
+    def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
+        return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
+
+    def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
+
+    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
+        import numpy as np
+
+        return np.array([row[0] for row in self.rows(sql, params)], np.int64)
+
+    def concat(self, column: str, by: str = "") -> str:
+        return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"
+
+    def concat_bytes(self, column: str, by: str) -> str:
+        return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
+
+    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        return self._connection.execute(_pyformat(sql).encode(), params).rowcount
+
+    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_pyformat(sql).encode(), params)
+
+    def full_text_table(self, table: str) -> None:
+        self.run(
+            f"CREATE TABLE {table} (number BIGINT NOT NULL, seq BIGINT NOT NULL, label TEXT NOT NULL,"
+            " words TSVECTOR NOT NULL, PRIMARY KEY (number, seq))",
+            {},
+        )
+        self.run(f"CREATE INDEX {table}_by_word ON {table} USING GIN (words)", {})
+
+    def index_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"INSERT INTO {table} (number, seq, label, words) VALUES (:number, :seq, :label, CAST(:words AS tsvector))",
+            [{"number": number, "seq": seq, "label": label, "words": _tsvector(words)} for seq, label, words in rows],
+        )
+
+    def unindex_words(self, table: str, number: int, rows: Sequence[tuple[int, str, str]]) -> None:
+        self.run_many(
+            f"DELETE FROM {table} WHERE number = :number AND seq = :seq",
+            [{"number": number, "seq": seq} for seq, _, _ in rows],
+        )
+
+    def merge_words(self, table: str, *, begin: bool) -> bool:
+        return False  # rows are removed with their words; `scrub` writes the index anew
+
+    removes_by_number = True
+
+    def index_marks(self, table: str, number: int, first: int, last: int) -> dict[int, Any]:
+        rows = self.rows(
+            f"SELECT seq, label, length(words) FROM {table} WHERE number = :number AND seq BETWEEN :first AND :last",
+            {"number": number, "first": first, "last": last},
+        )
+        return {row[0]: (row[1], row[2]) for row in rows}
+
+    def index_mark(self, number: int, label: str, words: str) -> Any:
+        return label, len({word.rpartition(":")[0] for word in _tsvector(words).split(" ") if word})
+
+    def integrity(self) -> Sequence[str]:
+        return ()  # amcheck needs an administrator's rights
+
+    def full_text(
+        self,
+        table: str,
+        number: int,
+        clauses: Sequence[Clause],
+        labels: Sequence[str],
+        *,
+        all_labels: bool = False,
+        below: int | None = None,
+    ) -> FullText:
+        match = " & ".join(
+            "(" + " <-> ".join(f"'{token}'" for token in clause.tokens) + (":*" if clause.prefix else "") + ")"
+            for clause in clauses
+        )
+        listed = ", ".join(f"'{label}'" for label in labels)
+        return FullText(
+            source=f"{table} w",
+            key="w.seq",
+            where="w.number = :w_number AND w.words @@ CAST(:w_match AS tsquery)"
+            + (f" AND string_to_array(w.label, ' ') {'@>' if all_labels else '&&'} ARRAY[{listed}]" if labels else "")
+            + ("" if below is None else f" AND w.seq < {int(below)}"),
+            order="w.seq",
+            params={"w_number": number, "w_match": match},
+        )
+
+
+def _tsvector(words: str) -> str:
+    """The words as a tsvector literal with positions.
+
+    PostgreSQL's parser would split words again and drop symbols. A tsvector holds at most 1 MB, so only the beginning
+    of a longer text is indexed.
+    """
+    literal: list[str] = []
+    size, seen = 0, set[str]()
+    for position, word in enumerate(filter(None, words.split(" ")), start=1):  # a text may have no words
+        size += 4 + (0 if word in seen else len(word.encode()))
+        if size > TSVECTOR_BYTES:
+            break
+        seen.add(word)
+        literal.append(f"'{word}':{min(position, 16_383)}")
+    return " ".join(literal)
