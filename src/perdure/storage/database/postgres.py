@@ -38,7 +38,7 @@ try:
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
 
-from perdure.storage.database.postgres_database import PostgresDatabase
+from perdure.storage.database.postgres_database import PostgresDatabase as PostgresDatabase
 from perdure.storage.database.postgres_errors import check_address, is_lost, is_starting, store_error
 from perdure.storage.database.postgres_signals import PostgresSignals
 
