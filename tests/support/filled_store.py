@@ -37,11 +37,11 @@ def filled_store() -> Path:
 def _fill(connection: sqlite3.Connection, table: str) -> None:
     columns = connection.execute(f"PRAGMA table_info({table})").fetchall()
     for number in range(ROWS):
-        row = [_value(kind, number, named=bool(key)) for _, _, kind, _, _, key in columns]
+        row = [value(kind, number, named=bool(key)) for _, _, kind, _, _, key in columns]
         connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
 
-def _value(kind: str, number: int, *, named: bool) -> object:
+def value(kind: str, number: int, *, named: bool) -> object:
     match kind:
         case "TEXT":
             return f"{number} {WEIRD}" if named or number else f"{WEIRD}{number}"

@@ -35,7 +35,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "secret": ("tools", "Set, list or delete values that tools need, encrypted."),
     "hook": ("tools", "List the hooks of this machine."),
     "key": ("archives", "Show the API key of the server."),
-    "store": ("archives", "Verify or reindex the store."),
+    "store": ("archives", "Verify, scrub or reindex the store."),
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""
 

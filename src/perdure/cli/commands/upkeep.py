@@ -1,4 +1,4 @@
-"""`perdure store verify` and `perdure store reindex`: damage, indexes that differ from the texts, and vectors."""
+"""`perdure store verify`, `scrub` and `reindex`: damage, indexes that differ from the texts, traces, and vectors."""
 
 from __future__ import annotations
 
@@ -67,6 +67,16 @@ def _show_comparison(view: View, comparison: Comparison) -> int:
     if any(not fault.repaired and fault.kind != "damage" for fault in faults):
         hint("`perdure store verify --repair` makes it anew from the texts. Nothing that was said is touched.")
     return int(any(not fault.repaired for fault in faults))
+
+
+async def scrub(view: View) -> None:
+    """Remove the traces of what was deleted."""
+    async with open_store(view, empty=no_store("nothing to scrub")) as perdure:
+        began = time.monotonic()
+        with progress_bar() as progress:
+            await perdure.services.upkeep.scrub(progress)
+        view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
+        view.hint("Backups and copies keep what was in the store when they were made.")
 
 
 async def reindex(view: View, *, archive: str | None, agent: str | None, again: bool) -> int:

@@ -156,6 +156,14 @@ def verify(
     """
 
 
+@command(store, "upkeep.scrub")
+def scrub() -> None:
+    """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
+
+    The database is written anew, and others can't write meanwhile. Run it after deleting what nobody may find.
+    """
+
+
 @command(store, "upkeep.reindex")
 def reindex(
     archive: Annotated[

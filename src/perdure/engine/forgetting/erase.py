@@ -121,6 +121,14 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
         progress("erasing", erasure.target, len(erasure.targets))
         erasure = await store.write(_erase_step, agent_id, number, ports.inputs())
     progress("erasing", len(erasure.targets), len(erasure.targets))
+    await remove_traces(ports, progress)
+    return await store.write(_end, erasure, ports.owner, ports.clock.now())
+
+
+async def remove_traces(ports: Ports, progress: Progress) -> None:
+    """Remove what is left of deleted rows: their words in the indexes, vectors of recent texts, and bytes in the free
+    space of the file and in its log. All but the last is done in small steps. Raises: StoreError."""
+    store = ports.store
     await delete(ports, lambda tx: None)  # what was deleted before, and still has rows
     for kind in await store.read(lambda tx: tx.upkeep.rebuilding()):
         while await store.write(_rebuild_words, kind):
@@ -134,7 +142,6 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
     progress("writing the file anew", 0, 1)
     await store.scrub(partial(progress, "writing the file anew"))
     progress("writing the file anew", 1, 1)
-    return await store.write(_end, erasure, ports.owner, ports.clock.now())
 
 
 def _rebuild_words(tx: Tx, kind: OwnerKind) -> tuple[int, int] | None:

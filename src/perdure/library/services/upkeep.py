@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
 from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
+from perdure.engine.forgetting.erase import remove_traces
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -75,11 +76,16 @@ class UpkeepService:
         """Copy the store as it is now to a new file; agents work on meanwhile.
 
         Args:
-            progress: takes how much is done, and how much there is: pages of a file, rows of PostgreSQL. It is called in
-                another thread.
+            progress: takes how much is done, and how much there is: pages of a file, rows of PostgreSQL. It is called
+                in another thread.
         Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
         await self._store.backup(path, progress)
+
+    async def scrub(self, progress: Progress) -> None:
+        """Remove every trace of what was deleted from the indexes, from the free space of the database and from its
+        log. Others can't write while the file is written anew. Raises: StoreError: it is not done."""
+        await remove_traces(self._app.ports, progress)
 
     async def mark(self) -> str:
         """A text that changes with everything that is stored, by this process or another; cheap to read."""
