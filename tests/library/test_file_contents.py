@@ -63,7 +63,7 @@ async def test_the_object_goes_with_its_file(s3: S3, folder: AsyncFolder) -> Non
 
     await folder.delete_file("one.txt")
     async with asyncio.timeout(20):
-        while len(s3.objects) > 1:
+        while len(s3.objects) > 1:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
     assert list(s3.objects.values()) == [b"two"]
