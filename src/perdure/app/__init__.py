@@ -335,6 +335,8 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     registry.put_stored(await stored_endpoints(store, shared.cipher))
     registry.choice = choose_offline(settings.model, registry.endpoints)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
+    if worker is not None:
+        ports.signals.on("embedding", lambda _: worker.nudge())
     groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
     companions = Companions(ports, runner, _pass_limits(settings))
     schedules = ScheduleWorker(ports, runner, companions, settings)
@@ -342,6 +344,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     for part in (runner, worker, files, groups, companions, firing):
         if part is not None:
             await part.start()
+    ports.signals.hear(store)
     return App(
         settings,
         store,

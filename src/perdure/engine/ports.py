@@ -26,6 +26,7 @@ from perdure.engine.run.driving.drain import Drain
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan, Views
 from perdure.engine.search.search import Search
+from perdure.engine.signals import Signals
 from perdure.storage.store import Store
 
 SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
@@ -167,6 +168,7 @@ class Ports:
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
         drain: whether this process is about to end.
+        signals: what other processes have committed.
         contents: the bytes of files outside the database; None: they are in it.
     """
 
@@ -190,6 +192,7 @@ class Ports:
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     drain: Drain = field(default_factory=Drain)
+    signals: Signals = field(default_factory=Signals)
     contents: FileContents | None = None
 
     def inputs(self, line: Line | None = None) -> UnitInputs:

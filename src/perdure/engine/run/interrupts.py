@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -18,10 +18,12 @@ class Interrupted(Exception):
 
 @dataclass
 class Interrupt:
-    """Interrupts what a task waits for within `holding`, without cancelling the task for good."""
+    """Interrupts what a task waits for within `holding`, without cancelling the task for good. `news`: the run may have
+    been asked to stop by another process."""
 
     task: asyncio.Task[Any]
     reason: BaseException | None = None
+    news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def fire(self, reason: BaseException | None = None) -> None:
         """Interrupt once; later calls do nothing. `reason` is raised instead of `Interrupted`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import os
 import socket
@@ -48,7 +49,10 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
     """Extend the lease of a run for ever, and interrupt its wait when it is lost or the run is asked to stop."""
     settings = ports.settings
     while True:
-        await asyncio.sleep(settings.beat_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(settings.beat_s):
+                await interrupt.news.wait()
+        interrupt.news.clear()
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
             stored = await ports.store.write(_extend_lease, run, until)

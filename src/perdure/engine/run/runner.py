@@ -31,6 +31,7 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
+from perdure.engine.signals import key_of
 from perdure.engine.workers.after_runs import AfterRuns
 from perdure.engine.workers.callbacks import Callbacks
 from perdure.engine.workers.pauses import Pauses
@@ -41,6 +42,14 @@ STORE_TRIES = 5
 RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
+
+
+async def _wait(event: asyncio.Event, most_s: float) -> None:
+    """Wait for an event, at most so long."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(most_s):
+            await event.wait()
+
 
 Publication = StoredEvent | Delta | PerdureError | None
 """An event, a preview, why this process gave the run up; None when it no longer drives it."""
@@ -72,6 +81,10 @@ class Runner:
         self._batch_lines: dict[Line, None] = {}
         self._places: set[Line] = set()
         self._closing = False
+        # Set when other processes may have left something, or ended what stands before runs of this one.
+        self._left, self._moves = asyncio.Event(), asyncio.Event()
+        ports.signals.on("run", self._hear_run)
+        ports.signals.on("runs", lambda _: self._left.set())
 
     async def start(self) -> None:
         """Take over what other processes left, now and from time to time."""
@@ -242,7 +255,7 @@ class Runner:
         line = (run.key.agent_id, run.conversation_seq)
         is_driven = line in self._drivers and run.key.seq in self._wanted.get(line, ())
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(None if is_driven else self._ports.settings.poll_s):
+            async with asyncio.timeout(None if is_driven else self._ports.signals.look_s(self._ports.settings.poll_s)):
                 return await queue.get()
         return None
 
@@ -276,6 +289,8 @@ class Runner:
     async def _repeat(self, work: Callable[[], Awaitable[None]], name: str, every_s: float) -> None:
         """Do this work now and every so many seconds, until the store is closed; the log names it."""
         while True:
+            if work == self.recover:
+                self._left.clear()
             try:
                 await work()
             except StoreClosed:
@@ -284,7 +299,21 @@ class Runner:
                 log.warning("%s failed: %s", name, error)
             except Exception:  # one run that can't even be looked at must not keep the others from being taken over
                 log.exception("%s stopped at a defect", name)
-            await asyncio.sleep(every_s)
+            if work == self.recover:
+                await _wait(self._left, every_s)
+            else:
+                await asyncio.sleep(every_s)
+
+    def _hear_run(self, rest: str) -> None:
+        """Look at a run to which another process has added events, or at all of them."""
+        heard = key_of(rest)
+        for key in [*self._readers] if heard is None else [heard]:
+            self._publish(key, (None,))
+        for key, interrupt in self._ports.interrupts.items():
+            if heard in (None, key):
+                interrupt.news.set()
+        moves, self._moves = self._moves, asyncio.Event()
+        moves.set()
 
     async def _find_left(self) -> None:
         """Look once for conversations that wait for extraction."""
@@ -334,7 +363,7 @@ class Runner:
             while wanted:
                 # A run that goes on with answered calls was begun already, before those that wait.
                 seq = min([seq for seq, begun in wanted.items() if begun is not None] or wanted)
-                key = RunKey(line[0], seq)
+                key, moves = RunKey(line[0], seq), self._moves
                 try:
                     begun, wanted[seq] = wanted[seq], None
                     if begun is None and self._ports.drain.is_on:  # left to another process
@@ -357,7 +386,8 @@ class Runner:
                 failures = 0
                 if progress is None and seq in wanted:
                     # Not in step with the other processes that wait for the same conversation.
-                    await asyncio.sleep(self._ports.settings.poll_s * (0.5 + self._ports.randomness.random()))
+                    pause_s = self._ports.signals.look_s(self._ports.settings.poll_s)
+                    await _wait(moves, pause_s * (0.5 + self._ports.randomness.random()))
         except Exception as error:
             # Whoever waits must hear of it. The runs stay in the store: recovery takes them up again.
             if not isinstance(error, PerdureError):

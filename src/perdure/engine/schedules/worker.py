@@ -42,6 +42,7 @@ class ScheduleWorker:
     def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: WakeSettings) -> None:
         self._ports, self._runner, self._companions, self._settings = ports, runner, companions, settings
         self._wake = asyncio.Event()
+        ports.signals.on("schedules", lambda _: self._wake.set())
         self._task: asyncio.Task[None] | None = None
         # Due times that were left to others, and until when.
         self._left: dict[ScheduleId, tuple[datetime, datetime]] = {}

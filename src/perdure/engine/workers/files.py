@@ -75,6 +75,7 @@ class FileWorker:
         self._working: set[asyncio.Task[None]] = set()
         self._loop: asyncio.Task[None] | None = None
         self._hold_up_error: StoreError | None = None
+        ports.signals.on("files", lambda _: self.wake())
 
     @property
     def held_up(self) -> StoreError | None:

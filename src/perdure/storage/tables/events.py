@@ -39,6 +39,7 @@ class Events(Table):
             agent_id=key.agent_id,
             run_seq=key.seq,
         )
+        self._db.signal(f"run {key.agent_id} {key.seq}")
         number = first_number = 1 + int(first(rows, "run", f"{key.seq} of {key.agent_id}")[0])
         for batch in batches:
             number += len(batch)

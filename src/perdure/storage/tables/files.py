@@ -70,6 +70,7 @@ class Files(Table):
         )
         file = replace(file, number=first(rows, "folder", file.folder_id)[0])
         self._run(insert_into("files", FILE.columns), **FILE.params(file))
+        self._db.signal("files")
         return file
 
     def get(self, file_id: FileId) -> File:
@@ -135,6 +136,7 @@ class Files(Table):
         """Hide a file and free its name. A worker (`claim`) removes its rows, and at last calls `forget`. Raises:
         NotFound."""
         file = self.get(file_id)
+        self._db.signal("files")
         self._run("DELETE FROM file_uploads WHERE file_id = :id", id=file_id)
         # A worker on it loses its claim. The id as its name is certainly free.
         self._run(

@@ -283,6 +283,7 @@ class Runs(Table):
     def release(self, owner: str, *, queued: bool = False) -> int:
         """Release every run that this owner has claimed, or only those not begun; return how many."""
         status = "status = 'queued'" if queued else _UNENDED
+        self._db.signal("runs")
         return self._run(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
             f" WHERE lease_owner = :owner AND {status} AND {_OWN_RUN_OF_R}",
@@ -291,6 +292,7 @@ class Runs(Table):
 
     def give_back(self, key: RunKey, owner: str) -> bool:
         """Release one run, if this owner has claimed it; whether it had."""
+        self._db.signal("runs")
         sql = f"UPDATE runs SET lease_owner = NULL, lease_until = NULL WHERE {_OWN_RUN} AND lease_owner = :owner"
         return bool(self._run(f"{sql} AND {_UNENDED}", owner=owner, **key._asdict()))
 

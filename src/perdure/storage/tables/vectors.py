@@ -46,6 +46,10 @@ _TEXTS = {
 }
 
 
+SHARED_TEXTS = 64
+"""So many new texts are worth the work of other processes."""
+
+
 def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
     """Queue these texts for embedding. Earlier claims of them end."""
     db.run_many(
@@ -53,6 +57,8 @@ def queue_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
         [{"number": number, "seq": seq} for seq in seqs],
     )
     db.queued_texts += len(seqs)
+    if len(seqs) >= SHARED_TEXTS:
+        db.signal("embedding")
 
 
 def forget_texts(db: Database, number: int, seqs: Sequence[int]) -> None:
@@ -194,6 +200,8 @@ class Vectors(Table):
             missing = [{"number": scope.number, "seq": seq} for seq in seqs if seq not in done]
             self._db.run_many(f"{_QUEUE} DO NOTHING", missing)
             self._db.queued_texts += len(missing)
+            if len(missing) >= SHARED_TEXTS:
+                self._db.signal("embedding")
         self._run(
             "UPDATE vector_scopes SET fill_from = :next WHERE number = :number",
             next=seqs[-1] + 1 if len(seqs) == limit else None,

@@ -104,6 +104,7 @@ class Schedules(Table):
         last = self._rows("SELECT COALESCE(MAX(seq), 0) FROM schedules WHERE agent_id = :agent_id", agent_id=own)
         schedule = replace(schedule, seq=int(last[0][0]) + 1)
         self._run(insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own})
+        self._db.signal("schedules")
         old = self._rows(
             "SELECT s.id FROM schedules s WHERE s.agent_id = :agent_id AND s.status <> 'active'"
             " ORDER BY s.seq DESC LIMIT 10 OFFSET :kept",
