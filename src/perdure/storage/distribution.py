@@ -21,7 +21,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 "message_sources",
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
-                *("corrections", "correction_items", "erasures"),
+                *("corrections", "correction_items", "erasures", "message_sources"),
             ),
             "agent_id",
         ),

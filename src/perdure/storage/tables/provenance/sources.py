@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, MessageId, RunId
+from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId
 from perdure.core.messages import Draft
 from perdure.core.provenance.sources import MemoryWrite, MessageSource, Source, SourceSummary, WriteSource
 from perdure.storage.database.base import Database
@@ -25,9 +25,6 @@ OWNERS = " UNION ".join(
 )
 """The blocks, archives and graphs of an agent, whose writes its sources are of."""
 
-_OWN = " UNION ALL ".join(
-    f"SELECT 1 FROM {table} WHERE id = :owner_id AND org_id = :org_id" for table in ("blocks", "archives", "graphs")
-)
 _OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :org_id')}) AND {OWN_AGENT}"
 
 
@@ -139,7 +136,9 @@ class Sources(Table):
         add_writes(self._db, writes)
 
     def _check_own(self, owner_id: str) -> None:
-        if not self._rows(_OWN, owner_id=storable(owner_id)):
+        kind = next((kind for kind in ("block", "archive", "graph") if owner_id.startswith(f"{PREFIXES[kind]}-")), "")
+        own = f"SELECT 1 FROM {kind}s WHERE id = :owner_id AND org_id = :org_id"
+        if not kind or not self._rows(own, owner_id=storable(owner_id)):
             raise NotFound("memory", owner_id)
 
     def list_by_refs(self, owner_id: str, refs: Sequence[str]) -> Sequence[MemoryWrite]:

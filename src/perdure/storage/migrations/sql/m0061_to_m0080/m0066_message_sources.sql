@@ -1,4 +1,5 @@
 -- Sources from outside that messages brought into a conversation. Of messages that are there already nothing is known.
+-- least: 55
 
 CREATE TABLE message_sources (
     agent_id TEXT NOT NULL,

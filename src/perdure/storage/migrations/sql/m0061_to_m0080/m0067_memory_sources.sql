@@ -1,5 +1,6 @@
 -- The sources of writes of memory by agents, a row for each source of a write. A write without a row is by a person, or
 -- older than this table: its label follows from its author.
+-- least: 55
 
 CREATE TABLE memory_sources (
     owner_id TEXT NOT NULL,
