@@ -31,13 +31,15 @@ Answer = ToolDecision | ToolReturn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
-    """A call that waits. `run_id` is the run that stopped at it, `message_id` the model's message with it."""
+    """A call that waits. `run_id` is the run that stopped at it, `message_id` the model's message with it; `reason`:
+    why a person is asked, where it is not the tool's own rule."""
 
     agent_id: AgentId
     conversation_id: ConversationId
     run_id: RunId
     message_id: MessageId
     call: ToolCall
+    reason: str = ""
 
     @property
     def call_id(self) -> str:

@@ -31,6 +31,7 @@
     │   ├── TextAmbiguous
     │   ├── LineNumbersInText
     │   ├── PatchInvalid
+    │   ├── UntrustedWrite
     │   ├── CircularWait, TooManyHops, TooManyMessages
     │   ├── NoReply
     │   │   └── ReplyTimeout, AgentFailed, AgentAwaitsApproval

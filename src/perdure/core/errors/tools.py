@@ -93,6 +93,25 @@ class PatchInvalid(ToolError):
     """A patch could not be read or does not fit the text; nothing of it was applied."""
 
 
+class UntrustedWrite(ToolError):
+    """An agent wanted to change its memory after content from outside entered its context, and its setting
+    `untrusted_writes` does not let it."""
+
+    def __init__(self, tool: str, sources: str, policy: str) -> None:
+        helps = (
+            "tell the user what you wanted to remember and why. A person can change the memory by hand, go on in a new"
+            " conversation, or set untrusted_writes to 'approve'"
+            if policy == "block"
+            else "call it again by itself, and it will be asked for"
+        )
+        verb = "was blocked" if policy == "block" else "needs somebody's approval"
+        super().__init__(
+            f"memory was not changed: {tool} {verb}, because this conversation holds content from {sources}, and"
+            f" untrusted_writes is {policy!r}. What to do: {helps}."
+        )
+        self.tool, self.sources, self.policy = tool, sources, policy
+
+
 class CircularWait(ToolError):
     """An agent wants to wait for another one that waits for it: neither would ever go on."""
 

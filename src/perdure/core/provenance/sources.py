@@ -19,6 +19,9 @@ TRUST_LABELS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 TRUSTED: Final[frozenset[TrustLabel]] = frozenset({"user", "agent"})
 """Sources whose facts may stand in a profile and in automatic recall; those of others need a setting."""
 
+OUTSIDE: Final[frozenset[TrustLabel]] = frozenset(TRUST_LABELS) - TRUSTED - {"import"}
+"""Sources that a policy for writes is asked about: nobody of this store vouches for what they say."""
+
 NAME_CHARS = 500
 """A longer name of a source, such as a URL, is cut."""
 

@@ -13,6 +13,8 @@ from perdure.core.passages import CAPTURED, Passage
 from perdure.domain.agents.automatic import AutoCapture, bypasses, find_automatic
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.archives.units import check_changeable
+from perdure.domain.provenance.context import captured_sources, sources_of_messages
+from perdure.domain.provenance.policy import is_from_outside, load_policy
 from perdure.storage.tx import Tx
 
 ROWS = 200  # of the log in one transaction
@@ -69,12 +71,15 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
         for message in rows
         if message.kind == "message" and message.role in ("user", "assistant") and message.text.strip()
     ]
+    policy = load_policy(tx, agent)
+    if policy in ("approve", "block"):  # nobody is asked about a capture; the messages stay in the history
+        turns = [turn for turn in turns if not is_from_outside(sources_of_messages(tx, [turn]))]
     if turns:
         archive_id = _target_archive(tx, agent_id, setting, ids, at)
         conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
         tx.passages.add(
             [
-                _build_passage(lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
+                _build_passage(tx, lines, conversation, PassageId(ids.new("passage")), archive_id, at=at)
                 for lines in _group_turns(turns)
             ]
         )
@@ -117,7 +122,13 @@ def _group_turns(messages: Sequence[Message]) -> Iterator[list[_Line]]:
 
 
 def _build_passage(
-    lines: Sequence[_Line], conversation: Conversation, passage_id: PassageId, archive_id: ArchiveId, *, at: datetime
+    tx: Tx,
+    lines: Sequence[_Line],
+    conversation: Conversation,
+    passage_id: PassageId,
+    archive_id: ArchiveId,
+    *,
+    at: datetime,
 ) -> Passage:
     """Build the passage of these lines, with links to their messages."""
     first, last = lines[0].message, lines[-1].message
@@ -148,4 +159,5 @@ def _build_passage(
         },
         created_at=at,
         occurred_at=first.occurred_at,
+        sources=captured_sources(tx, [line.message for line in lines]),
     )

@@ -25,6 +25,7 @@ from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
+from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
 from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
@@ -47,6 +48,7 @@ _SETTINGS = (
     "max_files_open",
     TOOL_OUTPUT,
     "tool_rules",
+    UNTRUSTED_WRITES,
 )
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
@@ -203,6 +205,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     check_tool_output(agent.settings)
     engine_choice(agent.settings)
     check_guards(agent.settings)
+    check_policy(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

@@ -13,6 +13,7 @@ from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMa
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
+from perdure.core.provenance.sources import WriteSource
 from perdure.domain.archives.units import archives_of, check_changeable
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
@@ -25,7 +26,8 @@ MAX_PASSAGE_CHARS = 1_000_000
 class NewPassage:
     """The values of a new passage. `source` says where the text comes from; `occurred_at` defaults to now.
 
-    `embedding` is its vector, from the model of the archive's vectors; None: Perdure embeds the text.
+    `embedding` is its vector, from the model of the archive's vectors; None: Perdure embeds the text. `sources` are
+    what it may come from.
     """
 
     text: str
@@ -34,6 +36,7 @@ class NewPassage:
     source: Mapping[str, Any] = field(default_factory=dict)
     occurred_at: datetime | None = None
     embedding: Sequence[float] | None = None
+    sources: tuple[WriteSource, ...] = ()
 
 
 class PassageChanges(TypedDict, total=False):
@@ -224,6 +227,7 @@ def _build_passage(
             source=new.source,
             created_at=at,
             occurred_at=new.occurred_at or at,
+            sources=new.sources,
         )
     )
     check_item_limits(limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)

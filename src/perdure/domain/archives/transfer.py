@@ -11,6 +11,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import ArchiveId, OrgId, PassageId, derived_id, is_id
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.passages import PASSAGE_STATES, Archive, Passage
+from perdure.core.provenance.sources import SOURCES_MAX, Source, WriteSource, parse_source
 from perdure.domain.archives.passages import check_passage
 from perdure.domain.archives.units import ArchiveChanges, check_archive, check_changeable, create_archive
 from perdure.domain.conversations.importing import parse_time
@@ -60,6 +61,7 @@ def passage_line(passage: Passage) -> str:
             "created_at": passage.created_at.isoformat(),
             "occurred_at": passage.occurred_at.isoformat(),
             **({} if passage.state == "active" else {"state": passage.state}),
+            **({"sources": [str(one.source) for one in passage.sources]} if passage.sources else {}),
         }
     )
 
@@ -93,8 +95,18 @@ def parse_line(text: str) -> Header | Passage:
             created_at=parse_time("created_at", fields["created_at"]) if "created_at" in fields else occurred_at,
             occurred_at=occurred_at,
             state=state,
+            sources=_parse_sources(fields.get("sources", [])),
         )
     )
+
+
+def _parse_sources(values: Any) -> tuple[WriteSource, ...]:
+    """Parse the sources of a passage. Raises: InvalidInput."""
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values) or len(values) > SOURCES_MAX:
+        raise InvalidInput(
+            f'sources is {values!r:.60}: give a list of at most {SOURCES_MAX}, such as ["web:https://x"]'
+        )
+    return tuple(WriteSource(parse_source(one)) for one in values)
 
 
 def open_import(tx: Tx, header: Header, new_id: ArchiveId) -> Archive:
@@ -122,7 +134,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     """
     for passage in passages:
         check_item_limits(tx.limits, tags=passage.tags, metadata=passage.metadata, source=passage.source)
-    tx.archives.get(archive_id)
+    imported = WriteSource(Source.of("import", f"archive {tx.archives.get(archive_id).name}"))
     check_changeable(tx, archive_id)
     # The same content in the same archive has the same id.
     passage_ids = [
@@ -137,7 +149,7 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     new: dict[PassageId, Passage] = {}
     for id_, passage in zip(ids, passages, strict=True):
         if id_ not in existing:
-            new.setdefault(id_, replace(passage, id=id_, archive_id=archive_id))
+            new.setdefault(id_, replace(passage, id=id_, archive_id=archive_id, sources=(*passage.sources, imported)))
     return len(tx.passages.add(list(new.values()))) if new else 0
 
 

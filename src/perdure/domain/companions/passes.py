@@ -11,9 +11,11 @@ from perdure.core.groups.group import SLEEPTIME_KINDS, Group
 from perdure.core.groups.passes import FINISH_TOOLS, FREQUENCY, Pass, PassCause, PassOutcome
 from perdure.core.ids import AgentId, Ids, RunId
 from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source
 from perdure.core.text.zones import zone
 from perdure.domain.companions.units import find_companion, follow_blocks, share_archive
 from perdure.domain.groups.units import update_group
+from perdure.domain.provenance.context import range_sources
 from perdure.storage.tx import Tx
 
 TRIES = 5
@@ -161,6 +163,13 @@ def read_pass(tx: Tx, one: Pass, *, counter: TokenCounter, budget_tokens: int) -
     if len(messages) > MESSAGES_MAX and not built.is_full:
         built = replace(built, last=messages[MESSAGES_MAX - 1], is_full=True)
     return built
+
+
+def pass_sources(tx: Tx, one: Pass) -> tuple[Source, ...]:
+    """What the messages that a companion reads in a pass brought from outside: it is in the companion's context."""
+    apart = tx.passes.list_apart(one.agent_id)
+    seqs = [each.seq for each in tx.conversations.list(one.agent_id) if each.seq not in apart]
+    return range_sources(tx, one.agent_id, seqs, from_seq=one.from_seq, upto_seq=one.upto_seq)
 
 
 def narrow_pass(tx: Tx, one: Pass, read: PassInput) -> Pass:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
 from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Text
+from perdure.core.provenance.sources import Source
 from perdure.storage.tx import Tx
 
 KEY_MAX_CHARS = 255
@@ -148,9 +149,10 @@ def add_imported(
         raise ConversationBusy(active.id)
     existing = tx.messages.find_existing([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
+    imported = Source.of("import", f"messages of {at:%Y-%m-%d %H:%M:%S}")
     for draft, count in zip(drafts, tokens, strict=True):
         if draft.id not in existing:
-            new.setdefault(draft.id, (draft, count))
+            new.setdefault(draft.id, (replace(draft, sources=(imported,)), count))
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append((agent_id, conversation_seq), added, counts, at=at)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import cast, get_args
 
@@ -16,11 +16,13 @@ from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
 from perdure.core.ids import PREFIXES, AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
+from perdure.domain.provenance.context import captured_sources
+from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.storage.tx import Tx
 
 CONTEXT_TURNS = 4
@@ -46,6 +48,8 @@ class LoadedBatch:
         line: agent and number of the conversation, or below 0 of the archive; None: the batch is of waiting episodes.
         from_seq, upto_seq: after which and up to which row of the conversation or archive it reads.
         messages: of the turns, in order; or else `passages`, or `episodes`.
+        sources: number of a turn -> what its facts may come from; not there: from who says it alone.
+        policy: what becomes of facts from outside; of texts that were given it allows all.
     """
 
     batch: Batch
@@ -58,6 +62,8 @@ class LoadedBatch:
     messages: Sequence[Message] = ()
     passages: Sequence[Passage] = ()
     episodes: Sequence[Episode] = ()
+    sources: Mapping[int, tuple[WriteSource, ...]] = field(default_factory=dict)
+    policy: WritePolicy = "allow"
 
 
 def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True) -> LoadedBatch | None:
@@ -123,7 +129,8 @@ def _load_turns(
             reset=True,
         )
     user = user_name(tx, agent)
-    trusts = _trusts([*reversed(before), *rows])
+    sources = turn_sources(tx, messages)
+    trusts = _trusts([*reversed(before), *rows], sources)
     earlier = [row for row in before if is_turn(row)][:CONTEXT_TURNS]
     turns = [_turn(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
     context = [_turn(row, 0, user, agent.name, trusts[row.seq]) for row in reversed(earlier)]
@@ -137,6 +144,8 @@ def _load_turns(
         from_seq=last,
         upto_seq=upto,
         messages=messages,
+        sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
+        policy=load_policy(tx, agent),
     )
 
 
@@ -160,7 +169,11 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
     if upto == last:
         return None
     user = user_name(tx, agent)
-    turns = [_turn_of_passage(passage, number, user, agent.name) for number, passage in enumerate(passages, 1)]
+    writes = {write.ref: write.sources for write in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
+    turns = [
+        _turn_of_passage(passage, number, user, agent.name, writes.get(passage.id, ()))
+        for number, passage in enumerate(passages, 1)
+    ]
     return LoadedBatch(
         batch=_with_known(tx, graph, Batch(turns=turns), user) if turns else Batch(turns=()),
         graph=graph,
@@ -170,6 +183,8 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         from_seq=last,
         upto_seq=upto,
         passages=passages,
+        sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
+        policy=load_policy(tx, agent),
     )
 
 
@@ -298,15 +313,28 @@ def _with_known(
     )
 
 
-def _trusts(rows: Sequence[Message]) -> Mapping[int, TrustLabel]:
-    """Number of a message -> who says it. What the agent says after a tool's result may come from that."""
+def _trusts(
+    rows: Sequence[Message], sources: Mapping[int, Sequence[WriteSource]] | None = None
+) -> Mapping[int, TrustLabel]:
+    """Number of a message -> who says it. What the agent says after content from outside may come from that; of stores
+    that do not know yet where a tool's result came from, what it says after that result."""
     trusts: dict[int, TrustLabel] = {}
     agent: TrustLabel = "agent"
     for row in rows:
         if row.kind == "message" and row.role in ("user", "tool"):
             agent = "tool" if row.role == "tool" else "agent"
-        trusts[row.seq] = "user" if row.role == "user" else agent
+        outside = [one.source.label for one in (sources or {}).get(row.seq, ()) if one.source.label in OUTSIDE]
+        trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else agent
     return trusts
+
+
+def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
+    """Number of a message -> what facts from it may come from; not there: from who says it alone."""
+    found: dict[int, tuple[WriteSource, ...]] = {}
+    for row in rows:
+        if sources := captured_sources(tx, [row]):
+            found[row.seq] = sources
+    return found
 
 
 def _turn(message: Message, number: int, user: str, agent_name: str, trust: TrustLabel) -> Turn:
@@ -337,12 +365,16 @@ def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
     )
 
 
-def _turn_of_passage(passage: Passage, number: int, user: str, agent_name: str) -> Turn:
+def _turn_of_passage(
+    passage: Passage, number: int, user: str, agent_name: str, sources: tuple[WriteSource, ...] = ()
+) -> Turn:
     """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
     is_user = not passage.source.get("run_id")
     trust: TrustLabel = "user" if is_user else "agent"
     if (kind := passage.source.get("type")) in get_args(TrustLabel):
         trust = cast(TrustLabel, kind)
+    if outside := [one.source.label for one in sources if one.source.label in OUTSIDE]:
+        trust = least_trusted(outside)
     return Turn(
         number=number,
         speaker=user if is_user else agent_name,

@@ -15,7 +15,7 @@ from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
 from perdure.core.passages import Archive, Passage
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.domain.facts.communities import Changes
 from perdure.storage.tx import Tx
 
@@ -288,7 +288,11 @@ def add_episode(
         occurred_at=occurred_at,
         created_at=at,
     )
-    return tx.episodes.add([episode])[0]
+    (added,) = tx.episodes.add([episode])
+    if trust not in TRUSTED:
+        sources = (WriteSource(Source.of(trust, f"text {id_}")),)
+        tx.sources.add([MemoryWrite(kind="fact", owner_id=graph.id, ref=id_, sources=sources, created_at=at)])
+    return added
 
 
 def fact_sources(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[int, Sequence[str]]:

@@ -12,6 +12,7 @@ from perdure.core.blocks import Author, Block, MemoryEdit
 from perdure.core.errors import BlockChanged, BlockReadOnly
 from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source, WriteSource
 from perdure.core.runs import Run
 from perdure.domain.blocks.units import find_block
 from perdure.storage.tx import Tx
@@ -26,6 +27,7 @@ class MemoryCall:
         result_tokens: the most tokens of the result, counted by `counter`.
         window_tokens: the model's window.
         person: who runs the tool by hand; None: the agent itself calls it.
+        sources: what entered the context before the call.
     """
 
     agent: Agent
@@ -37,6 +39,7 @@ class MemoryCall:
     result_tokens: int = 4_000
     window_tokens: int = 128_000
     person: Author | None = None
+    sources: tuple[WriteSource, ...] = ()
 
     @property
     def author(self) -> Author:
@@ -47,7 +50,15 @@ class MemoryCall:
             agent_id=self.agent.id,
             run_id=self.run.id,
             message_id=self.message_id,
+            sources=self.sources,
         )
+
+    @property
+    def passage_sources(self) -> tuple[WriteSource, ...]:
+        """What a passage that the call stores may come from: at least the agent."""
+        if self.person is not None:
+            return ()
+        return self.sources or (WriteSource(Source("agent", self.agent.id), (self.message_id,)),)
 
 
 def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:

@@ -68,7 +68,8 @@ def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]
             raise ToolError(f"no lines {first} to {last}: the transcript has {min(lines)} to {max(lines)}")
         text = "\n\n".join(filter(None, (chunk["context"].strip(), text)))
         source = {"agent_id": call.agent.id, "run_id": call.run.id, "message_id": call.message_id}
-        insert_passage(tx, archive.id, NewPassage(text=text, source=source), ids=call.ids, at=call.now)
+        new = NewPassage(text=text, source=source, sources=call.passage_sources)
+        insert_passage(tx, archive.id, new, ids=call.ids, at=call.now)
     return ToolOutcome(text=f"Stored {len(chunks)} {'memory' if len(chunks) == 1 else 'memories'}.")
 
 
@@ -125,7 +126,7 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     source: dict[str, str] = {"agent_id": call.agent.id}
     if call.person is None:
         source |= {"run_id": call.run.id, "message_id": call.message_id}
-    new = NewPassage(text=content, tags=tags or (), source=source)
+    new = NewPassage(text=content, tags=tags or (), source=source, sources=call.passage_sources)
     passage = insert_passage(tx, archive.id, new, ids=call.ids, at=call.now)
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 

@@ -26,11 +26,13 @@ from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.loops import FREE
 from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
+from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.compression import Shown, show_result
@@ -97,6 +99,9 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
     pending = find_pending(tx, conversation)
     if pending is None:
         return ()
+    untrusted = write_waits(
+        tx, pending.run, tools_of(tx, pending.run), before_seq=pending.message.seq if pending.waiting else 0
+    )
     return tuple(
         PendingCall(
             agent_id=conversation.agent_id,
@@ -104,9 +109,21 @@ def pending_calls(tx: Tx, conversation: Conversation) -> tuple[PendingCall, ...]
             run_id=pending.run.id,
             message_id=one.message.id,
             call=one.call,
+            reason=untrusted.get(one.call.name, "") if one.call.awaits == "approval" else "",
         )
         for one in pending.waiting
     )
+
+
+def write_waits(tx: Tx, run: Run, tools: Mapping[str, Tool], *, before_seq: int = NEWEST) -> Mapping[str, str]:
+    """The tools whose calls in a message with this number wait for approval, because they write memory after content
+    from outside entered the context: name -> the reason."""
+    agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
+    gate = load_gate(tx, agent, run.conversation_seq, before_seq=before_seq)
+    if gate.policy != "approve":
+        return {}
+    reason = f"it would write memory, and the conversation holds content from {describe_sources(gate.sources)}"
+    return {name: reason for name, tool in tools.items() if writes_memory(tx, tool)}
 
 
 def open_calls(tx: Tx, conversation: Conversation) -> tuple[ToolCall, ...]:
@@ -160,7 +177,9 @@ def with_waits(
     what it waits for, and with the digest of its tool if a person has to approve it. A call that will be refused, or is
     one of the `refused`, waits for nobody."""
     calls = [part for part in parts if isinstance(part, ToolCall)]
-    waits = waits_by_tool(tools, settings)
+    called = {call.name: tools[call.name] for call in calls if call.name in tools}
+    untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, log.run, called), "approval")
+    waits = {**untrusted, **waits_by_tool(tools, settings)}
     states: Sequence[RuleState] = ()
     if log.rule_scope is not None:
         states = expected_states(log.rule_scope, log.past_calls, [call.name for call in calls])
@@ -300,6 +319,7 @@ def answer_rows(
                     stdout=tuple(cut_return(line, most_chars) for line in brought.stdout),
                     stderr=tuple(cut_return(line, most_chars) for line in brought.stderr),
                     images=tuple(image for image in brought.images if isinstance(image, Image)),
+                    sources=(Source.of("tool", one.call.name),),
                 )
                 parts.append(replace(outcome, images=(), shown_text=None).result(one.call))
             case _:

@@ -29,7 +29,15 @@ from perdure.core.groups.passes import COMPANION, REFUSALS_MAX, Pass, PassCause,
 from perdure.core.ids import AgentId, MessageId, id_in_run
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import NO_OPTIONS, Run
-from perdure.domain.companions.passes import PassLimits, begin_pass, due_cause, end_pass, narrow_pass, read_pass
+from perdure.domain.companions.passes import (
+    PassLimits,
+    begin_pass,
+    due_cause,
+    end_pass,
+    narrow_pass,
+    pass_sources,
+    read_pass,
+)
 from perdure.domain.companions.units import companions_of, find_companion
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.accept import Request
@@ -206,12 +214,15 @@ class Companions:
         budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
         read = await ports.store.read(read_pass, one, counter=ports.counter, budget_tokens=budget)
         one = await ports.store.write(narrow_pass, one, read)
+        sources = await ports.store.read(pass_sources, one)
         message_id = MessageId(id_in_run(one.run_id, "input", 0, ports.ids))
         request = Request(
             run_id=one.run_id,
             agent_id=one.companion_id,
             conversation_seq=0,
-            drafts=(Draft(id=message_id, role="user", parts=(Text(read.text),), sender_id=one.agent_id),),
+            drafts=(
+                Draft(id=message_id, role="user", parts=(Text(read.text),), sender_id=one.agent_id, sources=sources),
+            ),
             tokens=(input_tokens("user", read.text, ports.counter),),
             idempotency_key=one.key,
             max_steps=limits.steps_of(group),

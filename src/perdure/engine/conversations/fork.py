@@ -15,7 +15,9 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import BlockId, ConversationId, MessageId
 from perdure.core.messages import Draft, Message
 from perdure.core.nodes import SummaryNode
+from perdure.core.provenance.sources import MessageSource
 from perdure.domain.blocks.units import copy_isolated
+from perdure.domain.provenance.context import context_sources
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import compile_prefix, read_memory, store_prefix
 from perdure.engine.run.preview import without_open_calls
@@ -62,10 +64,13 @@ def fork(
     made = tx.conversations.add(agent_id, conversation_id, at=inputs.now, settings=settings, hidden=hidden)
     author = Author(kind="system", id="fork")
     blocks = copy_isolated(tx, agent_id, source.seq, made.seq, inputs.ids, author=author, at=inputs.now)
-    drafts = [_copy(row, inputs) for row in rows]
+    brought = tx.sources.list_by_messages(agent_id, [row.seq for row in rows])
+    drafts = [_copy(row, inputs, brought.get(row.seq, ())) for row in rows]
     tokens = [row_tokens(row, {}, inputs.counter) for row in rows]
     copies = tx.messages.append((agent_id, made.seq), drafts, tokens, at=inputs.now)
     stubs = {copy.seq: source.stubs[row.seq] for row, copy in zip(rows, copies, strict=True) if row.seq in source.stubs}
+    if copies:
+        _keep_earlier_sources(tx, source, made, copies[0], upto=rows[-1].seq)
     if nodes:
         first_seq = copies[0].seq if copies else tx.messages.next_seq(agent_id)
         _begin_with_summary(tx, made, nodes, first_seq, inputs)
@@ -76,6 +81,13 @@ def fork(
         tx.conversations.put_view(agent_id, made.seq, view_tokens=view_tokens, stubs=stubs, overcount=0)
     renew_system_message(tx, agent_id, made.seq, inputs)
     return tx.conversations.get(conversation_id)
+
+
+def _keep_earlier_sources(tx: Tx, source: Conversation, made: Conversation, first: Message, *, upto: int) -> None:
+    """Note what the source has in its context beside its rows, behind summaries or recalled, with the first copy."""
+    earlier = context_sources(tx, source.agent_id, source.seq, before_seq=upto + 1)
+    sources = tuple(one.source for one in earlier)
+    tx.sources.add_to_message(source.agent_id, made.seq, first.seq, sources, recalled=True)
 
 
 def _place(tx: Tx, source: Conversation, message_id: MessageId) -> int:
@@ -100,7 +112,7 @@ def _seen_by_copy(tx: Tx, source: Conversation, blocks: Mapping[str, BlockId]) -
     return seen
 
 
-def _copy(row: Message, inputs: UnitInputs) -> Draft:
+def _copy(row: Message, inputs: UnitInputs, brought: Sequence[MessageSource]) -> Draft:
     """The row as a new one, of no run."""
     return Draft(
         id=MessageId(inputs.ids.new("message")),
@@ -110,6 +122,7 @@ def _copy(row: Message, inputs: UnitInputs) -> Draft:
         name=row.name,
         sender_id=row.sender_id,
         occurred_at=row.occurred_at,
+        sources=tuple(one.source for one in brought),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
 from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes
@@ -49,11 +50,13 @@ def store_plan(
         input_tokens=extraction.input_tokens,
         output_tokens=extraction.output_tokens,
     )
+    plan = _within_policy(loaded, plan)
     tx.graphs.count_dropped(graph.id, plan.dropped)
     if not plan.facts:
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
     episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))
+    tx.sources.add(_writes_of(loaded, plan, graph, episodes, at=at))
     known = tx.facts.list_by_ids(list(dict.fromkeys(planned.known.id for planned in plan.facts if planned.known)))
     storing = _Storing(tx, graph, loaded, entities, known, ids=ids, at=at)
     added = []
@@ -64,6 +67,46 @@ def store_plan(
             added.append(fact)
     storing.end()
     return added
+
+
+def _within_policy(loaded: LoadedBatch, plan: Plan) -> Plan:
+    """The plan without the facts that the agent's policy keeps out, which are counted."""
+    kept = [planned for planned in plan.facts if loaded.policy != "block" or planned.trust not in OUTSIDE]
+    if not (left_out := len(plan.facts) - len(kept)):
+        return plan
+    used = sorted({place for planned in kept for place in (planned.subject, planned.object)})
+    places = {place: new for new, place in enumerate(used)}  # an entity is kept with a fact about it
+    return replace(
+        plan,
+        entities=[plan.entities[place] for place in used],
+        facts=[replace(one, subject=places[one.subject], object=places[one.object]) for one in kept],
+        dropped={**plan.dropped, "from outside": left_out},
+    )
+
+
+def _writes_of(
+    loaded: LoadedBatch, plan: Plan, graph: Graph, episodes: Sequence[Episode], *, at: datetime
+) -> Sequence[MemoryWrite]:
+    """The sources of the episodes that support facts of the plan."""
+    if loaded.policy == "allow":
+        return ()
+    numbers = sorted({number for planned in plan.facts for number in planned.turns if number in loaded.sources})
+    writes = []
+    for number in numbers:
+        message = loaded.messages[number - 1] if loaded.messages else None
+        writes.append(
+            MemoryWrite(
+                kind="fact",
+                owner_id=graph.id,
+                ref=episodes[number - 1].id,
+                sources=loaded.sources[number],
+                agent_id=None if loaded.agent is None else loaded.agent.id,
+                run_id=None if message is None else message.run_id,
+                message_id=None if message is None else message.id,
+                created_at=at,
+            )
+        )
+    return writes
 
 
 def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -> Mapping[str, Any]:
@@ -175,7 +218,7 @@ class _Storing:
             rating=planned.rating,
             valid_at=planned.valid_at,
             invalid_at=planned.invalid_at,
-            state="proposed" if self._loaded.settings.capture == "ask" else "active",
+            state="proposed" if self._needs_approval(planned) else "active",
             trust=planned.trust,
             scope=supports[0].scope,
         )
@@ -184,6 +227,10 @@ class _Storing:
         )
         self._support(fact, supports)
         return fact
+
+    def _needs_approval(self, planned: PlannedFact) -> bool:
+        """Whether a new fact waits until a person accepts it."""
+        return self._loaded.settings.capture == "ask" or (self._loaded.policy == "approve" and planned.trust in OUTSIDE)
 
     def _better(self, known: Fact, planned: PlannedFact) -> FactFields:
         """Return what a fact that says a known one better changes of it."""

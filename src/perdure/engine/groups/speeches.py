@@ -75,6 +75,7 @@ async def begin_speech(
         role="user",
         parts=(Text(given.text), *given.images),
         sender_id=turn.group_id,
+        sources=given.sources,
     )
     try:
         return await runner.accept(

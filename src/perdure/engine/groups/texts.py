@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, Speaker
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Image, images_of, text_without_images
+from perdure.core.provenance.sources import Source
 from perdure.storage.tx import Tx
 
 ENTRIES_MAX = 200
@@ -37,10 +38,12 @@ _CHOOSES_AGAIN = (
 
 @dataclass(frozen=True, slots=True)
 class GroupInput:
-    """The message that an agent of a group gets: its text, and the pictures that users sent."""
+    """The message that an agent of a group gets: its text, the pictures that users sent, and the agents whose words it
+    holds, as sources."""
 
     text: str
     images: tuple[Image, ...]
+    sources: tuple[Source, ...] = ()
 
 
 def build_input(
@@ -78,7 +81,9 @@ def build_input(
     if frame:
         parts.append(frame)
     pictures = tuple(image for entry in entries if entry.kind == "user" for image in images_of(entry.parts))
-    return GroupInput("\n\n".join(parts), pictures)
+    senders = dict.fromkeys(entry.sender_id for entry in entries if entry.sender_id is not None)
+    sources = tuple(Source.of("other_agent", sender) for sender in senders)
+    return GroupInput("\n\n".join(parts), pictures, sources)
 
 
 def labels_of(plan: GroupPlan, entries: Sequence[GroupMessage] = ()) -> Mapping[AgentId, str]:

@@ -49,6 +49,11 @@ class OpenCall:
         return self.call.awaits is not None and self.decision is None
 
     @property
+    def is_approved(self) -> bool:
+        """Whether a person has approved the call."""
+        return self.decision is not None and self.decision.approve
+
+    @property
     def arguments(self) -> str:
         """The arguments that the call is executed with, as JSON."""
         edited = None if self.decision is None else self.decision.arguments

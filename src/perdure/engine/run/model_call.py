@@ -31,7 +31,7 @@ from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
 from perdure.core.tools.spec import ToolOutcome
-from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits
+from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits, write_waits
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.finish import end_run
@@ -354,7 +354,8 @@ class _Deltas:
         """(What the calls of each tool wait for, the arguments that the loop adds to each)."""
         tools = tools_of(tx, self.log.run)
         added = {name: self._loop.added(tool.spec.parameters) for name, tool in tools.items()}
-        return waits_by_tool(tools, self.agent.settings), added
+        untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, self.log.run, tools), "approval")
+        return {**untrusted, **waits_by_tool(tools, self.agent.settings)}, added
 
 
 class _Previews:

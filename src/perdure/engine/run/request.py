@@ -11,10 +11,11 @@ from perdure.context.window.budget import factor_after_overflow
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import TooMany
-from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
+from perdure.core.events import Event, MemoryRecalled, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
+from perdure.domain.provenance.context import recalled_sources
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
@@ -147,11 +148,19 @@ def make_request(
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
+        _note_recalled(builder, recalled.event)
     step = _add_step(builder, view, size)
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(log.run.key, events, at=inputs.now)
     log = replace(builder.log, steps=(*builder.log.steps, step))
     return Progress(log, stored, request=RequestParts(builder.agent, view))
+
+
+def _note_recalled(builder: RequestBuilder, event: MemoryRecalled) -> None:
+    """Note what the recalled texts bring from outside: it is in the context of all that follows."""
+    first = next((row for row in builder.log.messages if row.role == "user"), None)
+    if first is not None and (sources := recalled_sources(builder.tx, event)):
+        builder.tx.sources.add_to_message(builder.agent.id, builder.conversation.seq, first.seq, sources, recalled=True)
 
 
 def _select_prefix(builder: RequestBuilder) -> Prefix:

@@ -25,9 +25,10 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
+from perdure.domain.provenance.results import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
-from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool
+from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.hooks.points import after_memory_tool, after_tool, before_tool, store_answers
 from perdure.engine.ports import Ports, UnitInputs
@@ -71,8 +72,8 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
 
     After a cancel request nothing more is started. Raises: LeaseLost, StoreError.
     """
-    agent, tools = await ports.store.read(_load_tools, log.run, calls)
-    phase = _ToolPhase(log, agent, tools, waits_by_tool(tools, agent.settings), ports, tell)
+    agent, tools, waits = await ports.store.read(_load_tools, log.run, calls)
+    phase = _ToolPhase(log, agent, tools, waits, ports, tell)
     waiting = list(calls)
     while waiting and not phase.log.run.cancel_requested:
         batch = phase.next_batch(waiting)
@@ -88,10 +89,13 @@ async def call_tools(log: RunLog, calls: Sequence[OpenCall], ports: Ports, tell:
     return Progress(phase.log)
 
 
-def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dict[str, Tool]]:
-    """The agent, and its run's tools for these calls."""
+def _load_tools(tx: Tx, run: Run, calls: Sequence[OpenCall]) -> tuple[Agent, dict[str, Tool], Mapping[str, Waits]]:
+    """The agent, its run's tools for these calls, and what calls of them wait for."""
     tools = tools_of(tx, run, own_names={one.call.name for one in calls if one.call.awaits == "approval"})
-    return tx.conversations.get_agent(run.key.agent_id, run.conversation_seq), tools
+    agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
+    called = {one.call.name: tools[one.call.name] for one in calls if one.call.name in tools}
+    untrusted = write_waits(tx, run, called, before_seq=max(one.message.seq for one in calls))
+    return agent, tools, {**dict.fromkeys(untrusted, "approval"), **waits_by_tool(tools, agent.settings)}
 
 
 @dataclass(slots=True)
@@ -229,6 +233,7 @@ class _ToolPhase:
                         self.record(await store_answers(self.log, answers, self.ports))
                     ready = running.pop(task)
                     outcome = await compress_outcome(outcome, ready.tool.spec, self.agent.settings, self.ports)
+                    outcome = replace(outcome, sources=foreign_sources(ready.tool, ready.arguments, outcome))
                     await self._store(ready.open_call, outcome)
         finally:
             for task in running:

@@ -11,10 +11,14 @@ from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.blocks import Author
 from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.messages import ToolCall
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
+from perdure.domain.provenance.context import context_sources, file_source
+from perdure.domain.provenance.policy import WRITING_TOOLS, load_gate
 from perdure.domain.tools.calls import MemoryCall
+from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, Progress, RunLog, load_run_log, rule_scope_of
 from perdure.engine.run.rows import result_draft
@@ -59,6 +63,10 @@ def store_edit(
     if run.cancel_requested:  # the end of the run gives each open call its result
         return Progress(load_run_log(tx, log))
     agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
+    name, message = open_call.call.name, open_call.message
+    gate = load_gate(tx, agent, run.conversation_seq, before_seq=message.seq)
+    if name in WRITING_TOOLS:
+        gate.check(name, is_approved=open_call.is_approved)
     window, _ = inputs.window(agent)
     call = MemoryCall(
         agent=agent,
@@ -69,8 +77,10 @@ def store_edit(
         counter=inputs.counter,
         result_tokens=result_tokens(window),
         window_tokens=window,
+        sources=gate.sources,
     )
     outcome = edit(tx, call, **arguments)
+    outcome = replace(outcome, sources=_shown_sources(tx, run, open_call, outcome))
     _mark_seen(tx, run, outcome)
     return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
 
@@ -83,12 +93,26 @@ def store_outcome(tx: Tx, log: RunLog, open_call: OpenCall, outcome: ToolOutcome
     run = tx.runs.keep_lease(log.run, until=inputs.until)
     count_use(tx, outcome.passages)
     if outcome.blocks:
-        agent_id = run.key.agent_id
-        author = Author(kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=open_call.message.id)
+        agent_id, name, message = run.key.agent_id, open_call.call.name, open_call.message
         seq = run.conversation_seq
+        agent = tx.conversations.get_agent(agent_id, seq)
+        gate = load_gate(tx, agent, seq, before_seq=message.seq)
+        gate.check(name, is_approved=open_call.is_approved)
+        author = Author(
+            kind="agent", id=agent_id, agent_id=agent_id, run_id=run.id, message_id=message.id, sources=gate.sources
+        )
         edits = change_blocks(tx, agent_id, outcome.blocks, author=author, at=inputs.now, conversation_seq=seq)
         outcome = replace(outcome, edits=edits)
     return _store_result(tx, replace(log, run=run), open_call, outcome, inputs)
+
+
+def _shown_sources(tx: Tx, run: Run, open_call: OpenCall, outcome: ToolOutcome) -> tuple[Source, ...]:
+    """What the result of a memory tool shows from outside: files that it opened, and earlier messages."""
+    if open_call.call.name in CONTEXT_TOOL_SPECS:
+        seq = open_call.message.seq
+        earlier = context_sources(tx, run.key.agent_id, run.conversation_seq, before_seq=seq, everything=True)
+        return tuple(one.source for one in earlier)
+    return tuple(file_source(tx, file_id) for file_id, version in outcome.files.items() if version is not None)
 
 
 def _mark_seen(tx: Tx, run: Run, outcome: ToolOutcome) -> None:

@@ -14,15 +14,21 @@ from typing import Any
 from perdure.context.retrieval.expand import Budget
 from perdure.core.errors import ToolError
 from perdure.core.facts.values import Fact, FactFilter, Graph
-from perdure.core.messages import MessageFilter
+from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import Passage, PassageFilter
-from perdure.core.provenance.sources import TRUSTED
+from perdure.core.provenance.sources import TRUSTED, Source
 from perdure.core.runs import Run
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.facts.graphs import fact_sources
 from perdure.domain.files.tools import grep_files, render_passages
+from perdure.domain.provenance.context import (
+    sources_of_facts,
+    sources_of_grep,
+    sources_of_messages,
+    sources_of_passages,
+)
 from perdure.domain.tools.context_tools import DEFAULT_TOKENS, answer_budget
 from perdure.domain.values import filter_tags
 from perdure.engine.search.output import load_output, search_output
@@ -78,7 +84,8 @@ async def _conversation_search(
     summary = f"Showing {len(results)} results:" if results else "No results found."
     if offset > 0 and results:
         summary = f"Showing {len(results)} results behind the first {offset}:"
-    return ToolOutcome(text=json.dumps({"message": summary, "results": results}, ensure_ascii=False))
+    text = json.dumps({"message": summary, "results": results}, ensure_ascii=False)
+    return ToolOutcome(text=text, sources=await call.store.read(sources_of_messages, [hit.message for hit in hits]))
 
 
 async def _archival_memory_search(
@@ -101,7 +108,9 @@ async def _archival_memory_search(
     limit, offset = max(1, min(top_k, MAX_RESULTS)), max(0, min(offset, OFFSET_MAX))
     hits = await call.search.passages(call.run.key.agent_id, query, where=where, limit=limit, offset=offset)
     results = [_passage_shape(hit.passage) for hit in hits]
-    return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=tuple(hit.passage for hit in hits))
+    passages = tuple(hit.passage for hit in hits)
+    sources = await call.store.read(sources_of_passages, passages)
+    return ToolOutcome(text=json.dumps(results, ensure_ascii=False), passages=passages, sources=sources)
 
 
 async def _search_facts(
@@ -126,15 +135,16 @@ async def _search_facts(
     hits = await call.search.facts(graph.id, query, where=where, limit=limit, timezone=call.timezone)
     facts = [hit.fact for hit in hits]
 
-    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage]]:
+    def load(tx: Tx) -> tuple[Mapping[int, Sequence[str]], Sequence[Passage], tuple[Source, ...]]:
         texts = [fact.text_seq for fact in facts]
-        return fact_sources(tx, graph.id, facts), tx.passages.list_by_seqs(graph.fact_archive_id, texts)
+        passages = tx.passages.list_by_seqs(graph.fact_archive_id, texts)
+        return fact_sources(tx, graph.id, facts), passages, sources_of_facts(tx, graph, facts)
 
-    sources, passages = await call.store.read(load)
+    sources, passages, outside = await call.store.read(load)
     results = [_fact_shape(fact, sources[fact.first_seq], zone(call.timezone)) for fact in facts]
     message = f"Showing {len(results)} results:" if results else "No results found."
     text = json.dumps({"message": message, "results": results}, ensure_ascii=False)
-    return ToolOutcome(text=text, passages=tuple(passages))
+    return ToolOutcome(text=text, passages=tuple(passages), sources=outside)
 
 
 async def _search_memory(
@@ -152,12 +162,14 @@ async def _search_memory(
     of_messages = MessageFilter(roles=("user", "assistant"), since=since, until=until, before_seq=before)
     of_passages = PassageFilter(since=since, until=until)
     messages: dict[int, dict[str, Any]] = {}
+    found_messages: dict[int, Message] = {}
     passages: dict[str, Passage] = {}
     queries = [query for query in convo_keyword_queries or () if query.strip()][:QUERIES_MAX]
     for query in queries or [""]:
         hits = await call.search.messages(agent_id, query, where=of_messages, limit=RESULTS)
         for hit in hits:
             messages.setdefault(hit.message.seq, _message_shape(hit, hits.ran, call.now))
+            found_messages[hit.message.seq] = hit.message
     for query in queries:
         for found in await call.search.passages(agent_id, query, where=of_passages, limit=RESULTS):
             passages.setdefault(found.passage.id, found.passage)
@@ -165,7 +177,12 @@ async def _search_memory(
         "messages": [*messages.values()],
         "archival": [_passage_shape(passage) for passage in passages.values()],
     }
-    return ToolOutcome(text=json.dumps(shape, ensure_ascii=False), passages=tuple(passages.values()))
+    text, shown = json.dumps(shape, ensure_ascii=False), tuple(passages.values())
+
+    def load(tx: Tx) -> tuple[Source, ...]:
+        return (*sources_of_messages(tx, [*found_messages.values()]), *sources_of_passages(tx, shown))
+
+    return ToolOutcome(text=text, passages=shown, sources=tuple(dict.fromkeys(await call.store.read(load))))
 
 
 def _message_shape(hit: MessageHit, ran: SearchReport, now: datetime) -> dict[str, Any]:
@@ -209,7 +226,8 @@ def _fact_shape(fact: Fact, sources: Sequence[str], home: tzinfo) -> dict[str, A
 
 async def _grep_files(call: SearchCall, **arguments: Any) -> ToolOutcome:
     """Search the lines of the agent's files by a pattern."""
-    return ToolOutcome(text=await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments))
+    text = await call.store.read(grep_files, call.run.key.agent_id, call.budget, **arguments)
+    return ToolOutcome(text=text, sources=sources_of_grep(text))
 
 
 async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -> ToolOutcome:
@@ -220,7 +238,11 @@ async def _semantic_search_files(call: SearchCall, query: str, limit: int = 5) -
     archives, limit = [folder.archive_id for folder in folders], max(1, min(limit, MAX_RESULTS))
     hits = await call.search.passages(archives, query, limit=limit, timezone=call.timezone, skip_deleted=True)
     passages = tuple(hit.passage for hit in hits)
-    return ToolOutcome(text=render_passages(passages, folders, call.budget), passages=passages)
+    text, sources = (
+        render_passages(passages, folders, call.budget),
+        await call.store.read(sources_of_passages, passages),
+    )
+    return ToolOutcome(text=text, passages=passages, sources=sources)
 
 
 async def _search_output(
@@ -229,7 +251,8 @@ async def _search_output(
     """Search a long result of a tool."""
     budget = answer_budget(call.budget, max_tokens)
     message = await call.store.read(load_output, call.run, handle)
-    return ToolOutcome(text=await search_output(call.search, message, query, budget, offset=offset))
+    text = await search_output(call.search, message, query, budget, offset=offset)
+    return ToolOutcome(text=text, sources=await call.store.read(sources_of_messages, [message]))
 
 
 def _relevance(hit: MessageHit, ran: SearchReport) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput
@@ -128,4 +128,6 @@ def _no_archive(number: int) -> InvalidInput:
 
 
 def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
-    return tx.passages.list(archive_id, limit=BATCH, after_seq=after)
+    passages = tx.passages.list(archive_id, limit=BATCH, after_seq=after)
+    writes = {write.ref: write for write in tx.sources.list_by_refs(archive_id, [one.id for one in passages])}
+    return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]

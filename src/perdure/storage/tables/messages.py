@@ -389,8 +389,7 @@ class Messages(Table):
         """
         before = self.get(message_id)
         check_same_calls(before, parts)
-        # The new settings revision makes the next request build a new prefix, and tells which of the message's
-        # revisions a recorded request showed.
+        # The settings revision makes the next request build a new prefix, and tells which revisions a request showed.
         number, settings_revision, embedded, words_seq = self._rows(
             "UPDATE agents SET settings_revision = settings_revision + 1, message_count = message_count - :count"
             " WHERE id = :id RETURNING number, settings_revision, embedded, words_seq",

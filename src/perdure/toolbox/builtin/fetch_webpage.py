@@ -12,6 +12,7 @@ from typing import Any
 
 from perdure.core.errors import ConversionFailed, ExtraMissing, InvalidInput, ToolError
 from perdure.core.ports import Converter
+from perdure.core.provenance.sources import Source
 from perdure.core.tools.spec import ToolOutcome
 from perdure.toolbox.builtin.web import FetchLimits, PageBody, fetch
 from perdure.toolbox.web_guard import WebGuard
@@ -28,11 +29,17 @@ _OTHER_CODECS = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_es
 
 @dataclass(frozen=True, slots=True)
 class PageText:
-    """A page as text, and the line that says what it is; `problem`: why there is no page."""
+    """A page as text, and the line that says what it is; `problem`: why there is no page; `url`: where it stands."""
 
     text: str = ""
     heading: str = ""
     problem: str = ""
+    url: str = ""
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The page as a source."""
+        return (Source.of("web", self.url),)
 
 
 class WebPages:
@@ -49,8 +56,9 @@ class WebPages:
         """The page at `arguments["url"]`, framed as data from the web. Raises: AddressRefused, ToolError."""
         page = await self.read(str(arguments["url"]))
         if page.problem:
-            return ToolOutcome(text=page.problem, status="error")
-        return ToolOutcome(text=f"{page.heading}\n\n{page.text or '(the page holds no text)'}")
+            return ToolOutcome(text=page.problem, status="error", sources=page.sources)
+        text = f"{page.heading}\n\n{page.text or '(the page holds no text)'}"
+        return ToolOutcome(text=text, sources=page.sources)
 
     async def read(self, url: str) -> PageText:
         """The text of the page at an address. Raises: AddressRefused, ToolError."""
@@ -58,7 +66,7 @@ class WebPages:
         deadline = asyncio.get_running_loop().time() + self._limits.total_s
         page = await fetch(url if "://" in url else f"https://{url}", self._guard, limits=self._limits)
         if page.status >= 400:
-            return PageText(problem=f"{page.url} answered with status {page.status}: no page")
+            return PageText(problem=f"{page.url} answered with status {page.status}: no page", url=page.url)
         try:
             async with asyncio.timeout_at(deadline):
                 text, title = await self._extract_text(page)
@@ -66,7 +74,8 @@ class WebPages:
             seconds = f"{self._limits.total_s:g} s"
             raise ToolError(f"{page.url} came, but was not turned into text within {seconds}") from error
         notes = " The page is longer than can be fetched: this is its beginning." if page.cut else ""
-        return PageText(text.strip(), HEADING.format(url=page.url, title=f" ({title!r})" if title else "", notes=notes))
+        heading = HEADING.format(url=page.url, title=f" ({title!r})" if title else "", notes=notes)
+        return PageText(text.strip(), heading, url=page.url)
 
     async def _extract_text(self, page: PageBody) -> tuple[str, str]:
         """The page as text, and its title. Raises: ToolError: it is of a kind that can't be read."""

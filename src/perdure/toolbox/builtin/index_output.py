@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import ToolStatus
 from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import ToolOutcome
 from perdure.toolbox.builtin.fetch_webpage import WebPages
@@ -59,11 +61,11 @@ class OutputIndex:
         if url:
             page = await self._pages().read(url)
             if page.problem:
-                return ToolOutcome(text=page.problem, status="error")
-            return await self._outcome(page.text, source=page.heading)
+                return ToolOutcome(text=page.problem, status="error", sources=page.sources)
+            return replace(await self._outcome(page.text, source=page.heading), sources=page.sources)
         path, text = await self._load_file(owner, file, KEPT_CHARS) if file else ("", "")
         if not command:
-            return await self._outcome(text, source=f"File {path}.")
+            return replace(await self._outcome(text, source=f"File {path}."), sources=(Source.of("file", path),))
         result = await self._run(command, text if file else None, owner)
         only_printed = result.status == "success" and result.value is None and not result.stderr.strip()
         output = result.stdout if only_printed else render_result(result)

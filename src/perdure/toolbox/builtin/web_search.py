@@ -14,6 +14,7 @@ import httpx
 from perdure.core.errors import BodyUnreadable, DataTooLarge, InvalidArguments, ToolError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING, read_body
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.provenance.sources import Source
 from perdure.core.tools.spec import ToolOutcome
 from perdure.toolbox.builtin.search_engines import (
     ENGINES,
@@ -66,7 +67,8 @@ class WebSearch:
             return ToolOutcome(text=self.missing() or "", status="error")
         query = _build_query(arguments)
         hits = [hit for hit in engine.hits(await _fetch_answer(engine, query)) if _fits(hit, query)][: query.count]
-        return ToolOutcome(text=_render(engine, query, hits))
+        sources = tuple(dict.fromkeys(Source.of("web", hit.url) for hit in hits))
+        return ToolOutcome(text=_render(engine, query, hits), sources=sources)
 
 
 def _build_query(arguments: Mapping[str, Any]) -> SearchQuery:

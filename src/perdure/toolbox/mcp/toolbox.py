@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing, McpUnreachable, PerdureError
@@ -14,6 +15,7 @@ from perdure.core.limits import DEFAULT_LIMITS
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.messages import IMAGE_TYPES, Image, ToolStatus
 from perdure.core.ports import CallContext
+from perdure.core.provenance.sources import Source
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.toolbox.mcp.connect import is_installed
@@ -127,7 +129,8 @@ class McpToolbox:
         reason = await self._registry.omission_reason(current) if current.status == "missing" else ""
         if (refusal := _refusal(current, session.server.name, reason)) is not None:
             return ToolOutcome(text=refusal, status="error")
-        return build_outcome(await session.call(current.name, arguments, timeout_s=timeout_s))
+        outcome = build_outcome(await session.call(current.name, arguments, timeout_s=timeout_s))
+        return replace(outcome, sources=(Source.of("mcp", session.server.name),))
 
     async def _session(self, server_id: McpServerId) -> Session:
         """The session of a server as it is registered now."""

@@ -206,6 +206,21 @@ class Sources(Table):
             for row in rows
         ]
 
+    def settings_of_sharers(self, agent_id: AgentId, name: str, *, but: AgentId) -> Sequence[Mapping[str, Any]]:
+        """The settings of other agents that have a block or archive of this one, if they have the setting `name`."""
+        shared = " UNION ".join(
+            f"SELECT y.agent_id FROM {links} x JOIN {links} y ON y.{column} = x.{column} WHERE x.agent_id = :agent_id"
+            for links, column in (("agent_blocks", "block_id"), ("agent_archives", "archive_id"))
+        )
+        rows = self._rows(
+            "SELECT d.settings FROM agents a JOIN agent_details d ON d.agent_id = a.id WHERE a.org_id = :org_id"
+            f" AND a.id IN ({shared}) AND a.id NOT IN (:agent_id, :but) AND d.settings LIKE :name AND {OWN_AGENT}",
+            agent_id=agent_id,
+            but=but,
+            name=f'%"{name}"%',
+        )
+        return [load(row[0]) for row in rows]
+
     def mark_reverted(self, owner_id: str, refs: Sequence[str], reverted_by: str) -> None:
         """Note which correction took writes back. Raises: NotFound."""
         self._check_own(owner_id)

@@ -1,0 +1,153 @@
+"""The sources in the context of a write, and those of what searches find.
+
+A write may come from all that the request showed which brought its call: the rows of the view, and, where a summary
+stands before them, everything that the conversation said before, for the summary covers it. Memory blocks are not
+looked at: they keep their label where they are shown to people, and reading one taints nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
+from perdure.core.events import MemoryRecalled
+from perdure.core.facts.values import Fact, Graph
+from perdure.core.ids import AgentId, FactId, FileId, FolderId, MessageId, PassageId
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.core.provenance.sources import TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
+from perdure.storage.tx import Tx
+
+_GREP_ENTRY = re.compile(r"^(\S[^\n]*):\d+$", re.MULTILINE)
+"""The line of an answer of `grep_files` that names a file."""
+
+
+def context_sources(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, *, before_seq: int, everything: bool = False
+) -> tuple[WriteSource, ...]:
+    """Return the sources that are in the context of a message with the number `before_seq`; with `everything` also
+    those that left it without a summary. Raises: NotFound."""
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    entered = tx.sources.list_by_conversation(
+        agent_id, conversation_seq, from_seq=conversation.first_seq, before_seq=before_seq
+    )
+    if entered and not everything:
+        first_seq, pinned = _first_in_context(tx, conversation)
+        entered = [one for one in entered if one.seq >= first_seq or one.seq in pinned]
+    return write_sources(entered)
+
+
+def _first_in_context(tx: Tx, conversation: Conversation) -> tuple[int, Sequence[int]]:
+    """The number from which on messages are in the context, and those of pinned ones before it."""
+    if conversation.prefix_seq is None:
+        return conversation.first_seq, ()
+    prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
+    return (conversation.first_seq if prefix.summary else prefix.from_message_seq), prefix.pinned
+
+
+def range_sources(
+    tx: Tx, agent_id: AgentId, conversation_seqs: Iterable[int], *, from_seq: int, upto_seq: int
+) -> tuple[Source, ...]:
+    """Return what these messages of some conversations brought, the least trusted first."""
+    entered = [
+        one
+        for seq in conversation_seqs
+        for one in tx.sources.list_by_conversation(agent_id, seq, from_seq=from_seq, before_seq=upto_seq + 1)
+    ]
+    return tuple(one.source for one in write_sources(entered))
+
+
+def sources_of_messages(tx: Tx, messages: Sequence[Message]) -> tuple[Source, ...]:
+    """Return what these messages say from outside: what they brought, and of an agent's words what was said to it
+    before. Raises: NotFound."""
+    found: dict[Source, None] = {}
+    for message in messages:
+        for brought in tx.sources.list_by_messages(message.agent_id, [message.seq]).get(message.seq, ()):
+            found[brought.source] = None
+        if message.role == "assistant":
+            before = context_sources(
+                tx, message.agent_id, message.conversation_seq, before_seq=message.seq, everything=True
+            )
+            found |= dict.fromkeys(one.source for one in before)
+    return tuple(found)
+
+
+def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ...]:
+    """Return what these passages say from outside: the sources they were written from, and the files they are of."""
+    found: dict[Source, None] = {}
+    for archive_id in dict.fromkeys(passage.archive_id for passage in passages):
+        ids = [passage.id for passage in passages if passage.archive_id == archive_id]
+        for write in tx.sources.list_by_refs(archive_id, ids):
+            found |= dict.fromkeys(one.source for one in write.sources if not one.source.is_trusted)
+    for passage in passages:
+        if file_id := passage.source.get("file_id"):
+            found[file_source(tx, file_id)] = None
+        elif passage.source.get("type") in TRUST_LABELS and passage.source["type"] not in TRUSTED:
+            found[Source.of(passage.source["type"], str(passage.source.get("url") or passage.id))] = None
+    return tuple(found)
+
+
+def sources_of_facts(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> tuple[Source, ...]:
+    """Return what these facts say from outside."""
+    untrusted = [fact for fact in facts if fact.trust not in TRUSTED]
+    found: dict[Source, None] = {}
+    for fact in untrusted:
+        seqs = tx.facts.sources(graph.id, [fact.first_seq])[fact.first_seq]
+        episodes = tx.episodes.list_by_seqs(graph.id, seqs)
+        writes = tx.sources.list_by_refs(graph.id, [episode.id for episode in episodes])
+        sources = [one.source for write in writes for one in write.sources if not one.source.is_trusted]
+        found |= dict.fromkeys(sources or [Source.of(fact.trust, fact.id)])
+    return tuple(found)
+
+
+def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
+    """Return what the texts that automatic recall added to a request bring from outside."""
+    ids: dict[str, list[str]] = {}
+    for shown in event.sources:
+        ids.setdefault(shown["kind"], []).append(shown["id"])
+    found = passage_sources(tx, [PassageId(id_) for id_ in ids.get("passage", ())])
+    messages = tx.messages.find_existing([MessageId(id_) for id_ in ids.get("turn", ())])
+    by_agent: dict[AgentId, list[int]] = {}
+    for agent_id, seq in map(tx.messages.place, sorted(messages)):
+        by_agent.setdefault(agent_id, []).append(seq)
+    for agent_id, seqs in by_agent.items():
+        found += sources_of_messages(tx, tx.messages.list_by_seqs(agent_id, seqs))
+    for fact in tx.facts.list_by_ids([FactId(id_) for id_ in ids.get("fact", ())]):
+        found += sources_of_facts(tx, tx.graphs.get(fact.graph_id), [fact])
+    return tuple(dict.fromkeys(found))
+
+
+def file_source(tx: Tx, file_id: str) -> Source:
+    """Return a file as a source, by its path; by its id if it is gone."""
+    try:
+        file = tx.files.get(FileId(file_id))
+        return Source.of("file", f"{tx.folders.get(FolderId(file.folder_id)).name}/{file.name}")
+    except NotFound:
+        return Source.of("file", file_id)
+
+
+def sources_of_grep(text: str) -> tuple[Source, ...]:
+    """Return the files that an answer of `grep_files` shows."""
+    return tuple(dict.fromkeys(Source.of("file", path) for path in _GREP_ENTRY.findall(text)))
+
+
+def captured_sources(tx: Tx, messages: Sequence[Message]) -> tuple[WriteSource, ...]:
+    """Return what a passage of these messages may come from."""
+    ids = {source: message.id for message in reversed(messages) for source in sources_of_messages(tx, [message])}
+    ordered = sorted(ids, key=lambda source: -TRUST_LABELS.index(source.label))
+    return tuple(WriteSource(source, (ids[source],)) for source in ordered)
+
+
+def passage_sources(tx: Tx, passage_ids: Sequence[PassageId]) -> tuple[Source, ...]:
+    """Return what these passages, as far as they are there, say from outside."""
+    places = tx.passages.find_places(passage_ids)
+    passages = [
+        passage
+        for archive_id in dict.fromkeys(archive for archive, _ in places.values())
+        for passage in tx.passages.list_by_seqs(
+            archive_id, [seq for archive, seq in places.values() if archive == archive_id]
+        )
+    ]
+    return sources_of_passages(tx, passages)

@@ -1,0 +1,112 @@
+"""The setting `untrusted_writes`: what becomes of memory that an agent writes after content from outside entered its
+context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal, get_args
+
+from perdure.core.agents import Agent
+from perdure.core.errors import InvalidInput, NotFound, UntrustedWrite
+from perdure.core.groups.passes import COMPANION_OF
+from perdure.core.ids import AgentId
+from perdure.core.provenance.sources import OUTSIDE, Source, WriteSource
+from perdure.core.tools.spec import Tool
+from perdure.domain.provenance.context import context_sources
+from perdure.storage.tx import Tx
+
+UNTRUSTED_WRITES = "untrusted_writes"
+
+WritePolicy = Literal["allow", "label", "approve", "block"]
+POLICIES: Final[tuple[WritePolicy, ...]] = get_args(WritePolicy)
+"""From the most permissive to the strictest."""
+DEFAULT_POLICY: Final[WritePolicy] = "label"
+
+WRITING_TOOLS = frozenset(
+    {
+        *("core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_insert"),
+        *("memory_replace", "memory_rethink", "rethink_user_memory", "archival_memory_insert", "store_memories"),
+        "schedule_create",
+    }
+)
+"""The built-in tools that keep a text beyond the conversation. Working notes stay within it, so they are none."""
+
+NAMED = 3
+"""How many sources a text names."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteGate:
+    """What becomes of a write, and the sources in its context; without any it is the agent's own."""
+
+    policy: WritePolicy
+    sources: tuple[WriteSource, ...] = ()
+
+    def check(self, tool: str, *, is_approved: bool) -> None:
+        """Raises: UntrustedWrite: the write may not be made."""
+        if self.policy == "block" or (self.policy == "approve" and not is_approved):
+            raise UntrustedWrite(tool, describe_sources(self.sources), self.policy)
+
+
+OPEN_GATE = WriteGate("allow")
+
+
+def policy_of(settings: Mapping[str, Any]) -> WritePolicy:
+    """Return the policy in an agent's settings."""
+    value = settings.get(UNTRUSTED_WRITES)
+    return next((policy for policy in POLICIES if policy == value), DEFAULT_POLICY)
+
+
+def check_policy(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `untrusted_writes`. Raises: InvalidInput."""
+    value = settings.get(UNTRUSTED_WRITES)
+    if value is not None and value not in POLICIES:
+        raise InvalidInput(f"{UNTRUSTED_WRITES} is {value!r:.80}: it can be {', '.join(POLICIES)}")
+
+
+def load_policy(tx: Tx, agent: Agent) -> WritePolicy:
+    """Return the policy for what an agent writes: of a companion that of the agent whose memory it keeps, else its own
+    or, if that is stricter, that of an agent with which it shares a block or archive."""
+    owner = agent
+    companion_of = agent.settings.get(COMPANION_OF)
+    if isinstance(companion_of, Mapping) and companion_of.get("agent_id"):
+        try:
+            owner = tx.agents.get(AgentId(companion_of["agent_id"]))
+        except NotFound:  # it is deleted, and nobody's memory is kept
+            owner = agent
+    settings = [owner.settings, *tx.sources.settings_of_sharers(owner.id, UNTRUSTED_WRITES, but=agent.id)]
+    return max(map(policy_of, settings), key=POLICIES.index)
+
+
+def load_gate(tx: Tx, agent: Agent, conversation_seq: int, *, before_seq: int) -> WriteGate:
+    """Return what becomes of a write by a call in the message with this number. Raises: NotFound."""
+    sources = context_sources(tx, agent.id, conversation_seq, before_seq=before_seq)
+    return gate_of(tx, agent, sources)
+
+
+def gate_of(tx: Tx, agent: Agent, sources: tuple[WriteSource, ...]) -> WriteGate:
+    """Return what becomes of a write with these sources."""
+    if not sources or (policy := load_policy(tx, agent)) == "allow":
+        return OPEN_GATE
+    return WriteGate(policy if is_from_outside(one.source for one in sources) else "label", sources)
+
+
+def is_from_outside(sources: Iterable[Source]) -> bool:
+    """Return whether one of these sources is one that a policy is asked about."""
+    return any(source.label in OUTSIDE for source in sources)
+
+
+def writes_memory(tx: Tx, tool: Tool) -> bool:
+    """Return whether calls of a tool may change memory: a built-in one, or one of somebody's that takes the agent."""
+    if tool.spec.kind == "memory":
+        return tool.spec.name in WRITING_TOOLS
+    code = tx.tools.code(tool.id) if tool.spec.kind == "custom" else None
+    return code is not None and code.takes_agent
+
+
+def describe_sources(sources: Sequence[WriteSource]) -> str:
+    """Return the first sources in words, each with the message that brought it last."""
+    named = [f"{one.source}" + (f" ({one.message_ids[-1]})" if one.message_ids else "") for one in sources[:NAMED]]
+    more = len(sources) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
