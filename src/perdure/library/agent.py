@@ -28,6 +28,7 @@ from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.sources import AsyncSources
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
@@ -52,6 +53,11 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
     def archives(self) -> AsyncAgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AsyncAgentArchives(self._services, self.id)
+
+    @property
+    def sources(self) -> AsyncSources:
+        """What the agent's memory came from; take back what came from one source."""
+        return AsyncSources(self._services, self.id)
 
     @property
     def facts(self) -> AsyncFacts:

@@ -100,8 +100,8 @@ AGENT_TABLES = tuple(list(PLACES)[list(PLACES).index("messages") :])
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
 
-CorrectionKind = Literal["block", "passage", "message", "forget"]
-"""What was corrected."""
+CorrectionKind = Literal["block", "passage", "message", "forget", "revert"]
+"""What was corrected. `revert`: writes were taken back."""
 
 
 Key = tuple[int | str, ...]

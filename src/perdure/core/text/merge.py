@@ -110,7 +110,7 @@ def _apply_both(
     before: _Change | None = None
     ordered = sorted((*left, *right), key=lambda one: (one.first, one.last))
     for change in ordered:
-        if before is not None and (change.first < before.last or _is_insertion(before) and _is_insertion(change)):
+        if before is not None and (change.first < before.last or (_is_insertion(before) and _is_insertion(change))):
             return None
         result += [*lines[first : change.first], *change.lines]
         first, before = change.last, change

@@ -219,6 +219,8 @@ def _erase_page(
             following = tx.mentions.mask_parts(FileId(owner_id), redactor, after=-1 if after is None else int(after[0]))
             return 0, None if following is None else (following,)
     page = tx.mentions.redact(table, owner_id, redactor, after=after, limit=PAGE)
+    if table == "block_versions":
+        tx.sources.delete(owner_id, [str(found.key[0]) for found in page.found])
     if table in ("messages", "message_revisions"):
         seqs = sorted({int(found.key[0]) for found in page.found})
         erase_episodes_of(tx, AgentId(owner_id), seqs, at=inputs.now)
@@ -236,6 +238,7 @@ def _erase_passages(
     deleted = [one for one in passages if redactor.finds(one.text)]
     retract_deleted(tx, [one.id for one in deleted], at=at)
     tx.passages.delete(archive_id, [one.seq for one in deleted])
+    tx.sources.delete(archive_id, [one.id for one in deleted])
     for passage in passages:
         if not redactor.finds(passage.text):
             tx.passages.put(

@@ -46,13 +46,15 @@ def forget_news(tx: Tx, agent_id: AgentId, redactor: Redactor) -> Sequence[Corre
 
 def forget_episodes(tx: Tx, agent_id: AgentId, message_seq: int, *, at: datetime) -> Sequence[CorrectionItem]:
     """Delete the episodes of a message, and what is known from them alone; return what undoing that needs."""
-    items = []
-    for episode in tx.episodes.list_by_messages(agent_id, [message_seq]):
-        graph = tx.graphs.get(episode.graph_id)
-        first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
-        retracted = delete_episodes(tx, graph, [episode], at=at)
-        items.append(_facts_item(graph, retracted, episode, first_seqs))
-    return items
+    episodes = tx.episodes.list_by_messages(agent_id, [message_seq])
+    return [forget_episode(tx, tx.graphs.get(episode.graph_id), episode, at=at) for episode in episodes]
+
+
+def forget_episode(tx: Tx, graph: Graph, episode: Episode, *, at: datetime) -> CorrectionItem:
+    """Delete an episode, and what is known from it alone; return what undoing that needs."""
+    first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
+    retracted = delete_episodes(tx, graph, [episode], at=at)
+    return _facts_item(graph, retracted, episode, first_seqs)
 
 
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
@@ -132,6 +134,7 @@ def erase_episodes(
     page = tx.mentions.scan("episodes", graph_id, redactor, after=after, limit=PAGE)
     episodes = tx.episodes.list_by_seqs(graph_id, [int(found.key[0]) for found in page.found])
     delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
+    tx.sources.delete(graph_id, [episode.id for episode in episodes])
     return len(page.found), page.after
 
 
@@ -141,4 +144,6 @@ def erase_episodes_of(tx: Tx, agent_id: AgentId, seqs: Sequence[int], *, at: dat
     for episode in tx.episodes.list_by_messages(agent_id, seqs):
         by_graph.setdefault(episode.graph_id, []).append(episode.seq)
     for graph_id, numbers in by_graph.items():
-        delete_episodes(tx, tx.graphs.get(graph_id), tx.episodes.list_by_seqs(graph_id, numbers), at=at)
+        episodes = tx.episodes.list_by_seqs(graph_id, numbers)
+        delete_episodes(tx, tx.graphs.get(graph_id), episodes, at=at)
+        tx.sources.delete(graph_id, [episode.id for episode in episodes])

@@ -276,6 +276,7 @@ def _undo_step(
     items = tx.corrections.items(correction, limit=STEP)
     if not items:
         tx.corrections.end(correction, at=inputs.now)
+        tx.sources.unmark_reverted(correction.agent_id, f"{correction.agent_id}/{correction.number}")
         return None
     restored, conflicts = 0, list[str]()
     changed = [MessageId(item.id) for item in items if item.kind == "message"]

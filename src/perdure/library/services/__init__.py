@@ -31,6 +31,7 @@ from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import RunService
 from perdure.library.services.schedules.schedules import ScheduleService
 from perdure.library.services.search import SearchService
+from perdure.library.services.sources import SourceService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools.mcp import McpService
 from perdure.library.services.tools.secrets import SandboxService, SecretService
@@ -76,6 +77,7 @@ class Services:
         self.schedules = ScheduleService(app, self.messages)
         self.search = SearchService(app)
         self.secrets = SecretService(app)
+        self.sources = SourceService(app)
         self.steps = StepService(app)
         self.tools = ToolService(app)
         self.transcripts = TranscriptService(app)

@@ -28,6 +28,7 @@ from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
+from perdure.library.sync.sources import Sources
 from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
@@ -57,6 +58,11 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
     def archives(self) -> AgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
         return AgentArchives(self._portal, self._inner.archives)
+
+    @property
+    def sources(self) -> Sources:
+        """What the agent's memory came from; take back what came from one source."""
+        return Sources(self._portal, self._inner.sources)
 
     @property
     def facts(self) -> Facts:

@@ -1,0 +1,151 @@
+"""The service of sources: what an agent's memory came from, and taking writes back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perdure.app import App
+from perdure.core.blocks import Author
+from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId, RunId, is_id
+from perdure.core.provenance.sources import MemoryWrite, RevertResult, Source, SourceSummary, WriteText, parse_source
+from perdure.core.text.line_diff import diff_lines
+from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
+from perdure.library.checks import USER, check_limit, check_text
+from perdure.storage.tx import Tx
+
+WRITES_MAX = 10_001
+WRITE_IDS_MAX = 1_000
+TEXT_CHARS = 4_000
+"""Characters that are shown of what one write says."""
+
+
+class SourceService:
+    """The sources of agents' memory. A source is named as `web:https://…`, a run as `run-…`."""
+
+    def __init__(self, app: App) -> None:
+        self._ports = app.ports
+
+    async def list(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[SourceSummary]:
+        """The sources of the agent's memory, the one with the newest write first. Raises: NotFound, InvalidInput."""
+        check_limit(limit)
+
+        def read(tx: Tx) -> Sequence[SourceSummary]:
+            tx.agents.model(agent_id)
+            return [replace(one, title=_title(tx, one.source)) for one in tx.sources.summarise(agent_id, limit=limit)]
+
+        return await self._ports.store.read(read)
+
+    async def show(self, agent_id: AgentId, source: str, *, limit: int = 100) -> Sequence[WriteText]:
+        """The writes of the agent's memory that came from a source or run, the newest first. Raises: NotFound,
+        InvalidInput."""
+        check_limit(limit)
+        check_text("source", source)
+
+        def read(tx: Tx) -> Sequence[WriteText]:
+            return [_text_of(tx, write) for write in _select(tx, agent_id, source, limit=limit)]
+
+        return await self._ports.store.read(read)
+
+    async def revert(
+        self, agent_id: AgentId, source: str, *, dry_run: bool = False, author: Author = USER
+    ) -> RevertResult:
+        """Take back all writes of the agent's memory that came from a source or run. Raises: NotFound,
+        ConversationBusy, InvalidInput."""
+        check_text("source", source)
+        writes = await self._ports.store.read(lambda tx: _select(tx, agent_id, source, limit=WRITES_MAX))
+        return await self._revert(agent_id, writes, f"all from {source}", dry_run=dry_run, author=author)
+
+    async def revert_writes(
+        self, agent_id: AgentId, write_ids: Sequence[str], *, dry_run: bool = False, author: Author = USER
+    ) -> RevertResult:
+        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids. Raises:
+        NotFound, ConversationBusy, InvalidInput."""
+        if not 1 <= len(write_ids) <= WRITE_IDS_MAX:
+            raise InvalidInput(f"write_ids has {len(write_ids):,} ids: give 1 to {WRITE_IDS_MAX:,}")
+        for write_id in write_ids:
+            check_text("write_id", write_id)
+        ids = list(dict.fromkeys(write_ids))
+        writes = await self._ports.store.read(lambda tx: [_find_write(tx, agent_id, id_) for id_ in ids])
+        title = f"write {ids[0]}" if len(ids) == 1 else f"{len(ids)} writes"
+        return await self._revert(agent_id, writes, title, dry_run=dry_run, author=author)
+
+    async def _revert(
+        self, agent_id: AgentId, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author
+    ) -> RevertResult:
+        result = await revert(self._ports, agent_id, writes, title=title, author=author, dry_run=dry_run)
+        if not dry_run:
+            self._ports.waiting.note((agent_id, 0))
+        return result
+
+
+def _select(tx: Tx, agent_id: AgentId, source: str, *, limit: int) -> Sequence[MemoryWrite]:
+    """The writes from a source or of a run. Raises: NotFound, InvalidInput."""
+    tx.agents.model(agent_id)
+    name = source.removeprefix("run:")
+    if is_id("run", name):
+        return tx.sources.list_writes(agent_id, run_id=RunId(name), limit=limit)
+    return tx.sources.list_writes(agent_id, parse_source(source), limit=limit)
+
+
+def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
+    """The write of an agent's memory with this id. Raises: NotFound, InvalidInput."""
+    tx.agents.model(agent_id)
+    block_id, _, version = write_id.partition("@")
+    if is_id("block", block_id):
+        if not (version.isascii() and version.isdigit() and len(version) < 10):
+            raise InvalidInput(f"write {write_id!r:.120} names no version: write it as {block_id}@3")
+        write = write_of_version(tx, BlockId(block_id), int(version))
+    elif is_id("passage", write_id):
+        write = write_of_passage(tx, PassageId(write_id))
+    elif is_id("episode", write_id):
+        write = write_of_episode(tx, EpisodeId(write_id))
+    else:
+        raise InvalidInput(
+            f"write is {write_id!r:.120}: give the id of a passage or episode, or a version of a block as block-…@3"
+        )
+    if write.owner_id not in {id_ for _, id_ in tx.mentions.owners(agent_id)}:
+        raise NotFound("write", write_id, hint="it is no memory of this agent")
+    return write
+
+
+def _title(tx: Tx, source: Source) -> str:
+    """The name of an agent that is a source."""
+    if source.label not in ("agent", "other_agent") or not is_id("agent", source.name):
+        return ""
+    try:
+        return tx.agents.get(AgentId(source.name)).name
+    except NotFound:
+        return ""
+
+
+def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:
+    """A write as people read it."""
+    match write.kind:
+        case "block":
+            block = tx.blocks.get(BlockId(write.owner_id))
+            diff = tx.blocks.version(block.id, int(write.ref)).diff
+            lines = set(block.value.split("\n"))
+            stands = any(mark == "+" and text in lines for mark, text in diff_lines(diff))
+            name, text = block.label, diff
+        case "passage":
+            name = tx.archives.get(ArchiveId(write.owner_id)).name
+            there = tx.passages.find_places([PassageId(write.ref)])
+            text, stands = (tx.passages.get(PassageId(write.ref)).text if there else ""), bool(there)
+        case "fact":
+            graph = tx.graphs.get(GraphId(write.owner_id))
+            name, text = graph.name, ""
+            episodes = _episode_seqs(tx, write.ref)
+            facts = tx.facts.list_by_episodes(graph.id, episodes) if episodes else ()
+            text, stands = "\n".join(fact.text for fact in facts), bool(facts)
+    text = text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"
+    return WriteText(write=write, name=name, text=text, stands=stands and write.reverted_by is None)
+
+
+def _episode_seqs(tx: Tx, episode_id: str) -> Sequence[int]:
+    """The number of an episode; none: it is gone."""
+    try:
+        return [tx.episodes.get(EpisodeId(episode_id)).seq]
+    except NotFound:
+        return ()
