@@ -14,7 +14,7 @@ from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
 from perdure.engine.run.accept import Accepted
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
-from perdure.library.blocks import AsyncAgentBlocks
+from perdure.library.blocks import AsyncAgentBlocks, AsyncSources
 from perdure.library.checks import utc
 from perdure.library.companion import AsyncCompanion
 from perdure.library.conversations import AsyncConversations
@@ -28,7 +28,6 @@ from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.sources import AsyncSources
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled

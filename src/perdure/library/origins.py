@@ -12,7 +12,7 @@ from perdure.core.facts.values import EpisodeKind, FactChange, FactState
 from perdure.core.ids import AgentId, ConversationId, EpisodeId, FactId, MessageId, RunId, StepId
 from perdure.core.messages import Message
 from perdure.core.models import Exchange, ModelRequest
-from perdure.core.provenance.sources import TrustLabel
+from perdure.core.provenance.sources import TrustLabel, WriteSource
 from perdure.core.text.reprs import short_repr
 
 
@@ -52,6 +52,8 @@ class Write:
         version: of the block; None: the memory is none.
         text: the memory after the write; None: the write removed it.
         diff: of the whole block, unified.
+        label: how far it is trusted: that of its least trusted source.
+        sources: what it may come from; empty: from its author alone.
     """
 
     at: datetime
@@ -69,6 +71,8 @@ class Write:
     version: int | None = None
     text: str | None = None
     diff: str = ""
+    label: TrustLabel = "user"
+    sources: tuple[WriteSource, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

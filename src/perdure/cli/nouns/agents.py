@@ -1,4 +1,4 @@
-"""The verbs of `perdure agent`, `memory`, `conversation`, `approval` and `run`."""
+"""The verbs of `perdure agent`, `memory`, `source`, `conversation`, `approval` and `run`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import typer
 
 from perdure.cli.run import Agent, AsJson, LastAgent, Yes, command, verbs
 
-agent, memory, conversation, approval, run = (verbs() for _ in range(5))
+agent, memory, conversation, approval, run, source = (verbs() for _ in range(6))
 
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="Label of the block, such as human.")]
 Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Number or id of the conversation.")]
 RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, or its beginning.")]
 OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
+SourceName = Annotated[
+    str, typer.Argument(metavar="SOURCE", help="As in the list, such as web:https://example.com, or the id of a run.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken back.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")]
 InConversation = Annotated[
     str | None,
     typer.Option("--conversation", metavar="NUMBER", help="Number or id of the one where the call waits."),
@@ -111,6 +116,39 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Bring the value of an earlier version of a block back, as a new version."""
+
+
+@command(memory, "provenance.sources.revert_writes", name="revert")
+def revert_writes(
+    agent: Agent,
+    writes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WRITE...", help="A version of a block as block-…@3, or the id of a passage or episode."
+        ),
+    ],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take writes of an agent's memory back. `perdure undo` brings them back."""
+
+
+@command(source, "provenance.sources.list_sources", name="list")
+def list_sources(agent: LastAgent = None, limit: Limit = 100, as_json: AsJson = False) -> None:
+    """List what the memory of an agent came from: web pages, files, MCP servers, tools, agents, imports."""
+
+
+@command(source, "provenance.sources.show_source", name="show")
+def show_source(agent: Agent, source: SourceName, limit: Limit = 100, as_json: AsJson = False) -> None:
+    """Show the blocks, passages and facts that came from one source, or were written in one run."""
+
+
+@command(source, "provenance.sources.revert_source", name="revert")
+def revert_source(
+    agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Take back all that came from one source or run. `perdure undo` brings it back."""
 
 
 @command(conversation, "conversations.list_conversations", name="list")

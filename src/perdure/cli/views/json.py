@@ -113,7 +113,9 @@ def block_shape(block: Block) -> dict[str, Any]:
 def version_shape(version: BlockVersion) -> dict[str, Any]:
     """A version of a block, with its author and its diff."""
     return fields(version, "version", "created_at", "value", "diff", "agent_name", "reason") | {
-        "author": fields(version.author, "kind", "id", "run_id", "message_id")
+        "author": fields(version.author, "kind", "id", "run_id", "message_id"),
+        "label": version.author.label,
+        "sources": [str(one.source) for one in version.author.sources],
     }
 
 

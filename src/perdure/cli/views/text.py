@@ -107,7 +107,8 @@ def pending_view(call: PendingCall, place: str = "") -> RenderableType:
         (f"  {place}" if place else "", "bold"),
         (f"  {plain_text(call.call_id)}", "dim"),
     )
-    return Group(head, *(Padding(Text(line), (0, 0, 0, 4)) for line in argument_lines(call.arguments)))
+    reason = [Padding(Text(plain_text(call.reason), style="yellow"), (0, 0, 0, 4))] if call.reason else []
+    return Group(head, *reason, *(Padding(Text(line), (0, 0, 0, 4)) for line in argument_lines(call.arguments)))
 
 
 def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
@@ -134,6 +135,10 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
         )
         if version.reason:
             yield Text(f"    {visible(version.reason)}")
+        if outside := [one for one in version.author.sources if not one.source.is_trusted]:
+            yield Text(
+                f"    may come from {', '.join(visible(str(one.source)) for one in outside[:5])}", style="yellow"
+            )
         diff = diff_view(version.diff)
         no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
         yield diff if diff.plain else no_diff
@@ -342,6 +347,7 @@ def pending_shape(call: PendingCall) -> dict[str, Any]:
         "conversation_id": call.conversation_id,
         "run_id": call.run_id,
         **call_shape(call.call),
+        "reason": call.reason,
     }
 
 

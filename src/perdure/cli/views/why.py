@@ -10,9 +10,11 @@ from rich.padding import Padding
 from rich.text import Text
 
 from perdure.cli.views.fold import fold, local_time, plural, visible
+from perdure.core.provenance.sources import WriteSource
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 
 SHOWN_CHARS = 200
+SOURCES_SHOWN = 5
 
 
 def origin_view(origin: Origin) -> Iterator[RenderableType]:
@@ -50,12 +52,21 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
     yield Text.assemble(
         (f"{version}{verb} {visible(author[write.author])}", "bold"), (f"  {local_time(write.at)}", "dim")
     )
+    if write.sources:
+        yield Text(f"  may come from {sources_text(write.sources)}", style="yellow")
     if with_text and write.text is not None:
         yield _indented(write.text)
     if write.run_id is not None:
         ids = [write.run_id, write.step_id, f"{write.tool} in {write.call_message_id}" if write.tool else None]
         yield _ids(ids)
     yield from (_message_line(message) for message in write.messages)
+
+
+def sources_text(sources: Sequence[WriteSource]) -> str:
+    """The sources of a write in words, the least trusted first."""
+    named = [visible(str(one.source)) for one in sources[:SOURCES_SHOWN]]
+    more = len(sources) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
 
 
 AUTHORS = {

@@ -26,12 +26,12 @@ from perdure.library.services.messages import MessageService
 from perdure.library.services.models import ModelService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
+from perdure.library.services.provenance.sources import SourceService
 from perdure.library.services.providers import ProviderService
 from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import RunService
 from perdure.library.services.schedules.schedules import ScheduleService
 from perdure.library.services.search import SearchService
-from perdure.library.services.sources import SourceService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools.mcp import McpService
 from perdure.library.services.tools.secrets import SandboxService, SecretService

@@ -211,9 +211,12 @@ def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVer
         if author.run_id is not None and author.run_id not in reasons:
             with suppress(NotFound):
                 reasons[author.run_id] = reason_in(tx.messages.list_by_run(tx.runs.get(author.run_id), reset=True))
+    refs = {version.block_id: [str(one.version) for one in versions] for version in versions[:1]}
+    sources = {write.ref: write.sources for id_, some in refs.items() for write in tx.sources.list_by_refs(id_, some)}
     return [
         replace(
             version,
+            author=replace(version.author, sources=sources.get(str(version.version), ())),
             agent_name=names.get(version.author.agent_id or AgentId(""), ""),
             reason=reasons.get(version.author.run_id or RunId(""), ""),
         )

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import CompactionNote, Message
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.passages import CAPTURED, Passage
+from perdure.core.provenance.sources import TrustLabel, WriteSource
 from perdure.core.runs import RunKey
 from perdure.core.text.line_diff import find_line_before
 from perdure.library.origins import MemoryOrigin, MessageText, Write
@@ -124,6 +125,7 @@ class MemoryOrigins:
             with suppress(NotFound):
                 call_message = find_message(self.tx, author.message_id)
         calls = () if call_message is None else call_message.calls
+        label, sources = self._sources_of(author, version)
         call = next((each for each in calls if each.call_id == call_id), calls[0] if len(calls) == 1 else None)
         return Write(
             at=version.created_at,
@@ -141,7 +143,20 @@ class MemoryOrigins:
             version=version.version if isinstance(version, BlockVersion) else None,
             text=text,
             diff=version.diff if isinstance(version, BlockVersion) else "",
+            label=label,
+            sources=sources,
         )
+
+    def _sources_of(self, author: Author, of: BlockVersion | Passage) -> tuple[TrustLabel, tuple[WriteSource, ...]]:
+        """The label of a write, and its sources from outside."""
+        if isinstance(of, BlockVersion):
+            found = self.tx.sources.list_by_refs(of.block_id, [str(of.version)])
+        else:
+            found = self.tx.sources.list_by_refs(of.archive_id, [of.id])
+        if not found:
+            is_file = isinstance(of, Passage) and "file_id" in of.source
+            return ("file" if is_file else author.label), ()
+        return found[0].label, tuple(one for one in found[0].sources if not one.source.is_trusted)
 
     def _name_of(self, author: Author) -> str | None:
         if author.agent_id is not None:

@@ -18,7 +18,7 @@ from perdure.library.origins import Origin
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
-from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.blocks import AgentBlocks, Sources
 from perdure.library.sync.companion import Companion
 from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.facts import Facts
@@ -28,7 +28,6 @@ from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
-from perdure.library.sync.sources import Sources
 from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled

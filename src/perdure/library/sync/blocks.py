@@ -8,10 +8,11 @@ from typing import Any
 
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Block, BlockVersion
 from perdure.core.ids import BlockId
-from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks
+from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.library.blocks import AsyncAgentBlocks, AsyncBlocks, AsyncSources
 from perdure.library.portal import Portal
 
-__all__ = ["AgentBlocks", "Blocks"]
+__all__ = ["AgentBlocks", "Blocks", "Sources"]
 
 
 class Blocks:
@@ -150,3 +151,40 @@ class AgentBlocks:
     def detach(self, label: str) -> None:
         """Take a block out of this agent's memory; the block itself stays. Raises: BlockNotFound."""
         self._portal.run(self._inner.detach(label))
+
+
+class Sources:
+    """What an agent's memory came from: web pages, files, MCP servers, tools, other agents, imports, and the agent.
+
+    A source is named by its label and name, such as `web:https://example.com/page`; a run, by its id, stands for all
+    that was written in it.
+    """
+
+    def __init__(self, portal: Portal, inner: AsyncSources) -> None:
+        self._portal, self._inner = portal, inner
+
+    def list(self, *, limit: int = 100) -> Sequence[SourceSummary]:
+        """The sources, the one with the newest write first. Raises: NotFound, InvalidInput."""
+        return self._portal.run(self._inner.list(limit=limit))
+
+    def show(self, source: str, *, limit: int = 100) -> Sequence[WriteText]:
+        """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
+        return self._portal.run(self._inner.show(source, limit=limit))
+
+    def revert(self, source: str, *, dry_run: bool = False) -> RevertResult:
+        """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
+        return self._portal.run(self._inner.revert(source, dry_run=dry_run))
+
+    def revert_writes(self, write_ids: Sequence[str], *, dry_run: bool = False) -> RevertResult:
+        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
+        return self._portal.run(self._inner.revert_writes(write_ids, dry_run=dry_run))

@@ -1,0 +1,179 @@
+"""`perdure source`: what an agent's memory came from, and taking all from one source back; `perdure memory revert`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from perdure.cli.chat.agent_choice import shell_word
+from perdure.cli.chat.render import diff_view
+from perdure.cli.views.fold import fold, local_time, plural, visible
+from perdure.cli.views.view import View, new_table
+from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
+from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.library.agent import AsyncAgent
+
+TEXT_CHARS, NAME_CHARS = 400, 80
+
+
+async def list_sources(view: View, *, agent: str | None, limit: int) -> None:
+    """Print what the memory of an agent came from."""
+    async with open_store(view, empty=no_agent(agent)) as perdure:
+        target = await get_agent(perdure, agent)
+        found = await target.sources.list(limit=limit)
+    table = new_table(
+        "source", "blocks", "passages", "facts", "reverted", "last", right=("blocks", "passages", "facts", "reverted")
+    )
+    for one in found:
+        title = f" ({visible(one.title)})" if one.title else ""
+        name = fold(visible(str(one.source)), NAME_CHARS) + title
+        table.add_row(name, *_counts(one), local_time(one.last_at))
+    view.show([summary_shape(one) for one in found], *([table] if found else []))
+    name = shell_word(target.name)
+    view.hint(
+        f"`perdure source show {name} SOURCE` prints what came from one."
+        if found
+        else "The agent has written nothing into its memory yet."
+    )
+
+
+def _counts(one: SourceSummary) -> list[str]:
+    return [f"{count:,}" if count else "-" for count in (one.blocks, one.passages, one.facts, one.reverted)]
+
+
+async def show_source(view: View, *, agent: str, source: str, limit: int) -> None:
+    """Print the writes that came from a source or run."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        writes = await target.sources.show(source, limit=limit)
+    parts = [part for one in writes for part in _write_view(one)]
+    view.show([write_shape(one) for one in writes], *(parts or [Text("Nothing in its memory came from there.")]))
+    if any(one.stands for one in writes):
+        command = f"perdure source revert {shell_word(target.name)} {shell_word(source)}"
+        view.hint(f"`{command}` takes all of it back, and can be undone.")
+
+
+def _write_view(one: WriteText) -> list[RenderableType]:
+    """A write: what it is in, when it was made, and what it says."""
+    write = one.write
+    reverted = write.reverted_by is not None
+    state = "" if one.stands else "  reverted" if reverted else "  not there any more"
+    parts: list[RenderableType] = [
+        Text.assemble(
+            (f"{write.kind} {visible(one.name)}", "bold"),
+            (f"  {write.label}", "yellow"),
+            (f"  {write.id}  {local_time(write.created_at)}", "dim"),
+            (state, "dim"),
+        )
+    ]
+    if one.text and write.kind == "block":
+        parts.append(diff_view(one.text))
+    elif one.text:
+        parts.append(Padding(Text(fold(visible(one.text), TEXT_CHARS)), (0, 0, 0, 2)))
+    return parts
+
+
+async def revert_source(view: View, *, agent: str, source: str, dry_run: bool, yes: bool) -> None:
+    """Take back all that came from a source or run, after asking."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        plan = await target.sources.revert(source, dry_run=True)
+        if _ask(view, plan, dry_run=dry_run, yes=yes):
+            _show_result(view, target, await target.sources.revert(source))
+
+
+async def revert_writes(view: View, *, agent: str, writes: Sequence[str], dry_run: bool, yes: bool) -> None:
+    """Take back some writes, after asking."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        plan = await target.sources.revert_writes(writes, dry_run=True)
+        if _ask(view, plan, dry_run=dry_run, yes=yes):
+            _show_result(view, target, await target.sources.revert_writes(writes))
+
+
+def _ask(view: View, plan: RevertResult, *, dry_run: bool, yes: bool) -> bool:
+    """Show what a revert would do; whether to go on."""
+    if dry_run or not plan.writes:
+        view.show(result_shape(plan), *_result_view(plan))
+        return False
+    view.print(*_result_view(plan))
+    confirm(view, f"Take {plural(len(plan.writes), 'write')} back?", action="take writes back", yes=yes)
+    return True
+
+
+def _show_result(view: View, agent: AsyncAgent, result: RevertResult) -> None:
+    view.show(result_shape(result), *_result_view(result))
+    if result.correction is not None:
+        view.hint(f"`perdure undo {shell_word(agent.name)} {result.correction}` brings it back.")
+
+
+def _result_view(result: RevertResult) -> list[RenderableType]:
+    """What a revert took back, or would, and what it could not."""
+    if not result.writes and not result.conflicts:
+        return [Text("Nothing that came from there is left.")]
+    verb = "Would take back" if result.is_dry_run else "Took back"
+    counts = (
+        plural(result.blocks, "edit of blocks", "edits of blocks"),
+        plural(result.passages, "passage"),
+        plural(result.facts, "fact"),
+    )
+    parts: list[RenderableType] = [Text(f"{verb} {', '.join(counts)}.")]
+    for conflict in result.conflicts:
+        parts.append(Text(f"conflict in {conflict.write_id}: {visible(conflict.reason)}", style="yellow"))
+        parts.append(Padding(Text(visible(conflict.merged)), (0, 0, 0, 2)))
+    return parts
+
+
+def summary_shape(one: SourceSummary) -> dict[str, Any]:
+    """What programs get of a source."""
+    return {
+        "source": str(one.source),
+        "label": one.source.label,
+        "name": one.source.name,
+        "title": one.title,
+        "blocks": one.blocks,
+        "passages": one.passages,
+        "facts": one.facts,
+        "reverted": one.reverted,
+        "first_at": one.first_at.isoformat(),
+        "last_at": one.last_at.isoformat(),
+    }
+
+
+def write_shape(one: WriteText) -> dict[str, Any]:
+    """What programs get of a write."""
+    write = one.write
+    return {
+        "id": write.id,
+        "kind": write.kind,
+        "name": one.name,
+        "label": write.label,
+        "sources": [{"source": str(each.source), "message_ids": list(each.message_ids)} for each in write.sources],
+        "text": one.text,
+        "stands": one.stands,
+        "agent_id": write.agent_id,
+        "run_id": write.run_id,
+        "message_id": write.message_id,
+        "created_at": write.created_at.isoformat(),
+        "reverted_by": write.reverted_by,
+    }
+
+
+def result_shape(result: RevertResult) -> dict[str, Any]:
+    """What programs get of a revert."""
+    return {
+        "dry_run": result.is_dry_run,
+        "writes": list(result.writes),
+        "blocks": result.blocks,
+        "passages": result.passages,
+        "facts": result.facts,
+        "conflicts": [
+            {"write": one.write_id, "name": one.name, "reason": one.reason, "value": one.value, "merged": one.merged}
+            for one in result.conflicts
+        ],
+        "correction": result.correction,
+    }
