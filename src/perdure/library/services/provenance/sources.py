@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, Pa
 from perdure.core.provenance.sources import MemoryWrite, RevertResult, Source, SourceSummary, WriteText, parse_source
 from perdure.core.text.line_diff import diff_lines
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
-from perdure.library.checks import USER, check_limit, check_text
+from perdure.library.checks import check_limit, check_text, outside
 from perdure.storage.tx import Tx
 
 WRITES_MAX = 10_001
@@ -49,7 +49,7 @@ class SourceService:
         return await self._ports.store.read(read)
 
     async def revert(
-        self, agent_id: AgentId, source: str, *, dry_run: bool = False, author: Author = USER
+        self, agent_id: AgentId, source: str, *, dry_run: bool = False, author: Author | None = None
     ) -> RevertResult:
         """Take back all writes of the agent's memory that came from a source or run. Raises: NotFound,
         ConversationBusy, InvalidInput."""
@@ -58,7 +58,7 @@ class SourceService:
         return await self._revert(agent_id, writes, f"all from {source}", dry_run=dry_run, author=author)
 
     async def revert_writes(
-        self, agent_id: AgentId, write_ids: Sequence[str], *, dry_run: bool = False, author: Author = USER
+        self, agent_id: AgentId, write_ids: Sequence[str], *, dry_run: bool = False, author: Author | None = None
     ) -> RevertResult:
         """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids. Raises:
         NotFound, ConversationBusy, InvalidInput."""
@@ -72,9 +72,9 @@ class SourceService:
         return await self._revert(agent_id, writes, title, dry_run=dry_run, author=author)
 
     async def _revert(
-        self, agent_id: AgentId, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author
+        self, agent_id: AgentId, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author | None
     ) -> RevertResult:
-        result = await revert(self._ports, agent_id, writes, title=title, author=author, dry_run=dry_run)
+        result = await revert(self._ports, agent_id, writes, title=title, author=author or outside(), dry_run=dry_run)
         if not dry_run:
             self._ports.waiting.note((agent_id, 0))
         return result
