@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
     from perdure.core.passages import Passage
     from perdure.core.ports import Clock, Embedder
+    from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.core.runs import Run, Usage
     from perdure.core.schedules import Firing, Schedule
     from perdure.core.secrets import Secret
@@ -78,14 +79,15 @@ __all__ = [
     "NothingToCompact", "ParentTool", "PassEdit", "PassInfo", "Passage", "PassageHit", "PatchInvalid", "PendingCall",
     "Perdure", "PerdureError", "Profile", "ProfileEntry", "Question", "Reasoning", "Recalled", "Replay",
     "ReplayMismatch", "Reply", "ReplyTimeout", "RequestRefused", "RequiredBeforeExit", "RequiresApproval", "Reset",
-    "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid", "SchemaMismatch",
-    "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid", "Speaker",
-    "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted", "StepInfo", "StoreBusy", "StoreClosed",
-    "StoreDamaged", "StoreError", "StoreFull", "StoreIncomplete", "StoreReadOnly", "StoreTooNew", "StoreUnavailable",
-    "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem", "TimeZoneUnknown", "TooMany", "TooManyHops",
-    "TooManyMessages", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode", "ToolDecision", "ToolError", "ToolHit",
-    "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid", "ToolsByStatus", "TranscriptEntry", "UndoResult",
-    "Usage", "Verdict", "VersionConflict", "Why", "hook", "tool",
+    "RevertResult", "Run", "RunEnded", "RunFailed", "RunFirst", "SandboxUnavailable", "Schedule", "ScheduleInvalid",
+    "SchemaMismatch", "SearchReport", "Secret", "SecretKeyMissing", "SecretUnreadable", "Settings", "SourceInvalid",
+    "SourceSummary", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerReply", "SpeakerStarted", "StepInfo",
+    "StoreBusy", "StoreClosed", "StoreDamaged", "StoreError", "StoreFull", "StoreIncomplete", "StoreReadOnly",
+    "StoreTooNew", "StoreUnavailable", "StoredEvent", "Text", "TextAmbiguous", "TextNotFound", "TidyItem",
+    "TimeZoneUnknown", "TooMany", "TooManyHops", "TooManyMessages", "Tool", "ToolBuiltIn", "ToolCall", "ToolCode",
+    "ToolDecision", "ToolError", "ToolHit", "ToolListing", "ToolOutcome", "ToolReturn", "ToolRulesInvalid",
+    "ToolsByStatus", "TranscriptEntry", "UndoResult", "UntrustedWrite", "Usage", "Verdict", "VersionConflict", "Why",
+    "WriteText", "hook", "tool",
 ]
 
 _HOMES = {
@@ -105,6 +107,7 @@ _HOMES = {
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
     "core.models": ("Exchange", "Model", "ModelDelta", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
+    "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),
     "core.runs": ("Run", "Usage"),
     "core.schedules": ("Firing", "Schedule"),
