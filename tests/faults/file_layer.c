@@ -30,6 +30,17 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static const char *root, *disk;
 static int log_fd = -1, flushes, fail_at;
+static int armed, writes, write_error, stays;
+
+/* Have the n-th write below the root from now on fail with this error, and with `lasts` all later ones, too; 0: none.
+   Return how many there were since the last call. A test calls it by ctypes. */
+int file_layer_arm(int n, int error, int lasts) {
+    pthread_mutex_lock(&lock);
+    int before = writes;
+    armed = n, write_error = error, stays = lasts, writes = 0;
+    pthread_mutex_unlock(&lock);
+    return before;
+}
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("FILE_LAYER_LOG"), *fail = getenv("FILE_LAYER_FAIL");
@@ -90,6 +101,12 @@ __attribute__((noinline)) static ssize_t written_to_file(int fd, const void *dat
         return -1;
     }
     pthread_mutex_lock(&lock);
+    if (fd != 1) writes++;
+    if (fd != 1 && armed && (writes == armed || (stays && writes > armed))) {
+        pthread_mutex_unlock(&lock);
+        errno = write_error;
+        return -1;
+    }
     if (here) offset = fd == 1 ? 0 : lseek(fd, 0, SEEK_CUR);
     if (fd == 1) record('o', path, 0, data, (uint32_t)size);
     ssize_t done = plainly_written(fd, data, size, offset, here);

@@ -52,7 +52,14 @@ def layer_variables(root: Path, record: Path, *, fail_flush: int = 0, disk: Path
 
 
 def run_recorded(
-    module: str, arguments: Sequence[str], *, root: Path, record: Path, text: str, fail_flush: int = 0
+    module: str,
+    arguments: Sequence[str],
+    *,
+    root: Path,
+    record: Path,
+    text: str,
+    fail_flush: int = 0,
+    timeout_s: float = 120,
 ) -> subprocess.CompletedProcess[str]:
     """`python -m module`, with what it does to the files below `root` recorded; `text` is its input.
 
@@ -66,7 +73,7 @@ def run_recorded(
     }
     command = [sys.executable, "-m", module, *arguments]
     return subprocess.run(
-        command, input=text, capture_output=True, text=True, env=environment, timeout=120, check=False
+        command, input=text, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
     )
 
 

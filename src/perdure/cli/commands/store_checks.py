@@ -22,6 +22,7 @@ QUICK_CHECK_BYTES = 64 * 2**20
 """A file up to this size is read in about a second."""
 
 FREE_BYTES = 100 * 2**20
+RESTORE = "`perdure restore FILE` puts a backup in its place: see docs/operations.md"
 BUSY_TIMEOUT_S = 1.0
 
 
@@ -87,14 +88,24 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
             has_secrets = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
-            yield Check("data", "broken", str(damage), "restore a backup: see docs/operations.md")
+            yield Check(
+                "data",
+                "broken",
+                str(damage),
+                "`perdure restore FILE` puts a backup in its place: see docs/operations.md",
+            )
             return
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
     summary = f"{path}, schema {version}, {_size_text(size)}, {plural(agents, 'agent')}"
     if fault:
-        yield Check("data", "broken", f"{summary}: damaged: {fault}", "restore a backup: see docs/operations.md")
+        yield Check(
+            "data",
+            "broken",
+            f"{summary}: damaged: {fault}",
+            "`perdure restore FILE` puts a backup in its place: see docs/operations.md",
+        )
         return
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
     upgrade = f", brought to {newest} when it is opened" if version < newest else ""

@@ -17,7 +17,7 @@ from perdure.core.errors import PerdureError
 from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings
 
-RESTORE = "What was damaged can't be made anew: restore a backup, see docs/operations.md, a damaged file."
+RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 
 async def verify(view: View, *, repair: bool, accept_loss: bool) -> int:

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 Row = Sequence[Any]
 
-DAMAGED_HELPS = "restore a backup; `perdure store verify` tells what else is damaged"
+DAMAGED_HELPS = "restore a backup by `perdure restore FILE`; `perdure store verify` tells what else is damaged"
 
 
 # A text column of either database can't hold a lone surrogate, PostgreSQL's no NUL either. Both are written as an

@@ -27,7 +27,7 @@ from perdure.core.errors import (
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
-from perdure.storage.database.sqlite_file import is_store
+from perdure.storage.database.sqlite_file import has_odd_header, is_store
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
 
@@ -404,6 +404,8 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     # SHMSIZE: the shared-memory file beside the store can't grow, as at a start on a full disk.
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")):
         return StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
+    if "unsupported file format" in text or (name.startswith("SQLITE_READONLY") and has_odd_header(path)):
+        return damaged(path, "its header has changed")
     if name.startswith("SQLITE_READONLY"):
         return StoreReadOnly(f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)")
     if name.startswith("SQLITE_CANTOPEN"):
@@ -414,6 +416,8 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
         return NotAStore(f"{path} is not a Perdure store: choose another path")
     if text.startswith("Could not decode to UTF-8"):  # the rest of the message quotes the text
         return damaged(path, "a text in it is not UTF-8")
+    if text.startswith(("no such column", "no such table", "no such index")):  # a letter of the schema has changed
+        return damaged(path, text)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_SHORT_READ")):
         return damaged(path, text)
     if name.startswith("SQLITE_IOERR"):
@@ -423,8 +427,8 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
 
 def damaged(path: Path, what: str) -> StoreDamaged:
     return StoreDamaged(
-        f"{path} is damaged ({what}): restore a backup, or recover what is there with `sqlite3 .recover`;"
-        " `perdure store verify` tells what is damaged"
+        f"{path} is damaged ({what}): restore a backup by `perdure restore FILE`, or recover what is there with"
+        " `sqlite3 .recover`; `perdure store verify` tells what is damaged"
     )
 
 

@@ -23,6 +23,7 @@ MARK_BYTES = 64
 LOG_HEAD_BYTES = 32
 """The size of a log without a commit."""
 
+FORMATS_AT = 18
 SCAN_BYTES = 1 << 20
 OWN_TABLE = b"CREATE TABLE message_revisions"
 OWN_ID_AT, OWN_ID = 68, b"PERD"
@@ -80,8 +81,8 @@ def check_log(path: Path) -> int:
         if log.stat().st_size > LOG_HEAD_BYTES and (not path.exists() or path.stat().st_size == 0):
             raise StoreDamaged(
                 f"{path} is empty, but its log {log.name} is not ({log.stat().st_size:,} bytes): the store was emptied"
-                " or replaced. Nothing was touched. Put back the file that belongs to this log; or restore a backup,"
-                f" and move {log.name} and {path.name}-shm away"
+                " or replaced. Nothing was touched. Put back the file that belongs to this log; or restore a backup"
+                f" by `perdure restore FILE`, which keeps the log; `perdure store verify` looks at what is there then"
             )
     noted = _load_note(path)
     if noted is None or _changed_since(path, noted):
@@ -108,7 +109,8 @@ def check_mark(path: Path, connection: sqlite3.Connection, least: int) -> None:
     since = f"between {_moment(mark)} and {_moment(least)}" if mark else f"up to {_moment(least)}"
     raise StoreDamaged(
         f"{path}: its log {log} is gone, or was cut: what was committed {since} is not there. Put {log} back if it was"
-        " moved away, or restore a backup; `perdure store verify --accept-loss` goes on with what is left"
+        " moved away, or restore a backup by `perdure restore FILE`; `perdure store verify --accept-loss` goes on with"
+        " what is left"
     )
 
 
@@ -127,6 +129,14 @@ def is_store(path: Path) -> bool:
     except OSError:
         return False
     return head[OWN_ID_AT : OWN_ID_AT + 4] == OWN_ID or OWN_TABLE in head
+
+
+def has_odd_header(path: Path) -> bool:
+    """Whether the header names a format that no SQLite writes, so that it opens the file for reading alone."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        formats = file.read(FORMATS_AT + 2)[FORMATS_AT:]
+        return any(one not in (1, 2) for one in formats)
+    return False
 
 
 def _load_note(path: Path) -> _Note | None:
