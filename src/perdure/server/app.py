@@ -55,6 +55,7 @@ from perdure.server.routes import (
     tools,
     why,
 )
+from perdure.server.routes.provenance import sources
 from perdure.server.routes.schedules import schedules
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
@@ -62,7 +63,21 @@ from perdure.server.sse import Streams
 TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
-    *(health, agents, folders, blocks, archives, search, passages, corrections, fact_views, facts, jobs, messages),
+    *(
+        health,
+        agents,
+        folders,
+        blocks,
+        archives,
+        search,
+        passages,
+        corrections,
+        sources,
+        fact_views,
+        facts,
+        jobs,
+        messages,
+    ),
     *(
         schedules,
         conversations,

@@ -40,6 +40,7 @@ from perdure.server.wire.answers.schedules import (
     ScheduleList,
     ScheduleShape,
 )
+from perdure.server.wire.answers.sources import RevertShape, SourceShape, WriteShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -169,6 +170,9 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/forget", Forgotten),
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
+    (r"GET /v1/agents/{agent_id}/memory-sources", list[SourceShape]),
+    (r"GET /v1/agents/{agent_id}/memory-sources/writes", list[WriteShape]),
+    (r"POST /v1/agents/{agent_id}/memory-sources/revert", RevertShape),
     (r"GET /v1/why", MemoryOriginShape | FactOriginShape | AnswerOriginShape),
     (r"GET /v1/profiles", ProfileShape),
     (r"GET /v1/facts/timeline", list[EventShape]),

@@ -30,6 +30,7 @@ from perdure.ui.pages import (
     runs,
     search,
     settings,
+    sources,
     tools,
     why,
 )
@@ -48,6 +49,7 @@ PAGES = (
     fact_views,
     fact_changes,
     forget,
+    sources,
     tools,
     groups,
     runs,

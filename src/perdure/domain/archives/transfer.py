@@ -50,7 +50,8 @@ def archive_line(archive: Archive) -> str:
 
 
 def passage_line(passage: Passage) -> str:
-    """Return the line of a passage, without a line end."""
+    """Return the line of a passage, without a line end. That it was imported is said anew by who imports it."""
+    sources = [str(one.source) for one in passage.sources if one.source.label != "import"]
     return _line(
         {
             "id": passage.id,
@@ -61,7 +62,7 @@ def passage_line(passage: Passage) -> str:
             "created_at": passage.created_at.isoformat(),
             "occurred_at": passage.occurred_at.isoformat(),
             **({} if passage.state == "active" else {"state": passage.state}),
-            **({"sources": [str(one.source) for one in passage.sources]} if passage.sources else {}),
+            **({"sources": sources} if sources else {}),
         }
     )
 

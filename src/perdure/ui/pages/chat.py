@@ -151,6 +151,7 @@ def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
 def pending_shape(call: PendingCall) -> Data:
     """A call that waits."""
     return {
+        "why": call.reason,
         "call_id": call.call_id,
         "tool": call.name,
         "arguments": call.call.own_arguments,

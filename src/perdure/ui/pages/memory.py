@@ -14,7 +14,9 @@ from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.core.ids import AgentId, BlockId, ScheduleId
 from perdure.core.messages import text_of
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
+from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel
 from perdure.core.schedules import Schedule
+from perdure.core.text.line_diff import diff_lines
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
 from perdure.library.origins import MemoryOrigin
@@ -50,11 +52,14 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     after = None
     if search:
         hits = await services.search.passages(search, where, agent_id=agent_id, limit=PASSAGES_MAX)
+        texts = [hit.passage for hit in hits]
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
         found = await services.passages.list_of_agent(agent_id, page, where=where)
+        texts = list(found)
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
+    labels = await services.sources.labels(texts)
     own = {block.id for block in blocks}
     others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
     schedules = await services.schedules.list(agent_id, statuses=("active",), limit=SCHEDULES_MAX)
@@ -63,14 +68,18 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "title": f"{agent.name} · Memory",
         "agent": agent_shape(agent),
         "tab": "memory",
-        "blocks": [block_shape(block) | {"shared": await _shared(library, agent_id, block)} for block in blocks],
+        "blocks": [
+            block_shape(block)
+            | {"shared": await _shared(library, agent_id, block), "labels": await _labels(library, agent_id, block)}
+            for block in blocks
+        ],
         "others": [block_shape(block) for block in others if block.id not in own],
         "limit": DEFAULT_LIMIT_CHARS,
         "label": label,
         "versions": [version_shape(version) for version in versions],
         "difference": await _difference(request, library, agent_id, label),
         "plot": _growth(versions),
-        "passages": passages,
+        "passages": [one | {"label": labels.get(one["id"])} for one in passages],
         "search": search,
         "tag": tag,
         "after": after,
@@ -109,6 +118,16 @@ async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> lis
     where, page = AgentFilter(block_id=block.id), Page(SHARED_MAX, ascending=True)
     agents = await library.services.agents.list(where, page, "created")
     return [{"id": agent.id, "name": agent.name} for agent in agents if agent.id != agent_id]
+
+
+async def _labels(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[str]:
+    """The labels from outside of lines that a block holds, the least trusted first."""
+    lines, found = set(block.value.split("\n")), set[TrustLabel]()
+    for version in await library.services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+        added = (text for mark, text in diff_lines(version.diff) if mark == "+")
+        if version.author.sources and not lines.isdisjoint(added):
+            found |= {one.source.label for one in version.author.sources if not one.source.is_trusted}
+    return sorted(found, key=TRUST_LABELS.index, reverse=True)
 
 
 async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId, label: str | None) -> Data | None:
@@ -222,6 +241,8 @@ def version_shape(version: BlockVersion) -> Data:
         "why": version.reason,
         "run_id": author.run_id,
         "message_id": author.message_id,
+        "label": author.label,
+        "sources": [str(one.source) for one in author.sources if not one.source.is_trusted],
         "at": version.created_at,
     }
 

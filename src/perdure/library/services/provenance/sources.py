@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId, RunId, is_id
-from perdure.core.provenance.sources import MemoryWrite, RevertResult, Source, SourceSummary, WriteText, parse_source
+from perdure.core.passages import Passage
+from perdure.core.provenance.sources import (
+    TRUSTED,
+    MemoryWrite,
+    RevertResult,
+    Source,
+    SourceSummary,
+    TrustLabel,
+    WriteText,
+    parse_source,
+)
 from perdure.core.text.line_diff import diff_lines
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
 from perdure.library.checks import check_limit, check_text, outside
@@ -45,6 +55,21 @@ class SourceService:
 
         def read(tx: Tx) -> Sequence[WriteText]:
             return [_text_of(tx, write) for write in _select(tx, agent_id, source, limit=limit)]
+
+        return await self._ports.store.read(read)
+
+    async def labels(self, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
+        """Id -> label, of those of these passages that may come from outside."""
+
+        def read(tx: Tx) -> Mapping[str, TrustLabel]:
+            writes = [
+                write
+                for archive_id in dict.fromkeys(passage.archive_id for passage in passages)
+                for write in tx.sources.list_by_refs(
+                    archive_id, [passage.id for passage in passages if passage.archive_id == archive_id]
+                )
+            ]
+            return {write.ref: write.label for write in writes if write.label not in TRUSTED}
 
         return await self._ports.store.read(read)
 

@@ -1,0 +1,48 @@
+"""What an agent's memory came from, and taking it back. These routes are not part of Letta's API."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+
+from perdure.library.checks import LIMIT_MAX
+from perdure.server.http import Library, json_answer
+from perdure.server.wire.answers.sources import RevertIn, revert_shape, source_shape, write_shape
+from perdure.server.wire.fields import AgentIdIn
+
+router = APIRouter(tags=["agents"])
+
+Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+
+
+@router.get("/v1/agents/{agent_id}/memory-sources")
+async def list_sources(agent_id: AgentIdIn, library: Library, limit: Limit = 100) -> Response:
+    """List what the agent's memory came from, the source with the newest write first."""
+    return json_answer([source_shape(one) for one in await library.services.sources.list(agent_id, limit=limit)])
+
+
+@router.get("/v1/agents/{agent_id}/memory-sources/writes")
+async def list_source_writes(
+    agent_id: AgentIdIn,
+    library: Library,
+    source: Annotated[
+        str, Query(description="As in the list, such as `web:https://example.com`, or the id of a run.", max_length=600)
+    ],
+    limit: Limit = 100,
+) -> Response:
+    """List the blocks, passages and facts that came from one source, or were written in one run, newest first."""
+    writes = await library.services.sources.show(agent_id, source, limit=limit)
+    return json_answer([write_shape(one) for one in writes])
+
+
+@router.post("/v1/agents/{agent_id}/memory-sources/revert")
+async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -> Response:
+    """Take back all that came from a source or run, or some writes; `undo` brings them back. What was edited since is
+    merged, or named as a conflict."""
+    body.check()
+    services = library.services.sources
+    if body.source is not None:
+        return json_answer(revert_shape(await services.revert(agent_id, body.source, dry_run=body.dry_run)))
+    result = await services.revert_writes(agent_id, body.writes or [], dry_run=body.dry_run)
+    return json_answer(revert_shape(result))

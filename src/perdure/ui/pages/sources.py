@@ -1,0 +1,93 @@
+"""Sources: what an agent's memory came from, what came from each, and a button that takes it back."""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+
+from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.library.perdure import AsyncPerdure
+from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.memory import AUTHOR
+from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
+
+SOURCES_MAX, WRITES_MAX = 200, 100
+
+pages = Pages()
+
+
+@pages.get("/agents/{agent_id}/sources", "sources/sources.html")
+async def sources(request: Request, library: AsyncPerdure) -> Data:
+    """The sources of the agent's memory; with `of` the writes of one of them, or of a run."""
+    services, agent_id = library.services, agent_id_of(request)
+    agent = await services.agents.resolve(agent_id)
+    chosen = request.query_params.get("of", "").strip()
+    writes = await services.sources.show(agent_id, chosen, limit=WRITES_MAX) if chosen else []
+    found = await services.sources.list(agent_id, limit=SOURCES_MAX)
+    return {
+        "title": f"{agent.name} · Sources",
+        "agent": agent_shape(agent),
+        "tab": "memory",
+        "sources": [_source_shape(one) for one in found],
+        "chosen": chosen,
+        "writes": [_write_shape(one) for one in writes],
+        "stands": any(one.stands for one in writes),
+    }
+
+
+def _source_shape(one: SourceSummary) -> Data:
+    return {
+        "source": str(one.source),
+        "label": one.source.label,
+        "name": one.source.name,
+        "title": one.title,
+        "is_trusted": one.source.is_trusted,
+        "blocks": one.blocks,
+        "passages": one.passages,
+        "facts": one.facts,
+        "reverted": one.reverted,
+        "at": one.last_at,
+    }
+
+
+def _write_shape(one: WriteText) -> Data:
+    write = one.write
+    return {
+        "id": write.id,
+        "kind": write.kind,
+        "name": one.name,
+        "label": write.label,
+        "text": one.text,
+        "stands": one.stands,
+        "reverted": write.reverted_by is not None,
+        "run_id": write.run_id,
+        "why": f"{write.owner_id}" if write.kind == "block" else write.ref if write.kind == "passage" else None,
+        "at": write.created_at,
+    }
+
+
+@pages.post("/agents/{agent_id}/sources/revert", shows=sources)
+async def revert(request: Request, library: AsyncPerdure) -> Notice:
+    """Take back all from a source, or one write."""
+    agent_id, form = agent_id_of(request), await form_of(request)
+    if write_id := form.get("write"):
+        result = await library.services.sources.revert_writes(agent_id, [write_id], author=AUTHOR)
+    else:
+        result = await library.services.sources.revert(agent_id, field_of(form, "source"), author=AUTHOR)
+    text = _describe(result)
+    if result.correction is None:
+        return Notice(text, is_error=bool(result.conflicts))
+    fields = {"number": str(result.correction)}
+    return Notice(text, undo=f"/agents/{agent_id}/memory/undo", fields=fields)
+
+
+def _describe(result: RevertResult) -> str:
+    """What a revert did, in words."""
+    counts = (
+        (result.blocks, "edit of blocks", "edits of blocks"),
+        (result.passages, "passage", "passages"),
+        (result.facts, "fact", "facts"),
+    )
+    done = ", ".join(f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count)
+    conflicts = "; ".join(conflict.reason for conflict in result.conflicts)
+    text = f"Taken back: {done}." if done else "Nothing was taken back."
+    return f"{text} Left as it is: {conflicts}." if conflicts else text
