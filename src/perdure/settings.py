@@ -35,6 +35,7 @@ class Settings(Limits):
     Args:
         home: the data folder; empty: the platform's data folder of this user.
         store: the address of the store, a file or `postgresql://...`; empty: the file of `home`.
+        postgres_connections: the most connections of this process to PostgreSQL, besides one that hears of others.
         model: the model handle of agents that are created without one; empty: chosen from what the environment offers.
         message_limit_chars: the length limit of a message, in characters.
         max_steps: the model calls of a run after which it ends with `max_steps`.
@@ -91,6 +92,7 @@ class Settings(Limits):
 
     home: str = ""
     store: str = field(default="", repr=False)
+    postgres_connections: int = 8
     model: str = ""
     message_limit_chars: int = 500_000
     max_steps: int = 50

@@ -107,5 +107,8 @@ async def test_what_others_hear(address: str) -> None:
             await store.write(lambda tx: tx.agents._db.signal("run agent-1 2"))
 
             assert await asyncio.wait_for(heard.get(), 10) == ["run agent-1 2"]
+            await other.write(lambda tx: tx.agents._db.signal("run agent-1 3"))
+            await store.write(lambda tx: tx.agents._db.signal("run agent-1 4"))
+            assert await asyncio.wait_for(heard.get(), 10) == ["run agent-1 4"]  # not what it has told itself
         finally:
             await other.close()

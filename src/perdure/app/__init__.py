@@ -279,7 +279,7 @@ async def start(
     address = settings.store_address if address is None else address
     cipher, engines = _cipher(settings, None if store is not None else address), ContextEngines(context_engines)
     if store is None:
-        store = await open_store(address, at=clock.now(), limits=settings)
+        store = await open_store(address, at=clock.now(), limits=settings, connections=settings.postgres_connections)
     try:
         shared = Shared(
             settings=settings,

@@ -14,9 +14,18 @@ from perdure.storage.store import Store
 
 
 async def open_store(
-    address: str | Path, *, at: datetime, org_id: OrgId = DEFAULT_ORG, limits: Limits = DEFAULT_LIMITS
+    address: str | Path,
+    *,
+    at: datetime,
+    org_id: OrgId = DEFAULT_ORG,
+    limits: Limits = DEFAULT_LIMITS,
+    connections: int = 8,
 ) -> Store:
-    """The store at this address, created or upgraded if need be. `limits` is what it takes of each thing.
+    """The store at this address, created or upgraded if need be.
+
+    Args:
+        limits: what it takes of each thing.
+        connections: how many are opened to PostgreSQL at most, besides one for signals.
 
     Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreError; ExtraMissing: PostgreSQL without the `postgres` extra.
     """
@@ -25,7 +34,7 @@ async def open_store(
             from perdure.storage.database.postgres import PostgresStore
         except ImportError as error:
             raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
-        return await PostgresStore.open(str(address), at=at, org_id=org_id, limits=limits)
+        return await PostgresStore.open(str(address), at=at, org_id=org_id, limits=limits, connections=connections)
     from perdure.storage.database.sqlite_store import SqliteStore
 
     return SqliteStore.open(Path(address), at=at, org_id=org_id, limits=limits)

@@ -86,7 +86,13 @@ class PostgresSignals:
             try:
                 with psycopg.connect(**self._parameters, autocommit=True) as connection:
                     channel = _channel(connection)
-                    connection.add_notify_handler(lambda note: self._hear(note.payload))
+                    own = connection.info.backend_pid
+
+                    def hear(note: psycopg.Notify, own: int = own) -> None:
+                        if note.pid != own:
+                            self._hear(note.payload)
+
+                    connection.add_notify_handler(hear)  # for those that come with an answer
                     connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
                     pause_s = PAUSE_S
                     self._hear(EVERYTHING)

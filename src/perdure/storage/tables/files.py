@@ -205,7 +205,8 @@ class Files(Table):
         dead.among("lease_owner", dead_owners)
         free = f"org_id = :org_id AND {_UNENDED} AND (lease_owner IS NULL OR lease_until < :at OR {dead})"
         params = {"at": iso(at), "owner": owner, "until": iso(until), **dead.params}
-        rows = self._rows(f"SELECT id FROM files WHERE {free} ORDER BY created_at, number LIMIT 8", **params)
+        skip = f"{self._db.for_update} SKIP LOCKED" if self._db.for_update else ""  # another process takes it just now
+        rows = self._rows(f"SELECT id FROM files WHERE {free} ORDER BY created_at, number LIMIT 8{skip}", **params)
         claims = (self._claim(OwnId(row[0]), free, params) for row in rows)
         return next((file for file in claims if file is not None), None)
 

@@ -21,6 +21,7 @@ def database_checks(settings: Settings) -> Iterator[Check]:
     try:
         with look(settings.store) as rows:
             yield from _checks(rows, place, own_key=bool(settings.secret_key))
+            yield _connections_check(rows, settings.postgres_connections + 1)
     except PerdureError as error:
         yield Check("data", "broken", f"{place}: {error}", DOCS)
 
@@ -56,6 +57,18 @@ def _checks(rows: Rows, place: str, *, own_key: bool) -> Iterator[Check]:
         else:
             yield Check("secrets", "broken", "there are secrets, and no key", "set PERDURE_SECRET_KEY")
     yield from mcp_checks(rows)
+
+
+def _connections_check(rows: Rows, each: int) -> Check:
+    """How many processes the server has connections for."""
+    most, kept = rows(
+        "SELECT current_setting('max_connections')::int, current_setting('superuser_reserved_connections')::int"
+    )[0]
+    count = (most - kept) // each
+    text = f"{most} at most, of which a process takes up to {each}: enough for {plural(count, 'process', 'processes')}"
+    if count < 2:
+        return Check("connections", "note", text, "raise max_connections, or lower PERDURE_POSTGRES_CONNECTIONS")
+    return Check("connections", "ok", text)
 
 
 def _write_check(rows: Rows, schema: str, *, may_upgrade: bool) -> Check:
