@@ -1,23 +1,36 @@
-"""Signing in to the dashboard: one-time links, and the cookie that a link is exchanged for.
+"""Signing in to the dashboard: one-time links, and the cookie that a link or a key is exchanged for.
 
-Both are signed with the API key, so that a server needs to store neither, and `perdure ui` can make a link for a server
-that runs already. Without a key nobody has to sign in.
+Links, and the cookies of the server's own key, are signed with that key, so that every process knows them, and
+`perdure ui` can make a link for a server that runs already. The cookie of a stored key holds the key's id, encrypted; it
+counts for as long as the key does. Where no key is needed nobody has to sign in.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import hmac
+import json
 import secrets
+from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 
+from perdure.core.access.values import LOCAL, Principal
+from perdure.core.errors import SecretUnreadable
+from perdure.core.ids import DEFAULT_ORG
 from perdure.core.ports import Clock
+from perdure.core.secrets import Cipher
+from perdure.server.access.keys import KeyRing
+from perdure.storage.store import Store
 
 COOKIE = "perdure_session"
 LINK_S = 10 * 60
 SESSION_S = 7 * 24 * 3_600
 
-NONCES_MAX = 10_000
+BOUND_TO = "dashboard session"
+OF_KEY = "key."
+"""How the cookie of a stored key begins."""
 
 
 def make_token(api_key: str, clock: Clock) -> str:
@@ -28,40 +41,57 @@ def make_token(api_key: str, clock: Clock) -> str:
 class Sessions:
     """Checks the tokens and cookies of one server."""
 
-    def __init__(self, api_key: str | None, clock: Clock) -> None:
-        self._key, self._clock = api_key, clock
-        self._redeemed: dict[str, int] = {}  # token -> when it would have ended
+    def __init__(self, api_key: str | None, clock: Clock, ring: KeyRing, store: Store, cipher: Cipher) -> None:
+        self._key, self._clock, self._ring, self._store, self._cipher = api_key, clock, ring, store, cipher
 
     @property
     def needed(self) -> bool:
         """Whether somebody has to sign in."""
-        return self._key is not None
+        return self._ring.needed
 
-    def redeem(self, token: str) -> str | None:
+    async def redeem(self, token: str) -> str | None:
         """The value of the cookie for a token, which can't be used again; None: it is wrong, used or too old."""
         now = _now(self._clock)
-        if self._key is None or not self._holds("link", token, now) or token in self._redeemed:
+        if self._key is None or not self._holds("link", token, now):
             return None
-        self._redeemed = {one: end for one, end in self._redeemed.items() if end > now}
-        if len(self._redeemed) >= NONCES_MAX:
+        used = hashlib.sha256(token.encode()).hexdigest()
+        day = datetime.fromtimestamp(int(token.split(".")[1]), UTC).date().isoformat()  # of its end
+        # The store remembers it, so that no other process takes it either.
+        if not await self._store.write_directory(lambda one: one.used.claim(DEFAULT_ORG, f"link-{used}", day)):
             return None
-        self._redeemed[token] = now + LINK_S
         return self._cookie(self._key, now)
 
-    def sign_in(self, api_key: str) -> str | None:
-        """The value of the cookie for somebody who knows the key; None: it is another one."""
-        given = api_key.strip().encode("utf-8", "surrogateescape")
-        if self._key is None or not hmac.compare_digest(given, self._key.encode()):
+    async def sign_in(self, api_key: str) -> str | None:
+        """The value of the cookie for somebody who knows a key; None: it is none. Raises: SecretKeyMissing."""
+        given = api_key.strip()
+        if self._key is not None and hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._key.encode()):
+            return self._cookie(self._key, _now(self._clock))
+        key = await self._ring.key_of(given)
+        if key is None:
             return None
-        return self._cookie(self._key, _now(self._clock))
+        text = json.dumps({"org": key.org_id, "key": key.id, "end": _now(self._clock) + SESSION_S})
+        sealed = self._cipher.encrypt(text.encode(), bound_to=BOUND_TO)
+        return OF_KEY + base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
-    def accepts(self, cookies: bytes) -> bool:
-        """Whether the `Cookie` header of a request holds a valid session."""
+    async def find(self, cookies: bytes) -> Principal | None:
+        """Who the `Cookie` header of a request stands for; None: it holds no valid session."""
         try:
             morsel = SimpleCookie(cookies.decode("latin-1")).get(COOKIE)
         except CookieError:
-            return False
-        return morsel is not None and self._holds("session", morsel.value, _now(self._clock))
+            return None
+        if morsel is None:
+            return None
+        if not morsel.value.startswith(OF_KEY):
+            return LOCAL if self._holds("session", morsel.value, _now(self._clock)) else None
+        sealed = morsel.value.removeprefix(OF_KEY)
+        try:
+            data = base64.urlsafe_b64decode(sealed + "=" * (-len(sealed) % 4))
+            found = json.loads(self._cipher.decrypt(data, bound_to=BOUND_TO))
+        except (SecretUnreadable, ValueError, binascii.Error):
+            return None
+        if found["end"] <= _now(self._clock):
+            return None
+        return await self._ring.principal_of_id(found["org"], found["key"])
 
     def _cookie(self, api_key: str, now: int) -> str:
         return _signed(api_key, "session", f"{secrets.token_urlsafe(12)}.{now + SESSION_S}")

@@ -25,6 +25,7 @@ from perdure.storage.tables.table import Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
 from perdure.storage.upkeep.graphs import check_entities
+from perdure.storage.upkeep.organisations import remove_some
 
 SHOWN_MAX = 10
 
@@ -113,6 +114,10 @@ class Upkeep(Table):
         Nobody sees a difference but in time and room, and in settings revisions of agents that lose a tool or folder.
         """
         return carry_out_delete(self._db, self._org_id, limit=limit, chars=chars)
+
+    def remove_some(self, *, limit: int = 500) -> bool:
+        """Remove some of what the organisation has. False: nothing is left."""
+        return remove_some(self._db, self._org_id, limit=limit)
 
     def unfinished_deletes(self) -> bool:
         """Whether rows of deleted things are left."""

@@ -86,6 +86,15 @@ class UsedTable:
             ],
         )
 
+    def claim(self, org_id: OrgId, owner_id: str, period: str) -> bool:
+        """Count the first use of something; False: it was used before in this period."""
+        sql = (
+            f"{insert_into('used', 'org_id, owner_id, period, requests, tokens, cost')}"
+            " ON CONFLICT (owner_id, period) DO NOTHING"
+        )
+        params = {"org_id": storable(org_id), "owner_id": storable(owner_id), "period": period}
+        return bool(self._db.run(sql, {**params, "requests": 1, "tokens": 0, "cost": 0.0}))
+
     def get(self, org_id: OrgId, owner_id: str, period: str) -> Used:
         """What the owner has used in this period; nothing, if nothing is known."""
         rows = self._db.rows(

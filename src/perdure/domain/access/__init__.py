@@ -1,0 +1,1 @@
+"""What an organisation has to do, and its removal."""

@@ -1,0 +1,243 @@
+"""The administration of a store: organisations, users, API keys, and the audit log.
+
+It works on the store alone, so commands need no engine. What an administrator does is noted in the audit log, in the
+transaction that does it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from perdure.core.access.audit import AuditEntry, AuditFilter
+from perdure.core.access.keys import KEY_BYTES, digest_of, is_key, key_text, start_of
+from perdure.core.access.values import (
+    KEYS_PER_ORGANISATION,
+    USERS_PER_ORGANISATION,
+    ApiKey,
+    Limits,
+    Organisation,
+    Principal,
+    Scope,
+    User,
+    check_name,
+)
+from perdure.core.errors import InvalidInput, NotFound, TooMany
+from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, is_id
+from perdure.core.ports import Clock
+from perdure.storage.directory import Directory
+from perdure.storage.store import Store
+
+TRIMMED_AT_ONCE = 1_000
+
+
+class Access:
+    """Operations for `principal`, whose organisation they are about.
+
+    Args:
+        trace_id: of the request; empty: a command.
+    """
+
+    def __init__(self, store: Store, clock: Clock, ids: Ids, principal: Principal, *, trace_id: str = "") -> None:
+        self._store, self._clock, self._ids = store, clock, ids
+        self._principal, self._trace_id = principal, trace_id
+
+    @property
+    def _org_id(self) -> OrgId:
+        return self._principal.org_id
+
+    # --- organisations
+
+    async def create_organisation(self, name: str) -> Organisation:
+        """Create an organisation. Raises: AlreadyExists: its name is taken; InvalidInput."""
+        new = Organisation(
+            id=OrgId(self._ids.new("org")), name=check_name("an organisation", name), created_at=self._clock.now()
+        )
+
+        def create(directory: Directory) -> Organisation:
+            self._note(directory, "organisation.create", new.id)
+            return directory.organisations.add(new)
+
+        return await self._store.write_directory(create)
+
+    async def organisation(self, name_or_id: str) -> Organisation:
+        """The organisation of this name or id. Raises: NotFound."""
+
+        def find(directory: Directory) -> Organisation:
+            if is_id("org", name_or_id):
+                return directory.organisations.get(OrgId(name_or_id))
+            if (found := directory.organisations.find_by_name(name_or_id)) is None:
+                raise NotFound("org", name_or_id, hint="`perdure org list` shows all")
+            return found
+
+        return await self._store.read_directory(find)
+
+    async def organisations(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
+        """Organisations in the order of creation, those that are being removed included."""
+        return await self._store.read_directory(lambda one: one.organisations.list(after=after, limit=limit))
+
+    async def delete_organisation(self, org_id: OrgId) -> None:
+        """Begin to remove an organisation with everything in it: no key of it counts from now on, and servers and
+        `remove_organisation` do the rest. Raises: NotFound; InvalidInput: it is the default one."""
+        if org_id == DEFAULT_ORG:
+            raise InvalidInput("the default organisation can't be deleted: delete its agents instead")
+
+        def delete(directory: Directory) -> None:
+            directory.organisations.mark_deleted(org_id, at=self._clock.now())
+            self._note(directory, "organisation.delete", org_id)
+
+        await self._store.write_directory(delete)
+
+    # --- users
+
+    async def create_user(self, name: str) -> User:
+        """Create a user. Raises: AlreadyExists: the name is taken; InvalidInput, TooMany."""
+        new = User(
+            id=UserId(self._ids.new("user")),
+            org_id=self._org_id,
+            name=check_name("a user", name),
+            created_at=self._clock.now(),
+        )
+
+        def create(directory: Directory) -> User:
+            directory.organisations.get(self._org_id)
+            if directory.users.count(self._org_id) >= USERS_PER_ORGANISATION:
+                raise TooMany("users", USERS_PER_ORGANISATION + 1, USERS_PER_ORGANISATION)
+            self._note(directory, "user.create", new.id)
+            return directory.users.add(new)
+
+        return await self._store.write_directory(create)
+
+    async def user(self, name_or_id: str) -> User:
+        """The user of this name or id. Raises: NotFound."""
+
+        def find(directory: Directory) -> User:
+            if is_id("user", name_or_id):
+                return directory.users.get(self._org_id, UserId(name_or_id))
+            if (found := directory.users.find_by_name(self._org_id, name_or_id)) is None:
+                raise NotFound("user", name_or_id, hint="`perdure user list` shows all")
+            return found
+
+        return await self._store.read_directory(find)
+
+    async def users(self, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
+        """Users in the order of creation."""
+        return await self._store.read_directory(lambda one: one.users.list(self._org_id, after=after, limit=limit))
+
+    async def delete_user(self, user_id: UserId) -> None:
+        """Delete a user and the user's keys. What the user wrote keeps the user's id, which leads to nobody any more.
+
+        Raises: NotFound.
+        """
+
+        def delete(directory: Directory) -> None:
+            directory.users.delete(self._org_id, user_id)
+            self._note(directory, "user.delete", user_id)
+
+        await self._store.write_directory(delete)
+
+    # --- keys
+
+    async def create_key(
+        self,
+        name: str,
+        scope: Scope,
+        *,
+        user_id: UserId | None = None,
+        expires_at: datetime | None = None,
+        limits: Limits | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Create a key; the key, and its text, which is stored nowhere and can't be had again.
+
+        Raises: NotFound: the user; InvalidInput: it would have expired already; TooMany.
+        """
+        now, text = self._clock.now(), key_text(secrets.token_bytes(KEY_BYTES))
+        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
+            raise InvalidInput(f"the key would expire at {expires_at}: give a moment to come, with its time zone")
+        new = ApiKey(
+            id=KeyId(self._ids.new("key")),
+            org_id=self._org_id,
+            user_id=user_id,
+            name=check_name("a key", name),
+            start=start_of(text),
+            digest=digest_of(text),
+            scope=scope,
+            limits=limits or Limits(),
+            created_at=now,
+            expires_at=expires_at,
+        )
+
+        def create(directory: Directory) -> ApiKey:
+            directory.organisations.get(self._org_id)
+            if user_id is not None:
+                directory.users.get(self._org_id, user_id)
+            if directory.keys.count(self._org_id) >= KEYS_PER_ORGANISATION:
+                raise TooMany("keys", KEYS_PER_ORGANISATION + 1, KEYS_PER_ORGANISATION)
+            self._note(directory, "key.create", new.id)
+            return directory.keys.add(new)
+
+        return await self._store.write_directory(create), text
+
+    async def key(self, key_id: KeyId) -> ApiKey:
+        """Raises: NotFound."""
+        return await self._store.read_directory(lambda one: one.keys.get(self._org_id, key_id))
+
+    async def keys(
+        self, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50
+    ) -> Sequence[ApiKey]:
+        """Keys in the order of creation, revoked and expired ones included."""
+        return await self._store.read_directory(
+            lambda one: one.keys.list(self._org_id, user_id=user_id, after=after, limit=limit)
+        )
+
+    async def revoke_key(self, key_id: KeyId) -> ApiKey:
+        """Revoke a key; servers refuse it within seconds. Raises: NotFound."""
+
+        def revoke(directory: Directory) -> ApiKey:
+            self._note(directory, "key.revoke", key_id)
+            return directory.keys.revoke(self._org_id, key_id, at=self._clock.now())
+
+        return await self._store.write_directory(revoke)
+
+    # --- the audit log
+
+    async def note(self, action: str, object_id: str = "") -> None:
+        """Note what the principal has done."""
+        await self._store.write_directory(lambda one: self._note(one, action, object_id))
+
+    async def audit(
+        self, where: AuditFilter | None = None, *, before: int | None = None, limit: int = 50
+    ) -> Sequence[AuditEntry]:
+        """Entries of the audit log, newest first."""
+        return await self._store.read_directory(
+            lambda one: one.audit.page(self._org_id, where or AuditFilter(), before=before, limit=limit)
+        )
+
+    def _note(self, directory: Directory, action: str, object_id: str) -> None:
+        entry = AuditEntry(
+            org_id=self._org_id,
+            at=self._clock.now(),
+            user_id=self._principal.user_id,
+            key_id=self._principal.key_id,
+            action=action,
+            object_id=object_id,
+            trace_id=self._trace_id,
+        )
+        directory.audit.add([entry])
+
+
+async def find_key(store: Store, text: str) -> ApiKey | None:
+    """The key of this text, revoked or expired or not; None: there is none."""
+    if not is_key(text):
+        return None
+    digest = digest_of(text)
+    return await store.read_directory(lambda one: one.keys.find_by_digest(digest))
+
+
+async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
+    """Delete entries of the audit log, of all organisations, that are older than so many days; 0: none."""
+    if days:
+        before = clock.now() - timedelta(days=days)
+        while await store.write_directory(lambda one: one.audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
+            continue

@@ -1,0 +1,154 @@
+"""The open engines of a process, one for each organisation that it serves.
+
+The default organisation's is there from the start; the others are opened when somebody asks for them, or when they have
+work that nobody does: messages that were accepted, schedules, files, texts to embed. Those that were not used for the
+longest time are closed again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+
+from perdure.app import start_organisation
+from perdure.core.errors import PerdureError
+from perdure.core.ids import DEFAULT_ORG, OrgId
+
+from perdure.domain.access.work import has_work
+from perdure.library.access.access import trim_audit
+from perdure.library.perdure import AsyncPerdure
+
+log = logging.getLogger(__name__)
+
+OPEN_MAX = 64
+"""How many organisations are open besides the default one, if that many are enough for those in use."""
+
+LOOK_S = 10.0
+"""How often it is looked which organisations have work."""
+
+PAGE = 100
+
+
+class Organisations:
+    """The open stores of a process by organisation. `default` is its caller's, who closes it after this."""
+
+    def __init__(self, default: AsyncPerdure, *, open_max: int = OPEN_MAX) -> None:
+        self._default, self._open_max = default, open_max
+        self._open: OrderedDict[OrgId, AsyncPerdure] = OrderedDict()
+        self._users: dict[OrgId, int] = {}
+        self._locks: dict[OrgId, asyncio.Lock] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def default(self) -> AsyncPerdure:
+        """The one of the default organisation."""
+        return self._default
+
+    @contextlib.asynccontextmanager
+    async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
+        """The open store of an organisation, which stays open inside the context. Raises: StoreError."""
+        if org_id == DEFAULT_ORG:
+            yield self._default
+            return
+        self._users[org_id] = self._users.get(org_id, 0) + 1
+        try:
+            yield await self._opened(org_id)
+        finally:
+            self._users[org_id] -= 1
+            if not self._users[org_id]:
+                del self._users[org_id]
+
+    def start(self) -> None:
+        """Begin to look for organisations with work, in this loop."""
+        self._looking = asyncio.ensure_future(self._look())
+
+    async def drain(self, within_s: float) -> None:
+        """Drain all of them, see `App.drain`."""
+        self._stop()
+        every = [self._default, *self._open.values()]
+        await asyncio.gather(*(one.app.drain(within_s) for one in every))
+
+    async def close(self) -> None:
+        """Close all but the default one."""
+        self._closed = True
+        self._stop()
+        if self._looking is not None:
+            await asyncio.wait({self._looking})
+        while self._open:
+            _, library = self._open.popitem()
+            await library.close()
+
+    def _stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+
+    async def _opened(self, org_id: OrgId) -> AsyncPerdure:
+        async with self._locks.setdefault(org_id, asyncio.Lock()):
+            library = self._open.get(org_id)
+            if library is None:
+                library = AsyncPerdure(await start_organisation(self._default.app, org_id))
+                if self._closed:
+                    await library.close()
+                self._open[org_id] = library
+        self._open.move_to_end(org_id)
+        return library
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except PerdureError as error:
+                log.warning("organisations: %s", error)
+            except Exception:
+                log.exception("organisations: a defect")
+            await asyncio.sleep(LOOK_S)
+
+    async def look(self) -> None:
+        """Open the organisations that have work, close those that are too many, and go on with removals."""
+        app = self._default.app
+        store, after = app.shared.store, None
+        await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
+        model = app.embedder.handle if app.embedder is not None else None
+        while True:
+            page = await store.read_directory(lambda one, after=after: one.organisations.list(after=after, limit=PAGE))
+            for organisation in page:
+                if organisation.id == DEFAULT_ORG:
+                    continue
+                if organisation.deleted_at is not None:
+                    await self.remove(organisation.id)
+                elif organisation.id not in self._open:
+                    view = store.for_organisation(organisation.id)
+                    if await view.read(has_work, model, at=app.ports.clock.now()):
+                        await self._opened(organisation.id)
+            if len(page) < PAGE:
+                break
+            after = page[-1].id
+        await self._close_unused(model)
+
+    async def remove(self, org_id: OrgId) -> None:
+        """Remove an organisation that was deleted, with everything in it, in bounded steps."""
+        async with self._locks.setdefault(org_id, asyncio.Lock()):
+            if (library := self._open.pop(org_id, None)) is not None:
+                await library.close()
+            view = self._default.app.shared.store.for_organisation(org_id)
+            while await view.write(lambda tx: tx.upkeep.remove_some()):
+                await asyncio.sleep(0)
+            await view.write_directory(lambda one: one.organisations.delete(org_id))
+
+    async def _close_unused(self, model: str | None) -> None:
+        """Close those that nobody uses and that have no work, the longest unused first, as long as they are too
+        many."""
+        for org_id in list(self._open):
+            if len(self._open) <= self._open_max:
+                return
+            library = self._open[org_id]
+            at = library.app.ports.clock.now()
+            if org_id in self._users or await library.app.store.read(has_work, model, at=at):
+                continue
+            async with self._locks.setdefault(org_id, asyncio.Lock()):
+                if org_id not in self._users and self._open.pop(org_id, None) is not None:
+                    await library.close()

@@ -1,0 +1,117 @@
+"""The scope that each request needs, by its method and path: one table for routes and pages.
+
+The first rule that fits decides. A path that no rule names is for administrators only, and
+`tests/server/test_access_matrix.py` fails when a route or page has none.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from perdure.core.access.values import Scope
+
+GET = "GET HEAD OPTIONS"
+ANY = "GET HEAD OPTIONS POST PUT PATCH DELETE"
+WRITE = "POST PUT PATCH DELETE"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What requests with one of these methods need, on paths of this form: `*` is one segment, `**` any number.
+
+    Args:
+        audited: whether a request that succeeded is noted in the audit log. Administration notes what it does itself.
+    """
+
+    methods: str
+    path: str
+    scope: Scope
+    audited: bool = False
+
+    @functools.cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """What matches the paths, without a final slash."""
+        parts = ["(?:/.*)?" if part == "**" else "/[^/]+" if part == "*" else f"/{re.escape(part)}" for part in _parts(self)]
+        return re.compile("".join(parts))
+
+
+def _parts(rule: Rule) -> list[str]:
+    return [part for part in rule.path.split("/") if part]
+
+
+def _rules() -> list[Rule]:
+    administration = [Rule(ANY, f"/v1/{noun}/**", "admin") for noun in ("organizations", "users", "keys", "audit")]
+    searches = [
+        *("/v1/messages/search", "/v1/passages/search", "/v1/tools/search", "/v1/recall", "/v1/agents/*/recall"),
+        *("/v1/agents/*/mentions", "/v1/runs/*/stream", "/v1/agents/*/messages/preview-raw-payload"),
+    ]
+    talks = [
+        *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
+        *("/v1/agents/*/recompile", "/v1/agents/*/schedule/**", "/v1/agents/*/files/**", "/v1/conversations/**"),
+        *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
+        *("/v1/groups/*/messages/**",),
+    ]
+    memory = [
+        *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
+        *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
+        *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
+    ]
+    built = [
+        *("agents", "blocks", "archives", "folders", "sources", "tools", "groups", "identities", "mcp-servers"),
+        *("facts",),
+    ]
+    read = [*built, "conversations", "entities", "jobs", "messages", "models", "passages", "profiles", "providers"]
+    read += ["recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
+    return [
+        *administration,
+        Rule(ANY, "/metrics", "admin"),
+        Rule(GET, "/openapi.json", "read-only"),
+        Rule(GET, "/docs", "read-only"),
+        *(Rule("POST", path, "read-only") for path in searches),
+        *(Rule(GET, f"/v1/{noun}/**", "read-only") for noun in read),
+        Rule(WRITE, "/v1/agents/*/messages/import", "user", audited=True),
+        Rule(WRITE, "/v1/providers/**", "admin", audited=True),
+        Rule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
+        Rule(WRITE, "/v1/facts/settings", "builder", audited=True),
+        *(Rule(WRITE, path, "user") for path in talks),
+        *(Rule(WRITE, path, "user", audited=True) for path in memory),
+        *(Rule(WRITE, f"/v1/{noun}/**", "builder", audited=True) for noun in built),
+        # The dashboard.
+        Rule(ANY, "/settings/**", "admin"),
+        *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in _PAGES))),
+        Rule(WRITE, "/connections/**", "admin", audited=True),
+        Rule(WRITE, "/data/backup", "admin", audited=True),
+        *(Rule(WRITE, path, "user") for path in ("/approvals", "/runs/**", "/search")),
+        *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "fork", "stop", "answers")),
+        *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in ("memory", "facts", "forget")),
+        *(Rule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
+    ]
+
+
+_PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events", "groups", "why")
+RULES = tuple(_rules())
+
+
+def rule_of(method: str, path: str) -> Rule | None:
+    """The rule of a request; None: no rule names it."""
+    return _rule(method, without_ids(path).rstrip("/") or "/")
+
+
+def without_ids(path: str) -> str:
+    """The path with `*` for each id."""
+    return _ID.sub("*", path)
+
+
+_ID = re.compile(r"(?<=/)[a-z_-]+-[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?=/|$)")
+
+
+@functools.lru_cache(maxsize=2_000)
+def _rule(method: str, path: str) -> Rule | None:
+    if path == "/":
+        return next((rule for rule in RULES if rule.path == "/" and method in rule.methods.split()), None)
+    for rule in RULES:
+        if method in rule.methods.split() and rule.path != "/" and rule.pattern.fullmatch(path):
+            return rule
+    return None
