@@ -83,6 +83,7 @@ class Settings(Limits):
             long, up to five times.
         schedules: `off`: this process fires no schedules, and leaves them to others.
         schedule_grace_s: the seconds by which a schedule may be late before its due time counts as missed.
+        audit_days: how long entries of the audit log are kept, in days; 0: for ever.
         trace_content: `on`: spans of OpenTelemetry hold what was said, and what tools were given and answered.
         hooks: the file of hook commands; empty: `hooks.toml` in the data folder, for the store there; `none`: no hooks
             at all, not even those of packages.
@@ -127,6 +128,7 @@ class Settings(Limits):
     companion_retry_s: float = 30.0
     schedules: str = "on"
     schedule_grace_s: float = 300.0
+    audit_days: int = 365
     trace_content: str = "off"
     hooks: str = ""
 

@@ -88,12 +88,11 @@ def test_it_serves_before_its_local_model_is_there(tmp_path: Path) -> None:
 
 
 def test_an_address_that_others_reach_needs_a_key(tmp_path: Path) -> None:
-    """Refused before a store is made."""
+    """Its own, or one in the store."""
     result = run_inside(tmp_path, "serve", "--host", "0.0.0.0")
 
     assert result.returncode == 1
-    assert "PERDURE_API_KEY" in result.stderr
-    assert list(tmp_path.iterdir()) == []
+    assert "PERDURE_API_KEY" in result.stderr and "perdure key create" in result.stderr
 
 
 def test_several_processes_serve_one_address(tmp_path: Path) -> None:

@@ -2,53 +2,83 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.core.access.values import LOCAL
+from perdure.library.access.access import Access
+from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.session import COOKIE, LINK_S, SESSION_S, Sessions, make_token
-from perdure.testing import FakeClock
+from perdure.storage.cipher import AesCipher
+from perdure.testing import FakeClock, InlineStore, SequentialIds
 from tests.ui.browser import FORM, dashboard
 
 KEY = "a-key-that-is-long-enough"
+NO_STORE = InlineStore()
 
 
-def test_a_link_works_once_and_for_ten_minutes() -> None:
-    clock = FakeClock()
-    sessions = Sessions(KEY, clock)
+def new_sessions(clock: FakeClock, key: str = KEY, store: InlineStore | None = None) -> Sessions:
+    """Those of a server with this key, over a store of its own or a shared one."""
+    store = store or InlineStore()
+    return Sessions(key, clock, KeyRing(ServerConfig(api_key=key), store, clock), store, AesCipher("s" * 32, file=None))
+
+
+async def test_a_link_works_once_and_for_ten_minutes() -> None:
+    """In all processes of a store together."""
+    clock, store = FakeClock(), InlineStore()
+    sessions, other = new_sessions(clock, store=store), new_sessions(clock, store=store)
     token, late = make_token(KEY, clock), make_token(KEY, clock)
 
-    assert sessions.redeem(token) is not None
-    assert sessions.redeem(token) is None
+    assert await sessions.redeem(token) is not None
+    assert await sessions.redeem(token) is None
+    assert await other.redeem(token) is None
     clock.advance(LINK_S)
-    assert sessions.redeem(late) is None
+    assert await sessions.redeem(late) is None
 
 
-def test_a_session_ends_and_belongs_to_its_key() -> None:
+async def test_a_session_ends_and_belongs_to_its_key() -> None:
     clock = FakeClock()
-    sessions = Sessions(KEY, clock)
-    cookie = f"{COOKIE}={sessions.sign_in(KEY)}".encode()
+    sessions = new_sessions(clock)
+    cookie = f"{COOKIE}={await sessions.sign_in(KEY)}".encode()
 
-    assert sessions.accepts(cookie)
-    assert not Sessions("another key, also long", clock).accepts(cookie)
+    assert await sessions.find(cookie) == LOCAL
+    assert await new_sessions(clock, "another key, also long").find(cookie) is None
     clock.advance(SESSION_S)
-    assert not sessions.accepts(cookie)
+    assert await sessions.find(cookie) is None
+
+
+async def test_a_stored_key_signs_in_for_as_long_as_it_counts() -> None:
+    clock, store = FakeClock(), InlineStore()
+    sessions = new_sessions(clock, store=store)
+    access = Access(store, clock, SequentialIds(), LOCAL)
+    key, text = await access.create_key("ann", "user", expires_at=clock.now() + timedelta(hours=1))
+    cookie = f"{COOKIE}={await sessions.sign_in(text)}".encode()
+
+    found = await sessions.find(cookie)
+    assert found is not None and (found.key_id, found.scope) == (key.id, "user")
+    assert text.encode() not in cookie
+    clock.advance(3_600)
+    assert await sessions.find(cookie) is None
+    assert await sessions.sign_in(text) is None
 
 
 @given(st.text(max_size=80))
-def test_no_other_text_signs_in(text: str) -> None:
-    sessions = Sessions(KEY, FakeClock())
+async def test_no_other_text_signs_in(text: str) -> None:
+    sessions = new_sessions(FakeClock(), store=NO_STORE)
 
-    assert sessions.redeem(text) is None
-    assert sessions.sign_in(text) is None
-    assert not sessions.accepts(f"{COOKIE}={text}".encode("utf-8", "surrogateescape"))
+    assert await sessions.redeem(text) is None
+    assert await sessions.sign_in(text) is None
+    assert await sessions.find(f"{COOKIE}={text}".encode("utf-8", "surrogateescape")) is None
 
 
-def test_a_link_is_no_cookie() -> None:
+async def test_a_link_is_no_cookie() -> None:
     clock = FakeClock()
 
-    assert not Sessions(KEY, clock).accepts(f"{COOKIE}={make_token(KEY, clock)}".encode())
+    assert await new_sessions(clock).find(f"{COOKIE}={make_token(KEY, clock)}".encode()) is None
 
 
 async def test_a_page_sends_who_is_not_signed_in_to_the_form() -> None:

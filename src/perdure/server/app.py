@@ -22,8 +22,12 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
+from perdure.library.access.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.absent import absent_routes, unknown_path_detail
+from perdure.server.access.gate import Gate
+from perdure.server.access.keys import KeyRing
+from perdure.server.access.limits import Limiter
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers, method_not_allowed_routes
 from perdure.server.guards import Guard
@@ -135,13 +139,15 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
     `app.state.metrics` counts requests, and what the engine does.
-    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`.
+    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`. `app.state.gate` knows keys,
+    and holds the open organisations; who serves closes it.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
     app.state.streams = Streams(perdure.app.ports.clock)
-    app.state.sessions = sessions = Sessions(config.api_key, perdure.app.ports.clock)
+    app.state.gate = gate = gate_of(perdure, config)
+    app.state.sessions = gate.sessions
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)
@@ -149,11 +155,19 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
     app.router.default = _EitherSlash(app)
     # The guard precedes every route, and every 404. Only the meter stands before it: what it refuses counts too.
     settings = perdure.app.settings
-    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes, sessions=sessions)
+    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes, gate=gate)
     level = logging.INFO if config.log_requests == "on" else logging.DEBUG
     app.add_middleware(Meter, metrics=metrics, routes=app.router.routes, log_level=level)
     add_error_handlers(app)
     return app
+
+
+def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
+    """The gate of a server over this store."""
+    store, clock = perdure.app.shared.store, perdure.app.ports.clock
+    ring = KeyRing(config, store, clock)
+    sessions = Sessions(config.api_key, clock, ring, store, perdure.app.cipher)
+    return Gate(ring, sessions, Limiter(store, clock), Organisations(perdure))
 
 
 @cache

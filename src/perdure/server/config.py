@@ -74,7 +74,7 @@ class ServerConfig:
         log_requests: whether each request is a line of the level `info`; `off`: of the level `debug`.
         metrics: who reads `/metrics`: `key`: who has the key, if there is one; `loopback`: programs of this machine
             need none; `off`: nobody.
-    Raises: InvalidInput: an address that others reach without a key, no port, no limit, no form or level of a log.
+    Raises: InvalidInput: no port, no limit, no form or level of a log.
     """
 
     host: str = "127.0.0.1"
@@ -123,11 +123,6 @@ class ServerConfig:
             raise InvalidInput(f"PERDURE_WORKERS is {self.workers}: from 1 to {WORKERS_MAX} are needed")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InvalidInput("the API key can't be sent in a header: use printable ASCII characters only")
-        if not self.api_key and not is_loopback(self.host):
-            raise InvalidInput(
-                f"host is {self.host!r}, which other machines reach, and there is no API key: set PERDURE_API_KEY to a"
-                " long random text, or bind 127.0.0.1"
-            )
         for name in self.allowed_hosts:
             if name != ANY and "*" in name and not SCHEME_WILDCARD.fullmatch(name):
                 raise InvalidInput(

@@ -1,6 +1,6 @@
 """The guard before every route: it checks origin, key and body of each request, and turns defects into answers.
 
-It compares the key in constant time, and limits bodies before they are parsed.
+It limits bodies before they are parsed. Who a request is for, and what that may do, the gate decides.
 
 A web page can send requests to this machine's loopback, except those that need a preflight, which this server never
 grants. `Host` is compared with a list, which stops DNS rebinding. `Origin` and `Sec-Fetch-Site` reveal a foreign page.
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 import logging
 import re
@@ -28,12 +27,16 @@ from typing import Any
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from perdure.core.errors import DataTooLarge, FileTooLarge
+from perdure.core.access.values import LOCAL
+from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.limits import Limits
+from perdure.library.checks import current_principal
+from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
+from perdure.server.access.refusal import Refusal
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
+from perdure.server.errors import error_answer
 from perdure.server.log import TRACE_HEADER, current_trace, trace_id
-from perdure.server.session import Sessions
 from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
@@ -47,10 +50,6 @@ PAGES = frozenset(
 
 OPEN_PAGES = frozenset({"static", "sign-in"})
 """Those of them that need no session."""
-
-SIGN_IN = "/sign-in"
-
-WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
 
 VALUES_MAX = 250_000
 """Values in one body; enough for 5 MB of vectors in full precision. Parsing blocks the event loop: 250,000 values take
@@ -76,7 +75,6 @@ _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
-PAGE_HEADER = b"hx-request"
 SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with", PAGE_HEADER)
 """Headers that a page of another origin can't send without a preflight."""
 
@@ -91,31 +89,20 @@ HEADERS = frozenset(
 """The headers that the guard reads."""
 
 
-class _Refusal(Exception):
-    """The answer to a request that is not passed on."""
-
-    def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers = status, detail, headers
-
-
 class Guard:
     """Passes allowed requests on, and answers all others with an error in the wire's shape.
 
     Args:
         limits: the limits of lists in bodies, which routes check.
         upload_bytes: the largest file that can be uploaded. Uploads are streamed, not held in memory.
-        sessions: who is signed in to the dashboard.
+        gate: it decides who a request is for, and what that may do.
     """
 
-    def __init__(
-        self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int, sessions: Sessions
-    ) -> None:
+    def __init__(self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int, gate: Gate) -> None:
         self._app, self._config, self._limits, self._upload_bytes = app, config, limits, upload_bytes
-        self._sessions = sessions
+        self._gate = gate
         self._origins = Origins(config)
         self._json_limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
-        self._key = config.api_key.encode() if config.api_key else None
         self._pending_bytes = 0  # of bodies that are arriving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,9 +122,18 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, await self._admit(scope, receive), send_and_note)
-        except _Refusal as refusal:
+            admitted = await self._admit(scope, receive)
+            principal = scope.get("perdure.principal", LOCAL)
+            current_principal.set(principal)
+            async with self._gate.organisations.use(principal.org_id) as library:
+                scope["perdure.library"] = library
+                await self._app(scope, admitted, self._gate.noting(scope, principal, send_and_note))
+        except Refusal as refusal:
             await answer(send, refusal.status, refusal.detail, *refusal.headers)
+        except StoreError as error:
+            if started:
+                raise
+            await error_answer(error)(scope, receive, send)
         except ClientDisconnect:
             pass  # nobody waits for an answer
         except Exception:
@@ -147,32 +143,30 @@ class Guard:
                 await answer(send, 500, "An unknown error occurred")
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
-        """Check a request, and return the `receive` for its body. Raises: _Refusal; ClientDisconnect."""
+        """Check a request, and return the `receive` for its body. Raises: Refusal; ClientDisconnect."""
         headers = _relevant_headers(scope["headers"])
         if (problem := self._origins.problem(headers)) is not None:
-            raise _Refusal(403, problem)
+            raise Refusal(403, problem)
         if scope["path"] in OPEN_PATHS:  # they need no key, so their bodies are not read
             return receive
         if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
             return receive
         segment = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
         is_page = segment in PAGES
-        if self._key is not None and segment not in OPEN_PAGES and not self._has_key(headers):
-            if not is_page:
-                raise _Refusal(401, "Unauthorized")
-            self._check_session(scope, headers)
+        if segment not in OPEN_PAGES:
+            await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
-            raise _Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")
+            raise Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")
         if not _has_body(scope["method"], headers):
             return receive
         if b"upgrade" in headers and b"upgrade" in headers.get(b"connection", b"").lower():
             # Uvicorn's parser would take the body for bytes of another protocol, and lose it.
             text = "this server speaks HTTP/1.1 and no other protocol: send the request without an Upgrade header"
-            raise _Refusal(400, text)
+            raise Refusal(400, text)
         is_form = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
         if is_form and scope["method"] == "POST" and _UPLOAD.fullmatch(scope["path"]):
             if (problem := upload_problem(headers)) is not None:
-                raise _Refusal(415, problem)
+                raise Refusal(415, problem)
             return self._limit_upload(headers, receive)
         bodies = [await self._read(headers, receive)]
         if not is_page:
@@ -186,34 +180,16 @@ class Guard:
         return replay
 
     def _check_body(self, body: bytes, headers: Mapping[bytes, bytes]) -> None:
-        """Raises: _Refusal: the body is not JSON within the limits."""
+        """Raises: Refusal: the body is not JSON within the limits."""
         if body and (problem := body_type_problem(headers)) is not None:
-            raise _Refusal(415, problem)
+            raise Refusal(415, problem)
         try:
             check_json(body, self._json_limits)
         except DataTooLarge as error:
-            raise _Refusal(422, f"body: {error}") from error
-
-    def _check_session(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raises: _Refusal: who asks for a page is not signed in; a browser is sent to where it can."""
-        if self._sessions.accepts(headers.get(b"cookie", b"")):
-            return
-        if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
-            raise _Refusal(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
-        raise _Refusal(303, "sign in first", (b"location", SIGN_IN.encode()))
-
-    def _has_key(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request carries the API key, in either form."""
-        assert self._key is not None
-        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")
-        # Both are always compared, so that the time reveals nothing.
-        bearer_matches = hmac.compare_digest(bearer.strip(), self._key) and scheme.lower() == b"bearer"
-        password_matches = hmac.compare_digest(password.strip(), self._key) and word.lower() == b"password"
-        return bearer_matches or password_matches
+            raise Refusal(422, f"body: {error}") from error
 
     async def _read(self, headers: Mapping[bytes, bytes], receive: Receive) -> bytes:
-        """Read a body. Raises: _Refusal: it is too large; ClientDisconnect."""
+        """Read a body. Raises: Refusal: it is too large; ClientDisconnect."""
         limit = self._config.max_body_bytes
         too_large = f"the request body is larger than {limit:,} bytes"
         length = headers.get(b"content-length")
@@ -221,7 +197,7 @@ class Guard:
             # A client that waits for 100 Continue sends no body after this answer.
             if length.isdigit() and int(length[:20]) <= DRAIN_BYTES and b"expect" not in headers:
                 await _drain(receive)
-            raise _Refusal(413, too_large)
+            raise Refusal(413, too_large)
         pieces: list[bytes] = []
         size = 0
         more = True
@@ -237,10 +213,10 @@ class Guard:
                 if size > limit:
                     if more:
                         await _drain(receive)
-                    raise _Refusal(413, too_large)
+                    raise Refusal(413, too_large)
                 if self._pending_bytes > PENDING_BODY_BYTES:
                     log.warning("a body was refused: more than %d bytes of bodies arrive at once", PENDING_BODY_BYTES)
-                    raise _Refusal(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
+                    raise Refusal(503, "too many large bodies arrive at once: try again", RETRY_AFTER)
             return b"".join(pieces)
         finally:
             self._pending_bytes -= size

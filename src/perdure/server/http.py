@@ -11,6 +11,7 @@ from fastapi import Depends, HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.access.values import LOCAL, Principal
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -30,9 +31,15 @@ _LINE_ENDS = {"\u2028": "\\u2028", "\u2029": "\\u2029", "\x85": "\\u0085"}
 
 
 def library_of(request: Request) -> AsyncPerdure:
-    """The open store of the server."""
-    library: AsyncPerdure = request.app.state.perdure
+    """The open store of the organisation that the request is for."""
+    library: AsyncPerdure = request.scope.get("perdure.library") or request.app.state.perdure
     return library
+
+
+def principal_of(request: Request) -> Principal:
+    """Who the request is for."""
+    principal: Principal = request.scope.get("perdure.principal", LOCAL)
+    return principal
 
 
 Library = Annotated[AsyncPerdure, Depends(library_of)]

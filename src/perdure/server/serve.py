@@ -59,8 +59,17 @@ async def serve(
     Raises: InvalidInput: the address can't be bound.
     """
     is_shared = listener is not None
-    listener = listener or bind(config)
     app = create_app(perdure, config, pages=pages)
+    gate = app.state.gate
+    if not await gate.ring.usable():
+        if listener is not None:
+            listener.close()
+        raise InvalidInput(
+            f"host is {config.host!r}, which other machines reach, and there is no API key: make one with"
+            " `perdure key create`, set PERDURE_API_KEY to a long random text, or bind 127.0.0.1"
+        )
+    listener = listener or bind(config)
+    gate.organisations.start()
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     connections = Connections(config, files=files if files != resource.RLIM_INFINITY else 2**31)
     server = _Server(
@@ -77,7 +86,7 @@ async def serve(
         ),
         app.state.streams,
         connections,
-        lambda: perdure.app.drain(config.drain_s),
+        lambda: gate.organisations.drain(config.drain_s),
         on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )
     try:
@@ -94,6 +103,7 @@ async def serve(
         raise
     finally:
         listener.close()
+        await gate.close()
 
 
 def loop_factory() -> LoopFactory | None:

@@ -1,8 +1,8 @@
 """Signing in to the dashboard: one-time links, and the cookie that a link or a key is exchanged for.
 
 Links, and the cookies of the server's own key, are signed with that key, so that every process knows them, and
-`perdure ui` can make a link for a server that runs already. The cookie of a stored key holds the key's id, encrypted; it
-counts for as long as the key does. Where no key is needed nobody has to sign in.
+`perdure ui` can make a link for a server that runs already. The cookie of a stored key holds the key's id, encrypted;
+it counts for as long as the key does. Where no key is needed nobody has to sign in.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.core.ids import OrgId
-from perdure.storage.directory import Directory
+from perdure.storage.directory import Directory as Directory
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")

@@ -18,6 +18,7 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, is_id
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
+from perdure.server.http import library_of
 from perdure.ui.format import FILTERS
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class Page:
 
     async def show(self, request: Request, notice: Notice | None = None, status: int = 200) -> Response:
         """The page as HTML or JSON; what it can't load is answered with a page that says why."""
-        library: AsyncPerdure = request.app.state.perdure
+        library = library_of(request)
         is_json = request.query_params.get("format") == "json"
         try:
             data = await self._load(request, library)
@@ -112,7 +113,7 @@ class Pages:
         def register(act: Act) -> Act:
             async def endpoint(request: Request) -> Response:
                 try:
-                    notice = await act(request, request.app.state.perdure)
+                    notice = await act(request, library_of(request))
                 except PerdureError as error:
                     return await shows.show(request, Notice(str(error), is_error=True), error_answer(error).status_code)
                 if notice.location is not None and not notice.text:

@@ -92,7 +92,7 @@ async def sign_in(request: Request) -> Response:
     """Exchange the token of a link for a cookie, or show the form that asks for the key."""
     sessions: Sessions = request.app.state.sessions
     token = request.query_params.get("token")
-    cookie = None if token is None else sessions.redeem(token)
+    cookie = None if token is None else await sessions.redeem(token)
     data = {"problem": token is not None and cookie is None and sessions.needed, "signed_in": cookie is not None}
     answer = html("sign_in.html", data, request)
     if cookie is not None:
@@ -103,7 +103,7 @@ async def sign_in(request: Request) -> Response:
 async def sign_in_by_key(request: Request) -> Response:
     """Exchange the API key for a cookie."""
     sessions: Sessions = request.app.state.sessions
-    cookie = sessions.sign_in((await form_of(request)).get("key", ""))
+    cookie = await sessions.sign_in((await form_of(request)).get("key", ""))
     if cookie is None:
         return html("sign_in.html", {"problem": True, "signed_in": False}, request, status=401)
     answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})

@@ -15,7 +15,7 @@ def has_work(tx: Tx, embedding: str | None, *, at: datetime) -> bool:
         or tx.group_turns.list_oldest(limit=1)
         or tx.passes.list_unended(limit=1)
         or tx.schedules.list_due(at=at, limit=1)
-        or tx.batches.list_due(at=at, limit=1)
+        or tx.callbacks.list_due(at=at, limit=1)
         or tx.files.has_work()
         or tx.upkeep.unfinished_deletes()
         or tx.resets.list_agents(limit=1)

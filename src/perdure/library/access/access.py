@@ -23,11 +23,10 @@ from perdure.core.access.values import (
     User,
     check_name,
 )
-from perdure.core.errors import InvalidInput, NotFound, TooMany
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, is_id
 from perdure.core.ports import Clock
-from perdure.storage.directory import Directory
-from perdure.storage.store import Store
+from perdure.storage.store import Directory, Store
 
 TRIMMED_AT_ONCE = 1_000
 
@@ -92,7 +91,7 @@ class Access:
     # --- users
 
     async def create_user(self, name: str) -> User:
-        """Create a user. Raises: AlreadyExists: the name is taken; InvalidInput, TooMany."""
+        """Create a user. Raises: AlreadyExists: the name is taken; InvalidInput."""
         new = User(
             id=UserId(self._ids.new("user")),
             org_id=self._org_id,
@@ -103,7 +102,7 @@ class Access:
         def create(directory: Directory) -> User:
             directory.organisations.get(self._org_id)
             if directory.users.count(self._org_id) >= USERS_PER_ORGANISATION:
-                raise TooMany("users", USERS_PER_ORGANISATION + 1, USERS_PER_ORGANISATION)
+                raise InvalidInput(f"an organisation has at most {USERS_PER_ORGANISATION:,} users: delete some")
             self._note(directory, "user.create", new.id)
             return directory.users.add(new)
 
@@ -150,7 +149,7 @@ class Access:
     ) -> tuple[ApiKey, str]:
         """Create a key; the key, and its text, which is stored nowhere and can't be had again.
 
-        Raises: NotFound: the user; InvalidInput: it would have expired already; TooMany.
+        Raises: NotFound: the user; InvalidInput: it would have expired already.
         """
         now, text = self._clock.now(), key_text(secrets.token_bytes(KEY_BYTES))
         if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
@@ -173,7 +172,7 @@ class Access:
             if user_id is not None:
                 directory.users.get(self._org_id, user_id)
             if directory.keys.count(self._org_id) >= KEYS_PER_ORGANISATION:
-                raise TooMany("keys", KEYS_PER_ORGANISATION + 1, KEYS_PER_ORGANISATION)
+                raise InvalidInput(f"an organisation has at most {KEYS_PER_ORGANISATION:,} keys: delete some")
             self._note(directory, "key.create", new.id)
             return directory.keys.add(new)
 

@@ -11,15 +11,16 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from perdure.app import start_organisation
+from perdure.core.access.values import Organisation
 from perdure.core.errors import PerdureError
 from perdure.core.ids import DEFAULT_ORG, OrgId
-
 from perdure.domain.access.work import has_work
 from perdure.library.access.access import trim_audit
 from perdure.library.perdure import AsyncPerdure
+from perdure.storage.store import Directory
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +111,12 @@ class Organisations:
     async def look(self) -> None:
         """Open the organisations that have work, close those that are too many, and go on with removals."""
         app = self._default.app
-        store, after = app.shared.store, None
+        store = app.shared.store
+        after: OrgId | None = None
         await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
         model = app.embedder.handle if app.embedder is not None else None
         while True:
-            page = await store.read_directory(lambda one, after=after: one.organisations.list(after=after, limit=PAGE))
+            page = await store.read_directory(_page, after)
             for organisation in page:
                 if organisation.id == DEFAULT_ORG:
                     continue
@@ -135,8 +137,9 @@ class Organisations:
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()
             view = self._default.app.shared.store.for_organisation(org_id)
-            while await view.write(lambda tx: tx.upkeep.remove_some()):
-                await asyncio.sleep(0)
+            is_left = True
+            while is_left:
+                is_left = await view.write(lambda tx: tx.upkeep.remove_some())
             await view.write_directory(lambda one: one.organisations.delete(org_id))
 
     async def _close_unused(self, model: str | None) -> None:
@@ -152,3 +155,8 @@ class Organisations:
             async with self._locks.setdefault(org_id, asyncio.Lock()):
                 if org_id not in self._users and self._open.pop(org_id, None) is not None:
                     await library.close()
+
+
+def _page(directory: Directory, after: OrgId | None) -> Sequence[Organisation]:
+    """The next organisations in the order of creation."""
+    return directory.organisations.list(after=after, limit=PAGE)

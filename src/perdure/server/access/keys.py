@@ -62,6 +62,13 @@ class KeyRing:
             self._exist = (time.monotonic(), exist)
         return self._exist[1]
 
+    async def usable(self) -> bool:
+        """Whether anybody can send a request that counts. Raises: StoreError."""
+        if self._own is not None or not self._is_guarded:
+            return True
+        at = self._clock.now()
+        return await self._store.read_directory(lambda one: one.keys.exist(at=at))
+
     async def find(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Who the key in a request's headers stands for, in either form; None: it has none that counts."""
         scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
@@ -84,7 +91,9 @@ class KeyRing:
         if not is_key(key):
             return None
         digest = digest_of(key)
-        found = await self._kept(digest, lambda: self._store.read_directory(lambda one: one.keys.find_by_digest(digest)))
+        found = await self._kept(
+            digest, lambda: self._store.read_directory(lambda one: one.keys.find_by_digest(digest))
+        )
         return self._counted(found)
 
     async def principal_of_id(self, org_id: OrgId, key_id: KeyId) -> Principal | None:
@@ -132,9 +141,7 @@ class KeyRing:
         if time.monotonic() - self._noted_at >= NOTED_S and (self._noting is None or self._noting.done()):
             self._noted_at = time.monotonic()
             self._noting = asyncio.ensure_future(self._note())
-        return Principal(
-            org_id=key.org_id, user_id=key.user_id, key_id=key.id, scope=key.scope, limits=key.limits
-        )
+        return Principal(org_id=key.org_id, user_id=key.user_id, key_id=key.id, scope=key.scope, limits=key.limits)
 
     async def _note(self) -> None:
         """Write when the keys were used."""

@@ -17,28 +17,27 @@ ANY = "GET HEAD OPTIONS POST PUT PATCH DELETE"
 WRITE = "POST PUT PATCH DELETE"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rule:
     """What requests with one of these methods need, on paths of this form: `*` is one segment, `**` any number.
 
     Args:
         audited: whether a request that succeeded is noted in the audit log. Administration notes what it does itself.
+        whole_server: whether it is about all organisations, so that only the default one's administrators may.
     """
 
     methods: str
     path: str
     scope: Scope
     audited: bool = False
+    whole_server: bool = False
 
     @functools.cached_property
     def pattern(self) -> re.Pattern[str]:
         """What matches the paths, without a final slash."""
-        parts = ["(?:/.*)?" if part == "**" else "/[^/]+" if part == "*" else f"/{re.escape(part)}" for part in _parts(self)]
+        forms = {"**": "(?:/.*)?", "*": "/[^/]+"}
+        parts = [forms.get(part) or f"/{re.escape(part)}" for part in self.path.split("/") if part]
         return re.compile("".join(parts))
-
-
-def _parts(rule: Rule) -> list[str]:
-    return [part for part in rule.path.split("/") if part]
 
 
 def _rules() -> list[Rule]:
@@ -66,7 +65,7 @@ def _rules() -> list[Rule]:
     read += ["recall", "runs", "sandbox-config", "steps", "tags", "why", "health", "ready"]
     return [
         *administration,
-        Rule(ANY, "/metrics", "admin"),
+        Rule(ANY, "/metrics", "admin", whole_server=True),
         Rule(GET, "/openapi.json", "read-only"),
         Rule(GET, "/docs", "read-only"),
         *(Rule("POST", path, "read-only") for path in searches),
@@ -82,7 +81,7 @@ def _rules() -> list[Rule]:
         Rule(ANY, "/settings/**", "admin"),
         *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in _PAGES))),
         Rule(WRITE, "/connections/**", "admin", audited=True),
-        Rule(WRITE, "/data/backup", "admin", audited=True),
+        Rule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         *(Rule(WRITE, path, "user") for path in ("/approvals", "/runs/**", "/search")),
         *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "fork", "stop", "answers")),
         *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in ("memory", "facts", "forget")),

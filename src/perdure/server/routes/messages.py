@@ -24,7 +24,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.history import HistoryPage
 from perdure.server.errors import continuing_run_answer, failure_answer
-from perdure.server.http import Library, Limit, Order, OrderBy, json_answer
+from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.base import WIRE_AUTHOR
@@ -87,7 +87,7 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 
     Raises: as `MessageService.submit`; nothing was stored then.
     """
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     streams: Streams = request.app.state.streams
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if body.streaming:
@@ -124,7 +124,7 @@ async def _submit(
     request: Request, body: SendRequest, agent_id: AgentId, conversation_seq: int, *, background: bool
 ) -> Accepted:
     """Start the run that answers the messages of a request."""
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     messages, answers = body.contents()
     return await library.services.messages.submit(
         agent_id,

@@ -47,7 +47,7 @@ def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
         some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
         if db.run(f"DELETE FROM {table} WHERE {column} IN ({some})", {"org_id": org_id}):
             return True
-    return any([db.run(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) > 0 for table in _REST])
+    return any(db.run(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) for table in _REST)
 
 
 def _ids(db: Database, org_id: OrgId, table: str) -> list[str]:

@@ -15,6 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.core.runs import RunFilter
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.http import library_of
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.server.sse import Streams
 from perdure.ui.render import HEADERS, Pages
@@ -44,7 +45,7 @@ async def changes(request: Request) -> Response:
 
     The stream ends after ten minutes, and the browser opens it again.
     """
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     streams: Streams = request.app.state.streams
     named = request.query_params.get("agent")
     agent_id = AgentId(named) if named else None

@@ -30,6 +30,7 @@ from perdure.library.paging import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.steps import overview_of
+from perdure.server.http import library_of
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of
@@ -234,7 +235,7 @@ async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
 
 async def events(request: Request) -> Response:
     """The events of a run as HTML fragments: each names the element that it replaces, or is a new one."""
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     run = await library.services.runs.get(RunId(request.path_params["run_id"]))
     last = request.headers.get("last-event-id", "")
     followed = library.services.runs.follow(run, after=int(last) if last.isdigit() else 0)

@@ -20,6 +20,7 @@ from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines
+from perdure.server.http import library_of
 from perdure.ui.backup import Backup
 from perdure.ui.render import HEADERS, Data, Notice, Pages, field_of, form_of
 
@@ -168,7 +169,7 @@ def _bytes_of(path: Path) -> int:
 
 async def export(request: Request) -> Response:
     """An archive as JSON lines, which `perdure archive import` reads."""
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     archive = await library.services.archives.get(ArchiveId(request.path_params["archive_id"]))
     lines = (f"{line}\n" async for line in library.services.transfer.export_archive(archive.id))
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{archive.id}.jsonl"'}

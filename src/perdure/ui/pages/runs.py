@@ -19,6 +19,7 @@ from perdure.library.origins import AnswerOrigin, origin_shape
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
+from perdure.server.http import library_of
 from perdure.ui.pages.chat import message_items
 from perdure.ui.pages.context import step_shape
 from perdure.ui.pages.home import run_shape
@@ -206,7 +207,7 @@ async def fork(request: Request, library: AsyncPerdure) -> Notice:
 
 async def export(request: Request) -> Response:
     """The run as a JSON file."""
-    library: AsyncPerdure = request.app.state.perdure
+    library = library_of(request)
     run_id = RunId(request.path_params["run_id"])
     try:
         shape = await library.services.replays.export(run_id)

@@ -1,0 +1,95 @@
+"""The gate behind the guard: who a request is for, whether that is enough for its route, and the audit log."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+
+from starlette.types import Message, Scope, Send
+
+from perdure.core.access.values import LOCAL, Principal
+from perdure.core.errors import PerdureError
+from perdure.core.ids import DEFAULT_ORG
+from perdure.library.access.access import Access
+from perdure.library.access.organisations import Organisations
+from perdure.server.access.keys import KeyRing
+from perdure.server.access.limits import Limiter
+from perdure.server.access.refusal import Refusal
+from perdure.server.access.scopes import Rule, rule_of, without_ids
+from perdure.server.log import trace_id
+from perdure.server.session import Sessions
+
+log = logging.getLogger(__name__)
+
+SIGN_IN = "/sign-in"
+PAGE_HEADER = b"hx-request"
+WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_ID = re.compile(r"[a-z_-]+-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class Gate:
+    """Decides about each request by its key and its path."""
+
+    def __init__(self, ring: KeyRing, sessions: Sessions, limiter: Limiter, organisations: Organisations) -> None:
+        self.ring, self.sessions, self.limiter, self.organisations = ring, sessions, limiter, organisations
+
+    async def admit(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
+        """Who a request is for. Raises: Refusal: 401 without a key that counts, 403 with too small a scope, 429 beyond
+        a limit; a browser without a session is sent to where it can sign in. StoreError."""
+        principal = await self._identify(scope, headers, is_page=is_page)
+        rule = rule_of(scope["method"], scope["path"])
+        needed = "admin" if rule is None else rule.scope
+        if not principal.may(needed):
+            raise Refusal(403, f"this needs a key with the scope {needed!r}, and yours has {principal.scope!r}")
+        if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
+            raise Refusal(403, "this is about the whole server: only administrators of the default organisation may")
+        await self.limiter.admit(principal)
+        scope["perdure.principal"] = principal
+        return principal
+
+    async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
+        if (principal := await self.ring.find(headers)) is not None:
+            return principal
+        if not await self.ring.look():
+            return LOCAL
+        if not is_page:
+            raise Refusal(401, "Unauthorized")
+        if (principal := await self.sessions.find(headers.get(b"cookie", b""))) is not None:
+            return principal
+        if PAGE_HEADER in headers or scope["method"] not in WITHOUT_BODY:
+            raise Refusal(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
+        raise Refusal(303, "sign in first", (b"location", SIGN_IN.encode()))
+
+    async def close(self) -> None:
+        """Close the open organisations, and write what is only counted here."""
+        await self.organisations.close()
+        try:
+            await self.limiter.close()
+            await self.ring.close()
+        except PerdureError as error:
+            log.warning("the last counts of keys are lost: %s", error)
+
+    def noting(self, scope: Scope, principal: Principal, send: Send) -> Send:
+        """A `send` that notes an audited request in the log when it has succeeded, before its answer begins."""
+        rule = rule_of(scope["method"], scope["path"])
+        if rule is None or not rule.audited or not self.ring.needed:
+            return send
+
+        async def send_and_note(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] < 400:
+                await self._note(scope, principal, rule)
+            await send(message)
+
+        return send_and_note
+
+    async def _note(self, scope: Scope, principal: Principal, rule: Rule) -> None:
+        ports = self.organisations.default.app.ports
+        store = self.organisations.default.app.shared.store
+        found = _ID.findall(scope["path"])
+        access = Access(store, ports.clock, ports.ids, principal, trace_id=trace_id())
+        try:
+            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], found[-1] if found else "")
+        except PerdureError as error:  # what was done stays done
+            log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
