@@ -85,7 +85,7 @@ from perdure.storage.object_store import open_object_store
 from perdure.storage.open import accept_loss as accept_loss
 from perdure.storage.open import find_damage as find_damage
 from perdure.storage.open import find_refusal as find_refusal
-from perdure.storage.open import open_store
+from perdure.storage.open import open_store as open_store
 from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store

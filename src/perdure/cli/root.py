@@ -35,7 +35,9 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "mcp": ("tools", "Add, list, show, refresh, approve or delete MCP servers."),
     "secret": ("tools", "Set, list or delete values that tools need, encrypted."),
     "hook": ("tools", "List the hooks of this machine."),
-    "key": ("archives", "Show the API key of the server."),
+    "org": ("access", "Create, list or delete organisations; audit."),
+    "user": ("access", "Create, list or delete users."),
+    "key": ("access", "Create, list or revoke API keys; show the server's own."),
     "store": ("archives", "Verify, scrub or reindex the store."),
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""

@@ -22,8 +22,8 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
-from perdure.library.access.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.access.organisations import Organisations
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KeyRing
@@ -34,6 +34,7 @@ from perdure.server.guards import Guard
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.routes import (
+    access,
     agents,
     archives,
     blocks,
@@ -96,6 +97,7 @@ MODULES = (
         providers,
         mcp_servers,
         why,
+        access,
     ),
 )
 

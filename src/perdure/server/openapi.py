@@ -20,6 +20,7 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
+from perdure.server.wire.answers.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.answers.costs import CostsShape
 from perdure.server.wire.answers.fact_views import (
     CommunityShape,
@@ -132,6 +133,14 @@ _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
 
 _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/(health|ready)/", wire.Health),
+    (r"DELETE /v1/(organizations|users)/{\w+}", None),
+    (r"GET /v1/organizations/", list[OrganizationAnswer]),
+    (r"\w+ /v1/organizations/.*", OrganizationAnswer),
+    (r"GET /v1/users/", list[UserAnswer]),
+    (r"\w+ /v1/users/.*", UserAnswer),
+    (r"GET /v1/keys/", list[KeyAnswer]),
+    (r"\w+ /v1/keys/.*", KeyAnswer),
+    (r"GET /v1/audit", list[AuditAnswer]),
     (r"GET /v1/(agents|blocks|folders|groups|identities|tools)/count", int),
     (r"PATCH /v1/agents/{agent_id}/(core-memory/blocks|tools|folders)/(at|de)tach/.*", wire.Agent),
     (r"PATCH /v1/agents/{agent_id}/(reset-messages|tools/approval/{tool_name})", wire.Agent),
@@ -275,7 +284,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
 _ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
     (re.compile(pattern), frozenset(statuses))
     for pattern, statuses in (
-        (_ANY, {403, 431, 500, 503, 507}),
+        (_ANY, {403, 429, 431, 500, 503, 507}),
         (_CHANGING, {400, 409}),
         (r"(POST|PATCH) /v1/providers/.*", {501}),
         (_CHECKS, {401}),

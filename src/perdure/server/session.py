@@ -21,8 +21,8 @@ from perdure.core.errors import SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
+from perdure.library.services.access.access import Store
 from perdure.server.access.keys import KeyRing
-from perdure.storage.store import Store
 
 COOKIE = "perdure_session"
 LINK_S = 10 * 60

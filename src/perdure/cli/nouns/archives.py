@@ -1,4 +1,4 @@
-"""The verbs of `perdure archive`, `folder`, `file`, `store` and `key`."""
+"""The verbs of `perdure archive`, `folder`, `file` and `store`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from perdure.cli.run import AsJson, LastAgent, Yes, agent_option, command, verbs
 
-archive, folder, file, key, store = (verbs() for _ in range(5))
+archive, folder, file, store = (verbs() for _ in range(4))
 
 ArchiveName = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Name or id of the archive.")]
 FolderName = Annotated[str, typer.Argument(metavar="FOLDER", help="Name or id of the folder.")]
@@ -136,11 +136,6 @@ def delete_file(
     yes: Yes = False,
 ) -> None:
     """Delete a file of a folder, for good."""
-
-
-@command(key, "serve.show_key", name="show")
-def show_key() -> None:
-    """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
 
 
 @command(store, "upkeep.verify")

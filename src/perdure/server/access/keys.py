@@ -18,8 +18,8 @@ from perdure.core.access.values import LOCAL, ApiKey, Principal
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ids import KeyId, OrgId
 from perdure.core.ports import Clock
+from perdure.library.services.access.access import Store
 from perdure.server.config import ServerConfig, is_loopback
-from perdure.storage.store import Store
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from perdure.core.access.values import Principal
 from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
 from perdure.core.ports import Clock
+from perdure.library.services.access.access import Directory, Store
 from perdure.server.access.refusal import Refusal
-from perdure.storage.store import Directory, Store
 
 log = logging.getLogger(__name__)
 

@@ -26,8 +26,10 @@ from perdure.core.ids import (
     GraphId,
     GroupId,
     IdentityId,
+    KeyId,
     McpServerId,
     MessageId,
+    OrgId,
     PassageId,
     ProviderId,
     RunId,
@@ -35,6 +37,7 @@ from perdure.core.ids import (
     ScheduleId,
     StepId,
     ToolId,
+    UserId,
     VariableId,
     is_id,
 )
@@ -93,6 +96,9 @@ FolderIdIn = Annotated[FolderId, IdFormat("folder")]
 GraphIdIn = Annotated[GraphId, IdFormat("graph")]
 GroupIdIn = Annotated[GroupId, IdFormat("group")]
 IdentityIdIn = Annotated[IdentityId, IdFormat("identity")]
+OrgIdIn = Annotated[OrgId, IdFormat("org")]
+UserIdIn = Annotated[UserId, IdFormat("user")]
+KeyIdIn = Annotated[KeyId, IdFormat("key")]
 McpServerIdIn = Annotated[McpServerId, IdFormat("mcp_server")]
 MessageIdIn = Annotated[MessageId, IdFormat("message")]
 PassageIdIn = Annotated[PassageId, IdFormat("passage")]

@@ -6,14 +6,18 @@ transaction that does it.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+from perdure.app import open_store
 from perdure.core.access.audit import AuditEntry, AuditFilter
 from perdure.core.access.keys import KEY_BYTES, digest_of, is_key, key_text, start_of
 from perdure.core.access.values import (
     KEYS_PER_ORGANISATION,
+    LOCAL,
     USERS_PER_ORGANISATION,
     ApiKey,
     Limits,
@@ -24,9 +28,12 @@ from perdure.core.access.values import (
     check_name,
 )
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, is_id
+from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
 from perdure.core.ports import Clock
-from perdure.storage.store import Directory, Store
+from perdure.engine.ports import SystemClock
+from perdure.settings import Settings
+from perdure.storage.store import Directory as Directory
+from perdure.storage.store import Store as Store
 
 TRIMMED_AT_ONCE = 1_000
 
@@ -87,6 +94,14 @@ class Access:
             self._note(directory, "organisation.delete", org_id)
 
         await self._store.write_directory(delete)
+
+    async def remove_organisation(self, org_id: OrgId) -> None:
+        """Remove everything of an organisation that was deleted, in bounded steps; servers do the same by themselves.
+        It may be called again after it was cut off."""
+        view, is_left = self._store.for_organisation(org_id), True
+        while is_left:
+            is_left = await view.write(lambda tx: tx.upkeep.remove_some())
+        await self._store.write_directory(lambda one: one.organisations.delete(org_id))
 
     # --- users
 
@@ -240,3 +255,21 @@ async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
         before = clock.now() - timedelta(days=days)
         while await store.write_directory(lambda one: one.audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
             continue
+
+
+@contextlib.asynccontextmanager
+async def open_access(settings: Settings, organisation: str | None = None) -> AsyncIterator[Access]:
+    """The administration of the store of the settings, for an organisation by name or id; by default the default one.
+
+    Raises: StoreError; NotFound.
+    """
+    clock, ids = SystemClock(), Uuids()
+    store = await open_store(settings.store_address, at=clock.now(), limits=settings)
+    try:
+        access = Access(store, clock, ids, LOCAL)
+        if organisation is not None:
+            org_id = (await access.organisation(organisation)).id
+            access = Access(store, clock, ids, replace(LOCAL, org_id=org_id))
+        yield access
+    finally:
+        await store.close()

@@ -18,8 +18,8 @@ from perdure.core.access.values import Organisation
 from perdure.core.errors import PerdureError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
-from perdure.library.access.access import trim_audit
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.access.access import trim_audit
 from perdure.storage.store import Directory
 
 log = logging.getLogger(__name__)

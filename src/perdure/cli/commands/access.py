@@ -1,0 +1,186 @@
+"""`perdure org`, `perdure user` and `perdure key`: who may use a store through a server. They need no server."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.cli.views.fold import local_time, visible
+from perdure.cli.views.json import fields
+from perdure.cli.views.view import View
+from perdure.cli.work import confirm, deleted
+from perdure.core.access.audit import AuditFilter
+from perdure.core.access.values import ApiKey, Organisation, User, as_scope, limits_of
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import KeyId, OrgId, UserId
+from perdure.library.services.access.access import open_access
+from perdure.settings import Settings
+
+PAGE = 500
+_SPAN = re.compile(r"(\d{1,5})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+async def create_org(view: View, *, name: str) -> None:
+    """Create an organisation."""
+    async with open_access(Settings.from_environment()) as access:
+        made = await access.create_organisation(name)
+        view.show(fields(made, "id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
+        view.hint(f"`perdure key create admin --scope admin --org {visible(made.name)}` makes its first key.")
+
+
+async def list_orgs(view: View) -> None:
+    """List all organisations."""
+    async with open_access(Settings.from_environment()) as access:
+        after: OrgId | None = None
+        found: list[Organisation] = []
+        while page := await access.organisations(after=after, limit=PAGE):
+            found += page
+            after = page[-1].id
+        lines = (
+            f"{one.id}  {visible(one.name)}{'  (is being removed)' if one.deleted_at is not None else ''}"
+            for one in found
+        )
+        view.show([fields(one, "id", "name", "created_at", "deleted_at") for one in found], *lines)
+
+
+async def delete_org(view: View, *, name: str, yes: bool) -> None:
+    """Delete an organisation with everything in it."""
+    async with open_access(Settings.from_environment()) as access:
+        found = await access.organisation(name)
+        question = (
+            f"Organisation {visible(found.name)!r}, its users, keys, agents and files will be gone for good. Delete?"
+        )
+        confirm(view, question, action="delete the organisation", yes=yes)
+        await access.delete_organisation(found.id)
+        view.show_status("removing…")
+        await access.remove_organisation(found.id)
+        view.clear_status()
+        view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))
+
+
+async def list_audit(view: View, *, org: str | None, action: str | None, limit: int) -> None:
+    """List what was done through servers and by commands."""
+    async with open_access(Settings.from_environment(), org) as access:
+        found = await access.audit(AuditFilter(action=action), limit=limit)
+        names = ("seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
+        lines = (
+            "  ".join(
+                (local_time(one.at), one.user_id or one.key_id or "this machine", visible(one.action), one.object_id)
+            )
+            for one in found
+        )
+        view.show([fields(one, *names) for one in found], *lines)
+        if not found:
+            view.hint("The audit log is empty.")
+
+
+async def create_user(view: View, *, name: str, org: str | None) -> None:
+    """Create a user."""
+    async with open_access(Settings.from_environment(), org) as access:
+        made = await access.create_user(name)
+        view.show(fields(made, "id", "org_id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
+        view.hint(f"`perdure key create NAME --user {visible(made.name)}` makes a key of that user.")
+
+
+async def list_users(view: View, *, org: str | None) -> None:
+    """List the users of an organisation."""
+    async with open_access(Settings.from_environment(), org) as access:
+        after: UserId | None = None
+        found: list[User] = []
+        while page := await access.users(after=after, limit=PAGE):
+            found += page
+            after = page[-1].id
+        shapes = [fields(one, "id", "org_id", "name", "created_at") for one in found]
+        view.show(shapes, *(f"{one.id}  {visible(one.name)}" for one in found))
+        if not found:
+            view.hint("There are no users yet: `perdure user create NAME` makes one.")
+
+
+async def delete_user(view: View, *, name: str, org: str | None, yes: bool) -> None:
+    """Delete a user and the user's keys."""
+    async with open_access(Settings.from_environment(), org) as access:
+        found = await access.user(name)
+        confirm(
+            view, f"User {visible(found.name)!r} and the keys will be gone. Delete?", action="delete the user", yes=yes
+        )
+        await access.delete_user(found.id)
+        view.hint(deleted(f"user {visible(found.name)!r}"))
+
+
+async def create_key(
+    view: View, *, name: str, scope: str, user: str | None, org: str | None, expires: str | None, **limits: float | None
+) -> None:
+    """Create a key and print it, once. `limits` has those of its names."""
+    as_scope(scope)
+    async with open_access(Settings.from_environment(), org) as access:
+        user_id = None if user is None else (await access.user(user)).id
+        made, text = await access.create_key(
+            name,
+            as_scope(scope),
+            user_id=user_id,
+            expires_at=None if expires is None else read_moment(expires),
+            limits=limits_of({key: value for key, value in limits.items() if value is not None}),
+        )
+        view.show({**_shape(made), "key": text}, text)
+        view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
+
+
+async def list_keys(view: View, *, org: str | None) -> None:
+    """List the keys of an organisation, without their texts."""
+    async with open_access(Settings.from_environment(), org) as access:
+        after: KeyId | None = None
+        found: list[ApiKey] = []
+        while page := await access.keys(after=after, limit=PAGE):
+            found += page
+            after = page[-1].id
+        now = datetime.now(UTC)
+        view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
+        if not found:
+            view.hint("There are no keys yet: `perdure key create NAME` makes one.")
+
+
+async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
+    """Revoke a key."""
+    async with open_access(Settings.from_environment(), org) as access:
+        found = await access.key(KeyId(key))
+        confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
+        revoked = await access.revoke_key(found.id)
+        view.show(_shape(revoked))
+        view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
+
+
+def read_moment(text: str) -> datetime:
+    """The moment of a date, a time, or a span from now on such as `90d`. Raises: InvalidInput."""
+    if match := _SPAN.fullmatch(text):
+        return datetime.now(UTC) + timedelta(**{_UNITS[match[2]]: int(match[1])})
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidInput(f"{text!r:.60} is no time: write 90d, 12h, or 2027-01-31") from error
+    return at if at.tzinfo is not None else at.astimezone()
+
+
+def _shape(key: ApiKey) -> dict[str, Any]:
+    names = (
+        "id",
+        "org_id",
+        "user_id",
+        "name",
+        "start",
+        "scope",
+        "created_at",
+        "expires_at",
+        "last_used_at",
+        "revoked_at",
+    )
+    return {**fields(key, *names), "limits": dict(key.limits.some)}
+
+
+def _line(key: ApiKey, now: datetime) -> str:
+    state = "revoked" if key.revoked_at is not None else "" if key.counts_at(now) else "expired"
+    used = "never used" if key.last_used_at is None else f"used {local_time(key.last_used_at)}"
+    until = "" if key.expires_at is None else f"until {local_time(key.expires_at)}"
+    parts = (key.id, visible(key.name), f"{key.start}…", key.scope, until, used, state)
+    return "  ".join(part for part in parts if part)

@@ -1,0 +1,161 @@
+"""Organisations, users, API keys and the audit log. All need the scope `admin`; they are about the key's organisation.
+
+Letta's API has no such routes. Organisations are made and deleted by administrators of the default one.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
+
+from perdure.core.access.audit import AuditFilter
+from perdure.core.errors import NotFound
+from perdure.core.ids import DEFAULT_ORG, KeyId
+from perdure.library.services.access.access import Access
+from perdure.server.http import Limit, json_answer, library_of, principal_of
+from perdure.server.log import trace_id
+from perdure.server.wire.access import KeyIn, NamedIn, audit_shape, key_shape, organisation_shape, user_shape
+from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
+
+router = APIRouter(tags=["access"])
+
+
+def _access(request: Request) -> Access:
+    """The administration for who sent the request."""
+    app = library_of(request).app
+    return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
+
+
+Administration = Annotated[Access, Depends(_access)]
+
+
+def _check_default(request: Request) -> None:
+    """Raises: HTTPException: the administrator is another organisation's."""
+    if principal_of(request).org_id != DEFAULT_ORG:
+        raise HTTPException(403, "organisations are made and deleted by administrators of the default one")
+
+
+def _check_own(request: Request, org_id: str) -> None:
+    """Raises: NotFound: the organisation is neither the administrator's nor may be seen."""
+    if principal_of(request).org_id not in (org_id, DEFAULT_ORG):
+        raise NotFound("org", org_id)
+
+
+@router.post("/v1/organizations/")
+async def create_organization(body: NamedIn, request: Request, access: Administration) -> Response:
+    """Create an organisation. Only administrators of the default one may."""
+    _check_default(request)
+    return json_answer(organisation_shape(await access.create_organisation(body.name)))
+
+
+@router.get("/v1/organizations/")
+async def list_organizations(
+    request: Request, access: Administration, after: OrgIdIn | None = None, limit: Limit = None
+) -> Response:
+    """List the organisations, oldest first; administrators of others than the default one see their own."""
+    own = principal_of(request).org_id
+    if own != DEFAULT_ORG:
+        return json_answer([organisation_shape(await access.organisation(own))])
+    return json_answer([organisation_shape(one) for one in await access.organisations(after=after, limit=limit or 50)])
+
+
+@router.get("/v1/organizations/{org_id}")
+async def retrieve_organization(
+    org_id: Annotated[OrgIdIn, Path(description="The id of the organisation.")],
+    request: Request,
+    access: Administration,
+) -> Response:
+    """Get an organisation."""
+    _check_own(request, org_id)
+    return json_answer(organisation_shape(await access.organisation(org_id)))
+
+
+@router.delete("/v1/organizations/{org_id}")
+async def delete_organization(
+    org_id: Annotated[OrgIdIn, Path(description="The id of the organisation.")],
+    request: Request,
+    access: Administration,
+) -> Response:
+    """Delete an organisation with everything in it. Its keys count no more at once; the rest is removed afterwards."""
+    _check_own(request, org_id)
+    _check_default(request)
+    await access.delete_organisation(org_id)
+    return json_answer(None)
+
+
+@router.post("/v1/users/")
+async def create_user(body: NamedIn, access: Administration) -> Response:
+    """Create a user. What a key of the user writes carries the user's id."""
+    return json_answer(user_shape(await access.create_user(body.name)))
+
+
+@router.get("/v1/users/")
+async def list_users(access: Administration, after: UserIdIn | None = None, limit: Limit = None) -> Response:
+    """List the users, oldest first."""
+    return json_answer([user_shape(one) for one in await access.users(after=after, limit=limit or 50)])
+
+
+@router.get("/v1/users/{user_id}")
+async def retrieve_user(
+    user_id: Annotated[UserIdIn, Path(description="The id of the user.")], access: Administration
+) -> Response:
+    """Get a user."""
+    return json_answer(user_shape(await access.user(user_id)))
+
+
+@router.delete("/v1/users/{user_id}")
+async def delete_user(
+    user_id: Annotated[UserIdIn, Path(description="The id of the user.")], access: Administration
+) -> Response:
+    """Delete a user with the user's keys."""
+    await access.delete_user(user_id)
+    return json_answer(None)
+
+
+@router.post("/v1/keys/")
+async def create_key(body: KeyIn, access: Administration) -> Response:
+    """Create an API key. This answer alone has its text: only a digest is stored."""
+    key, text = await access.create_key(
+        body.name, body.scope, user_id=body.user_id, expires_at=body.expires_at, limits=body.limits.limits
+    )
+    return json_answer(key_shape(key, text))
+
+
+@router.get("/v1/keys/")
+async def list_keys(
+    access: Administration, user_id: UserIdIn | None = None, after: KeyIdIn | None = None, limit: Limit = None
+) -> Response:
+    """List the API keys, oldest first, without their texts; revoked and expired ones included."""
+    return json_answer([key_shape(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)])
+
+
+@router.get("/v1/keys/{key_id}")
+async def retrieve_key(
+    key_id: Annotated[KeyIdIn, Path(description="The id of the key.")], access: Administration
+) -> Response:
+    """Get an API key, without its text."""
+    return json_answer(key_shape(await access.key(KeyId(key_id))))
+
+
+@router.delete("/v1/keys/{key_id}")
+async def revoke_key(
+    key_id: Annotated[KeyIdIn, Path(description="The id of the key.")], access: Administration
+) -> Response:
+    """Revoke an API key: every process refuses it within seconds. It stays in the list."""
+    return json_answer(key_shape(await access.revoke_key(KeyId(key_id))))
+
+
+@router.get("/v1/audit")
+async def list_audit(
+    access: Administration,
+    action: Annotated[str | None, Query(max_length=200, description="A part of the action.")] = None,
+    user_id: UserIdIn | None = None,
+    key_id: KeyIdIn | None = None,
+    object_id: Annotated[str | None, Query(max_length=200, description="Of what it was done to.")] = None,
+    before: Annotated[int | None, Query(ge=1, le=2**53, description="The `seq` of the last entry seen.")] = None,
+    limit: Limit = None,
+) -> Response:
+    """List who did what, newest first: administration, and changes of agents and memory by requests with a key."""
+    where = AuditFilter(action=action, user_id=user_id, key_id=key_id, object_id=object_id)
+    return json_answer([audit_shape(one) for one in await access.audit(where, before=before, limit=limit or 50)])

@@ -1,0 +1,96 @@
+"""Two organisations on one server: agents of the same name, work in the background, administration, and removal."""
+
+from __future__ import annotations
+
+import httpx
+
+from perdure import AsyncPerdure, Settings
+from perdure.core.access.values import LOCAL, Principal
+from perdure.core.ids import Uuids
+from perdure.library.services.access.access import Access
+from perdure.library.services.access.organisations import Organisations
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
+from tests.support.servers import BASE, MODEL
+
+KEY = "the server's own key, of some length"
+MESSAGE = {"messages": [{"role": "user", "content": "Hello"}]}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}"}
+
+
+async def test_two_organisations_share_a_server_and_nothing_else() -> None:
+    """Each has an agent `ann`, talks to it, and sees its own; one is removed, and the other stays as it was."""
+    settings = Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
+    models = {MODEL: ScriptedModel(otherwise=says("Hello."))}
+    store = InlineStore()
+    async with await AsyncPerdure.open(store=store, models=models, settings=settings) as library:
+        app = create_app(library, ServerConfig(api_key=KEY))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
+            made = (await http.post("/v1/organizations/", json={"name": "Acme"}, headers=bearer(KEY))).json()
+            ports = library.app.ports
+            acme = Principal(org_id=made["id"])
+            user = await Access(store, ports.clock, ports.ids, acme).create_user("zoe")
+            _, key = await Access(store, ports.clock, ports.ids, acme).create_key("k", "admin", user_id=user.id)
+            ids = {}
+            for one in (KEY, key):
+                agent = (await http.post("/v1/agents/", json={"name": "ann"}, headers=bearer(one))).json()
+                ids[one] = agent["id"]
+                answer = await http.post(f"/v1/agents/{agent['id']}/messages", json=MESSAGE, headers=bearer(one))
+                assert answer.status_code == 200, answer.text
+            for one in (KEY, key):
+                listed = (await http.get("/v1/agents/", headers=bearer(one))).json()
+                assert [agent["id"] for agent in listed] == [ids[one]]
+            assert (await http.get(f"/v1/agents/{ids[KEY]}", headers=bearer(key))).status_code == 404
+            assert (await http.post("/v1/organizations/", json={"name": "B"}, headers=bearer(key))).status_code == 403
+
+            block = (await http.get(f"/v1/agents/{ids[key]}/core-memory/blocks", headers=bearer(key))).json()
+            block = (await http.post("/v1/blocks/", json={"label": "x", "value": "y"}, headers=bearer(key))).json()
+            view = store.for_organisation(made["id"])
+            versions = await view.read(lambda tx: tx.blocks.versions(block["id"], limit=10))
+            assert [one.author.id for one in versions] == [user.id]
+            audit = (await http.get("/v1/audit", headers=bearer(key))).json()
+            assert [(one["action"], one["user_id"]) for one in audit[:2]] == [
+                ("POST /v1/blocks/", user.id),
+                ("POST /v1/agents/", user.id),
+            ]
+
+            assert (await http.delete(f"/v1/organizations/{made['id']}", headers=bearer(KEY))).status_code == 200
+            await app.state.gate.organisations.look()
+            left = await store.read(rows_with, made["id"])
+            assert left == []
+            assert (await http.get(f"/v1/agents/{ids[KEY]}", headers=bearer(KEY))).status_code == 200
+        await app.state.gate.close()
+
+
+def rows_with(tx: object, org_id: str) -> list[str]:
+    """The tables in which the organisation is named, but for the audit log of the default one."""
+    db = tx._db  # type: ignore[attr-defined]
+    tables = [name for (name,) in db.rows("SELECT name FROM sqlite_master WHERE sql LIKE '%org_id%'", {})]
+    tables = [name for name in tables if any(row[1] == "org_id" for row in db.rows(f"PRAGMA table_info({name})", {}))]
+    return [name for name in tables if db.rows(f"SELECT 1 FROM {name} WHERE org_id LIKE '{org_id}%'", {})]
+
+
+async def test_work_of_an_organisation_that_nobody_asks_for_is_done() -> None:
+    """A run that was accepted before the process ended goes on in the next one, without a request."""
+    settings = Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
+    store, clock = InlineStore(), FakeClock()
+    first = Access(store, clock, Uuids(), LOCAL)
+    org = await first.create_organisation("Acme")
+    models = {MODEL: ScriptedModel(otherwise=says("Hello."))}
+    async with await AsyncPerdure.open(store=store, models=models, settings=settings) as library:
+        before = Organisations(library)
+        async with before.use(org.id) as theirs:
+            agent = await theirs.create_agent("ann")
+        await before.close()
+        view = store.for_organisation(org.id)
+        from tests.contracts.base import Contract
+
+        await view.write(lambda tx: Contract().add_run(tx, agent.id, waiting_input=None))
+        organisations = Organisations(library)
+        await organisations.look()
+        assert list(organisations._open) == [org.id]
+        await organisations.close()
