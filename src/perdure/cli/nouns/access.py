@@ -17,7 +17,7 @@ OrgName = Annotated[str, typer.Argument(metavar="ORG", help="Its name or id.")]
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name or id.")]
 
 
-@command(org, "access.create_org", name="create")
+@command(org, "access.access.create_org", name="create")
 def create_org(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, which no other one has.")],
     as_json: AsJson = False,
@@ -25,17 +25,17 @@ def create_org(
     """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
 
 
-@command(org, "access.list_orgs", name="list")
+@command(org, "access.access.list_orgs", name="list")
 def list_orgs(as_json: AsJson = False) -> None:
     """List the organisations."""
 
 
-@command(org, "access.delete_org", name="delete")
+@command(org, "access.access.delete_org", name="delete")
 def delete_org(name: OrgName, yes: Yes = False) -> None:
     """Delete an organisation with everything in it, for good. Its keys count no more at once."""
 
 
-@command(org, "access.list_audit", name="audit")
+@command(org, "access.access.list_audit", name="audit")
 def list_audit(
     org: Org = None,
     action: Annotated[
@@ -47,7 +47,7 @@ def list_audit(
     """List who did what, newest first: administration, and changes of agents and memory through servers."""
 
 
-@command(user, "access.create_user", name="create")
+@command(user, "access.access.create_user", name="create")
 def create_user(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name, such as an address.")],
     org: Org = None,
@@ -56,17 +56,17 @@ def create_user(
     """Create a user. What a key of the user writes carries the user's id."""
 
 
-@command(user, "access.list_users", name="list")
+@command(user, "access.access.list_users", name="list")
 def list_users(org: Org = None, as_json: AsJson = False) -> None:
     """List the users."""
 
 
-@command(user, "access.delete_user", name="delete")
+@command(user, "access.access.delete_user", name="delete")
 def delete_user(name: UserName, org: Org = None, yes: Yes = False) -> None:
     """Delete a user with the user's keys."""
 
 
-@command(key, "access.create_key", name="create")
+@command(key, "access.access.create_key", name="create")
 def create_key(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for.")],
     scope: Annotated[
@@ -91,12 +91,12 @@ def create_key(
     """Create an API key and print it, once: only its digest is stored."""
 
 
-@command(key, "access.list_keys", name="list")
+@command(key, "access.access.list_keys", name="list")
 def list_keys(org: Org = None, as_json: AsJson = False) -> None:
     """List the API keys of the store, without their texts."""
 
 
-@command(key, "access.revoke_key", name="revoke")
+@command(key, "access.access.revoke_key", name="revoke")
 def revoke_key(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key, as `perdure key list` shows it.")],
     org: Org = None,

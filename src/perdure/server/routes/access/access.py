@@ -15,7 +15,7 @@ from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.library.services.access.access import Access
 from perdure.server.http import Limit, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
-from perdure.server.wire.access import KeyIn, NamedIn, audit_shape, key_shape, organisation_shape, user_shape
+from perdure.server.wire.access.access import KeyIn, NamedIn, audit_shape, key_shape, organisation_shape, user_shape
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
 router = APIRouter(tags=["access"])

@@ -1,0 +1,1 @@
+"""The commands about organisations, users and keys."""
