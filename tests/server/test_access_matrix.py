@@ -179,7 +179,7 @@ async def test_no_route_reaches_another_organisation(world: World) -> None:
         if not names or names[0] not in ids:
             continue
         url = re.sub(r"\{(\w+)\}", lambda match: ids.get(match[1]) or filled(match[0]), path)
-        url += "?query=tea" if path.endswith("/search") else ""
+        url += "?query=tea" if path.endswith("/search") else "?source=x" if path.endswith("/writes") else ""
         status = await world.status(method, url, key, None if method == "GET" else example_of(method, path))
         if status not in (404, 405):
             found.append((status, method, path))
@@ -212,7 +212,9 @@ async def own_ids(world: World, agent_id: str) -> dict[str, str]:
 
 
 def example_of(method: str, path: str) -> Any:
-    """The body that the document shows for a route."""
+    """The body that the document shows for a route, where that is enough."""
+    if path.endswith("/memory-sources/revert"):
+        return {"source": "x"}
     operation = build_document(True)["paths"][path][method.lower()]
     content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     examples = content.get("examples") or {"": {"value": content.get("example", {})}}

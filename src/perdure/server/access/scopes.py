@@ -55,6 +55,7 @@ def _rules() -> list[Rule]:
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
+        "/v1/agents/*/memory-sources/**",
         *("/v1/agents/*/reset-messages", "/v1/groups/*/reset-messages", "/v1/facts/**"),
     ]
     built = [
