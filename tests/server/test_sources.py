@@ -33,9 +33,11 @@ async def test_what_came_from_a_tool_is_listed_and_taken_back() -> None:
         assert (await server.get(f"{path}/core-memory/blocks/human"))["value"] == "Ada"
         await server.post(f"{path}/undo", {"number": done["correction"]})
         assert ORDER in (await server.get(f"{path}/core-memory/blocks/human"))["value"]
-        again = await server.post(f"{path}/memory-sources/revert", {"writes": [write["id"]]})
+        again = await server.post(f"{path}/memory-sources/revert-writes", {"writes": [write["id"]]})
         assert again["writes"] == [write["id"]]
 
-        for body in ({}, {"source": "elsewhere"}, {"source": "web:x", "writes": ["passage-1"]}):
+        for body in ({}, {"source": "elsewhere"}):
             assert (await server.refused("POST", f"{path}/memory-sources/revert", body))[0] == 422
+        bad = {"writes": ["passage-1"]}
+        assert (await server.refused("POST", f"{path}/memory-sources/revert-writes", bad))[0] == 422
         assert (await server.refused("GET", f"{path}/memory-sources/writes"))[0] == 422

@@ -24,6 +24,7 @@ from tests.support.partitions import PARTS, Recording, parts_read, record, split
 from tests.support.postgres_server import address_of_a_new_schema, address_of_an_empty_store, run_sql
 
 OF_ALL_SHARDS = {
+    "SELECT d.settings FROM agents a JOIN agent_details d": "who shares memory, asked behind content from outside only",
     "UPDATE runs AS r SET lease_owner = NULL": "a process that closes releases all its runs",
     "UPDATE group_turns AS t SET lease_owner = NULL": "the same for turns of groups",
     "UPDATE erasures SET owner = ''": "the same for erasures",

@@ -181,7 +181,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
     (r"GET /v1/agents/{agent_id}/memory-sources", list[SourceShape]),
     (r"GET /v1/agents/{agent_id}/memory-sources/writes", list[WriteShape]),
-    (r"POST /v1/agents/{agent_id}/memory-sources/revert", RevertShape),
+    (r"POST /v1/agents/{agent_id}/memory-sources/revert(-writes)?", RevertShape),
     (r"GET /v1/why", MemoryOriginShape | FactOriginShape | AnswerOriginShape),
     (r"GET /v1/profiles", ProfileShape),
     (r"GET /v1/facts/timeline", list[EventShape]),

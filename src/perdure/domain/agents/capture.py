@@ -71,9 +71,9 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
         for message in rows
         if message.kind == "message" and message.role in ("user", "assistant") and message.text.strip()
     ]
-    policy = load_policy(tx, agent)
-    if policy in ("approve", "block"):  # nobody is asked about a capture; the messages stay in the history
-        turns = [turn for turn in turns if not is_from_outside(sources_of_messages(tx, [turn]))]
+    outside = {turn.seq for turn in turns if is_from_outside(sources_of_messages(tx, [turn]))}
+    if outside and load_policy(tx, agent) in ("approve", "block"):  # nobody is asked; they stay in the history
+        turns = [turn for turn in turns if turn.seq not in outside]
     if turns:
         archive_id = _target_archive(tx, agent_id, setting, ids, at)
         conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)

@@ -145,7 +145,7 @@ def _load_turns(
         upto_seq=upto,
         messages=messages,
         sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
-        policy=load_policy(tx, agent),
+        policy=load_policy(tx, agent) if sources else "allow",
     )
 
 
@@ -184,7 +184,7 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         upto_seq=upto,
         passages=passages,
         sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
-        policy=load_policy(tx, agent),
+        policy=load_policy(tx, agent) if writes else "allow",
     )
 
 

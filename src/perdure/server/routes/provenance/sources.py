@@ -8,7 +8,15 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.library.checks import LIMIT_MAX
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.answers.sources import RevertIn, revert_shape, source_shape, write_shape
+from perdure.server.wire.answers.sources import (
+    SOURCE,
+    SOURCE_CHARS,
+    RevertIn,
+    RevertWritesIn,
+    revert_shape,
+    source_shape,
+    write_shape,
+)
 from perdure.server.wire.fields import AgentIdIn
 
 router = APIRouter(tags=["agents"])
@@ -27,7 +35,12 @@ async def list_source_writes(
     agent_id: AgentIdIn,
     library: Library,
     source: Annotated[
-        str, Query(description="As in the list, such as `web:https://example.com`, or the id of a run.", max_length=600)
+        str,
+        Query(
+            description="As in the list, such as `web:https://example.com`, or the id of a run.",
+            max_length=SOURCE_CHARS,
+            json_schema_extra={"pattern": SOURCE},
+        ),
     ],
     limit: Limit = 100,
 ) -> Response:
@@ -38,11 +51,14 @@ async def list_source_writes(
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert")
 async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -> Response:
-    """Take back all that came from a source or run, or some writes; `undo` brings them back. What was edited since is
-    merged, or named as a conflict."""
-    body.check()
-    services = library.services.sources
-    if body.source is not None:
-        return json_answer(revert_shape(await services.revert(agent_id, body.source, dry_run=body.dry_run)))
-    result = await services.revert_writes(agent_id, body.writes or [], dry_run=body.dry_run)
+    """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
+    a conflict."""
+    result = await library.services.sources.revert(agent_id, body.source, dry_run=body.dry_run)
+    return json_answer(revert_shape(result))
+
+
+@router.post("/v1/agents/{agent_id}/memory-sources/revert-writes")
+async def revert_writes(agent_id: AgentIdIn, body: RevertWritesIn, library: Library) -> Response:
+    """Take back some writes; otherwise as of a source."""
+    result = await library.services.sources.revert_writes(agent_id, body.writes, dry_run=body.dry_run)
     return json_answer(revert_shape(result))

@@ -7,28 +7,35 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from perdure.core.errors import InvalidInput
-from perdure.core.provenance.sources import RevertResult, SourceSummary, TrustLabel, WriteKind, WriteText
+from perdure.core.ids import ID_PATTERNS
+from perdure.core.provenance.sources import TRUST_LABELS, RevertResult, SourceSummary, TrustLabel, WriteKind, WriteText
 from perdure.server.wire.base import WireRequest, stamp
-from perdure.server.wire.fields import FILLED, keywords
+from perdure.server.wire.fields import keywords
 
 WRITES_MAX = 1_000
 
-SourceName = Annotated[str, keywords(pattern=FILLED, minLength=1, maxLength=600)]
-WriteId = Annotated[str, keywords(pattern=FILLED, minLength=1, maxLength=100)]
+SOURCE_CHARS = 600
+_RUN, _BLOCK, _PASSAGE, _EPISODE = (ID_PATTERNS[kind].strip("^$") for kind in ("run", "block", "passage", "episode"))
+SOURCE = rf"^((run:)?{_RUN}|({'|'.join(TRUST_LABELS)}):[ -~]*[!-~][ -~]*)$"
+"""What a source looks like; the documented characters are a part of those that do."""
+WRITE = rf"^({_BLOCK}@[0-9]{{1,9}}|{_PASSAGE}|{_EPISODE})$"
+
+WriteId = Annotated[str, keywords(pattern=WRITE)]
 
 
 class RevertIn(WireRequest):
-    """What to take back: all from a `source` or run, or these `writes`; with `dry_run` only say what would go."""
+    """The source or run of which all is taken back; with `dry_run` only say what would go."""
 
-    source: SourceName | None = None
-    writes: Annotated[list[WriteId], keywords(minItems=1, maxItems=WRITES_MAX)] | None = None
+    source: Annotated[str, keywords(pattern=SOURCE, maxLength=SOURCE_CHARS)]
     dry_run: bool = False
 
-    def check(self) -> None:
-        """Raises: InvalidInput: unless it has one of the two."""
-        if (self.source is None) == (self.writes is None):
-            raise InvalidInput("give either source, such as 'web:https://example.com', or writes, a list of ids")
+
+class RevertWritesIn(WireRequest):
+    """The writes to take back: versions of blocks as `block-…@3`, ids of passages and episodes; with `dry_run` only say
+    what would go."""
+
+    writes: Annotated[list[WriteId], keywords(minItems=1, maxItems=WRITES_MAX)]
+    dry_run: bool = False
 
 
 class SourceShape(TypedDict):
