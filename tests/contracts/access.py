@@ -96,7 +96,7 @@ class AccessContract(Contract):
     async def test_keys_are_found_by_their_digest(self) -> None:
         """Whoever's they are; the time of use is noted at most once a minute, and a revocation keeps its time."""
         async with self.open_store() as store:
-            limits = Limits(requests_per_minute=60, cost_per_day=1.5)
+            limits = Limits(requests_per_minute=60, tokens_per_day=1_000)
 
             def fill(directory: Directory) -> ApiKey:
                 directory.organisations.add(Organisation(id=ACME, name="Acme", created_at=AT))

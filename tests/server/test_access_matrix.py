@@ -12,9 +12,10 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.core.access.values import LOCAL, SCOPES, Principal, includes
+from perdure.core.access.values import LOCAL, SCOPES, Limits, Principal, includes
 from perdure.core.ids import PREFIXES, OrgId
 from perdure.library.services.access.access import Access
+from perdure.server.access import limits
 from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KEPT_S
 from perdure.server.access.scopes import RULES, rule_of
@@ -234,11 +235,22 @@ async def test_a_revoked_key_is_refused_within_seconds(world: World, monkeypatch
     assert await world.status("GET", "/v1/tags/", text) == 401
 
 
+async def test_tokens_beyond_a_keys_limit_end_its_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its runs used is counted by the store, for all processes; the next day there is room again."""
+    monkeypatch.setattr(limits, "EXCHANGED_S", 0.0)
+    agent = await world.library.create_agent("ann")
+    _, text = await world.access().create_key("dear", "user", limits=Limits(tokens_per_day=1))
+    message = {"messages": [{"role": "user", "content": "Hello"}]}
+
+    assert await world.status("POST", f"/v1/agents/{agent.id}/messages", text, message) == 200
+    assert await world.status("POST", f"/v1/agents/{agent.id}/messages", text, message) == 429
+    world.clock.advance(86_400)
+    assert await world.status("POST", f"/v1/agents/{agent.id}/messages", text, message) == 200
+
+
 async def test_requests_beyond_a_keys_limit_wait(world: World) -> None:
     """429 with how long; the next minute there is room again."""
     acme = world.access()
-    from perdure.core.access.values import Limits
-
     _, text = await acme.create_key("slow", "read-only", limits=Limits(requests_per_minute=3))
     answers = [await world.http.get("/v1/tags/", headers={"authorization": f"Bearer {text}"}) for _ in range(5)]
 

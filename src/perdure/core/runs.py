@@ -101,6 +101,7 @@ class RunOptions:
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
         max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
+        key_id: the API key whose tokens of the day the run counts for; None: none's.
         note: the run only stores its messages, and ends without a model call.
         form: in which form the caller gets the run's messages. Only the server reads it.
     """
@@ -114,6 +115,7 @@ class RunOptions:
     hops: int = 0
     origin: RunId | None = None
     max_tokens: int | None = None
+    key_id: str | None = None
     note: bool = False
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
 

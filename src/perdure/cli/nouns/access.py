@@ -83,9 +83,6 @@ def create_key(
     tokens_per_day: Annotated[
         int | None, typer.Option("--tokens-per-day", min=1, help="Of models, in and out; a day is one in UTC.")
     ] = None,
-    cost_per_day: Annotated[
-        float | None, typer.Option("--cost-per-day", min=0.000001, help="In dollars, of models with known prices.")
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it, once: only its digest is stored."""

@@ -45,11 +45,10 @@ def check_name(what: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may be used in a time; None: any number. `cost_per_day` is in dollars, of models whose prices are known."""
+    """What may be used in a time; None: any number. Tokens are those of models, in and out; days are those of UTC."""
 
     requests_per_minute: int | None = None
     tokens_per_day: int | None = None
-    cost_per_day: float | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -39,7 +39,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender
+from perdure.library.checks import check_callback, check_limit, check_number, check_sender, current_principal
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -157,6 +157,9 @@ class MessageService:
         check_callback(callback)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
+        principal = current_principal.get()
+        if principal.limits.tokens_per_day is not None:
+            options = replace(options, key_id=principal.key_id)
         ports = self._ports
         messages, answers = await self.fetch_images(messages, answers)
         if answers is not None:

@@ -1,7 +1,8 @@
-"""The limits of keys: requests a minute, tokens and dollars a day, over all processes.
+"""The limits of keys: requests a minute and tokens a day, over all processes.
 
 Each process counts by itself and exchanges its counts with the others through the store every `EXCHANGED_S`, so that a
-request pays no commit. Between two exchanges several processes together may let a little more pass.
+request pays no commit. Between two exchanges several processes together may let a little more pass. Tokens are counted
+by the transaction that ends a run.
 """
 
 from __future__ import annotations
@@ -77,8 +78,6 @@ class Limiter:
         midnight = _until_midnight_s(now)
         if limits.tokens_per_day is not None and counts.day.tokens >= limits.tokens_per_day:
             raise _beyond(f"{limits.tokens_per_day:,} tokens a day", midnight)
-        if limits.cost_per_day is not None and counts.day.cost >= limits.cost_per_day:
-            raise _beyond(f"${limits.cost_per_day:,.2f} a day", midnight)
         counts.new += 1
 
     async def close(self) -> None:

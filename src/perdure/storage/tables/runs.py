@@ -42,6 +42,7 @@ from perdure.storage.database.row_format import (
     restore,
     storable,
 )
+from perdure.storage.tables.access.audit import count_tokens
 from perdure.storage.tables.background.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, locate, register
 
@@ -404,7 +405,10 @@ class Runs(Table):
         )
         sql = f"UPDATE runs SET {assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
         params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
-        return ended if self._run(sql, **params) else self.get_by_key(run.key)
+        if not self._run(sql, **params):
+            return self.get_by_key(run.key)
+        count_tokens(self._db, self._org_id, ended)
+        return ended
 
     def cancel_stopped(self, key: RunKey) -> Run:
         """Cancel a run that stopped at calls which wait for an answer; any other run stays as it is. Raises:

@@ -27,16 +27,11 @@ class KeyLimitsIn(WireRequest):
 
     requests_per_minute: _Count | None = None
     tokens_per_day: _Count | None = None
-    cost_per_day: Annotated[float, Field(gt=0, le=1e12)] | None = None
 
     @property
     def limits(self) -> Limits:
         """The values, as the library takes them."""
-        return Limits(
-            requests_per_minute=self.requests_per_minute,
-            tokens_per_day=self.tokens_per_day,
-            cost_per_day=self.cost_per_day,
-        )
+        return Limits(requests_per_minute=self.requests_per_minute, tokens_per_day=self.tokens_per_day)
 
 
 class KeyIn(WireRequest):

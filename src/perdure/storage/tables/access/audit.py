@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 
 from perdure.core.access.audit import AuditEntry, AuditFilter, Used
 from perdure.core.ids import OrgId
+from perdure.core.runs import Run
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, insert_into, iso, storable
@@ -56,6 +57,13 @@ class Audit:
             " (SELECT seq FROM audit_entries WHERE created_at < :before ORDER BY seq LIMIT :limit)"
         )
         return self._db.run(sql, {"before": iso(before), "limit": limit})
+
+
+def count_tokens(db: Database, org_id: OrgId, run: Run) -> None:
+    """Count what an ended run has used for the key that it began with, if that has a limit of tokens."""
+    if run.options.key_id is not None and run.ended_at is not None:
+        day = run.ended_at.astimezone(UTC).date().isoformat()
+        UsedTable(db).add(org_id, day, {run.options.key_id: Used(tokens=run.usage.total_tokens)})
 
 
 class UsedTable:
