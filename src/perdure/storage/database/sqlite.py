@@ -52,6 +52,9 @@ SCRUB_TRIES = 5
 READER_CACHE_KB = 8_000
 """The page cache of each reader. With SQLite's default of 2,000 a search in 100,000 texts reads 280 pages again."""
 
+DAMAGED_SCHEMA = ("no such column", "no such table", "no such index", "invalid fts5 file format", "vtable constructor")
+"""How errors begin of a store in whose schema, or settings of the index, a letter has changed."""
+
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 Outcome = tuple[Any, BaseException | None]
@@ -416,7 +419,7 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
         return NotAStore(f"{path} is not a Perdure store: choose another path")
     if text.startswith("Could not decode to UTF-8"):  # the rest of the message quotes the text
         return damaged(path, "a text in it is not UTF-8")
-    if text.startswith(("no such column", "no such table", "no such index")):  # a letter of the schema has changed
+    if text.startswith(DAMAGED_SCHEMA):
         return damaged(path, text)
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_SHORT_READ")):
         return damaged(path, text)
