@@ -152,6 +152,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"sources.add_to_message.sources": [Source("web", "https://stolen.example")], "sources.add_to_message.seq": 7},
     **{"sources.list_by_conversation.before_seq": 99, "sources.list_by_refs.refs": ["0", "1"]},
     **{"sources.mark_reverted.refs": ["1"], "sources.delete.refs": ["1"]},
+    "sources.settings_of_sharers.name": "tool_rules",
 }
 """Parameters that are nobody's and differ by verb."""
 
@@ -241,6 +242,7 @@ class Values:
             "mentions.has_waiting_file.archive_id": of.folder.archive_id,
             "corrections.get.number": of.correction.number,
             **{f"sources.{verb}.owner_id": of.block.id for verb in ("list_by_refs", "mark_reverted", "delete")},
+            "sources.settings_of_sharers.but": of.agent.id,
             "sources.add.writes": [replace(of.memory_write, ref="7")],
             "sources.mark_reverted.reverted_by": f"{of.agent.id}/2",
             "sources.unmark_reverted.reverted_by": f"{of.agent.id}/1",

@@ -108,6 +108,29 @@ class SourceContract(Contract):
             )
             assert write.label == "web"
 
+    async def test_agents_that_share_memory_are_found_by_a_setting(self) -> None:
+        """By a shared block or archive; not the agent itself, one without the setting, or one that shares nothing."""
+        async with self.open_store() as store:
+            ada, bob, cid, dan = [await store.write(self.add_agent, name) for name in ("ada", "bob", "cid", "dan")]
+
+            def share(tx: Tx) -> None:
+                block = self.add_block(tx, "human", "Ada", agent_id=ada.id)
+                archive = self.add_archive(tx, agent_id=ada.id)
+                tx.blocks.attach(bob.id, block.id)
+                tx.archives.attach(cid.id, archive.id)
+                for agent, policy in ((ada, "allow"), (bob, "block"), (cid, "approve"), (dan, "label")):
+                    tx.agents.put(replace(agent, settings={"untrusted_writes": policy}))
+
+            await store.write(share)
+
+            def find(tx: Tx, but: AgentId) -> list[str]:
+                found = tx.sources.settings_of_sharers(ada.id, "untrusted_writes", but=but)
+                return sorted(one["untrusted_writes"] for one in found)
+
+            assert await store.read(find, ada.id) == ["approve", "block"]
+            assert await store.read(find, cid.id) == ["block"]
+            assert await store.read(lambda tx: tx.sources.settings_of_sharers(ada.id, "other", but=ada.id)) == []
+
     async def test_a_reverted_write_is_counted_apart(self) -> None:
         """Until the correction is undone; one whose text is gone is not counted at all."""
         async with self.open_store() as store:
