@@ -20,7 +20,7 @@ LABEL = "counts"
 TURN = 20
 """How many calls one message to an agent leads to."""
 
-_LINE = re.compile(r"\b(a\d) (\d{4})\b")
+_LINE = re.compile(r"(a\d) (\d{4})")  # also where JSON writes a line's end as \\n
 
 
 def block_of(counts: dict[str, int]) -> str:
