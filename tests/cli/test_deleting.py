@@ -110,6 +110,8 @@ DELETIONS = {
     "group reset": (("trip",), "This can't be undone; `perdure group send group-"),
     "group delete": (("trip",), "This can't be undone; its agents stay."),
     "schedule delete": (("tea",), "This can't be undone; what it sent stays in the history"),
+    "user delete": (("tom",), "Deleted user 'tom'. This can't be undone"),
+    "org delete": (("lab",), "This can't be undone; `perdure store scrub` empties free space too"),
     "agent delete": (("ann",), "Deleted agent 'ann'. This can't be undone; its memory blocks"),
 }
 """Command -> its arguments, and what it says at the end."""
@@ -165,6 +167,8 @@ def test_whatever_takes_away_asks_first_and_says_how_to_undo_it(tmp_path: Path) 
 
 def _store_one_of_each(home: Path) -> str:
     """Store one of each thing that a command deletes; return the id of the fact."""
+    for noun, name in (("org", "lab"), ("user", "tom")):
+        assert run_inside(home, noun, "create", name).returncode == 0
     with open_sync(home / "perdure.db") as store:
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()

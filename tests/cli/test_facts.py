@@ -121,7 +121,7 @@ def test_what_can_t_be_done_is_told(tmp_path: Path) -> None:
         (("edit", fact_id), "nothing changes: give the new text"),
         (("edit", fact_id, "--since", "soon"), "'soon'"),
         (("list", "--state", "old"), "it can be active, faded, proposed, archived or all"),
-        (("list", "--trust", "enemy"), "--trust is 'enemy': it can be user, agent, tool"),
+        (("list", "--trust", "enemy"), "--trust is 'enemy': it can be user, agent, import, file, tool"),
         (("list", "--scope", "ann"), "--scope is 'ann': write NAME=VALUE"),
         (("settings", "ann", "reflect"), "a setting is 'reflect': write NAME=VALUE"),
         (("settings", "ann", "reflect=maybe"), "reflect is 'maybe': give true or false"),

@@ -13,6 +13,8 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.directory import Directory
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
+from tests.contracts.isolation import rows_of
+from tests.contracts.organisations import fill
 
 ACME = OrgId("org-11111111-1111-4111-8111-111111111111")
 TEXT = "perdure_" + "x" * 43
@@ -42,6 +44,20 @@ class AccessContract(Contract):
             await view.close()
             assert await view.for_organisation(DEFAULT_ORG).read(lambda tx: tx.agents.get(ours.id)) == ours
             assert view.place == store.place
+
+    async def test_a_removed_organisation_leaves_no_row(self) -> None:
+        """In any table, after a number of small steps; the others keep all of theirs."""
+        async with self.open_store() as ours, self.open_store(org_id=ACME) as theirs:
+            await ours.write(lambda tx: fill(self, tx))
+            before = await ours.read(rows_of)
+            await theirs.write(lambda tx: fill(self, tx))
+            while await theirs.write(lambda tx: tx.upkeep.remove_some(limit=3)):
+                pass
+
+            assert await theirs.read(lambda tx: tx.upkeep.is_current())
+            after = await ours.read(rows_of)
+            changed = {table for table, _ in (after - before) + (before - after)}
+            assert changed == {"counters"}  # no number is given out twice
 
     async def test_organisations_have_one_name_each(self) -> None:
         """The default one is there at first; one that is being removed has no keys and gives its name back."""

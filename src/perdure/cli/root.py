@@ -15,8 +15,8 @@ from perdure.cli.run import store_option
 
 NOUNS: Mapping[str, tuple[str, str]] = {
     "agent": ("agents", "Create, list, update, reset, cancel or delete agents; settings."),
-    "memory": ("agents", "List, show, restore or revert memory blocks, or show their history."),
-    "source": ("agents", "List or show what memory came from, or revert all of one source."),
+    "memory": ("agents", "List, show, restore or revert memory blocks; history."),
+    "source": ("agents", "List, show or revert what memory came from."),
     "fact": (
         "facts",
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"

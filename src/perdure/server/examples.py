@@ -76,6 +76,8 @@ BODIES: Mapping[str, Any] = {
         "timezone": "Europe/Rome",
     },
     "EventIn": {"kind": "login", "data": {"from": "a phone"}},
+    "RevertIn": {"source": "web:https://example.com/page", "dry_run": True},
+    "RevertWritesIn": {"writes": [f"passage-{_UUID}"], "dry_run": True},
     "FeedbackIn": {"feedback": "positive"},
     "GroupIn": {"agent_ids": [f"agent-{_UUID}"], "description": "Friends who plan a trip."},
     "GroupChangesIn": {"description": "Friends.", "manager_config": {"manager_type": "round_robin", "max_turns": 4}},

@@ -295,7 +295,7 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         db.run(f"DELETE {these}", params)
         return True
     for table, key in _LARGE_TABLES.items():
-        rows = limit // 10 if table in _WIDE_TABLES else limit
+        rows = max(1, limit // 10) if table in _WIDE_TABLES else limit
         rows_sql = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
         if table in _WITH_DIRECTORY_IDS:
             db.run(f"DELETE FROM ids WHERE id IN (SELECT id {rows_sql})", params | {"rows": rows})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
@@ -20,6 +20,13 @@ from perdure.settings import Settings
 PAGE = 500
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class LimitOptions(TypedDict):
+    """What a key may use: the fields of `Limits`."""
+
+    requests_per_minute: int | None
+    tokens_per_day: int | None
 
 
 async def create_org(view: View, *, name: str) -> None:
@@ -110,9 +117,16 @@ async def delete_user(view: View, *, name: str, org: str | None, yes: bool) -> N
 
 
 async def create_key(
-    view: View, *, name: str, scope: str, user: str | None, org: str | None, expires: str | None, **limits: float | None
+    view: View,
+    *,
+    name: str,
+    scope: str,
+    user: str | None,
+    org: str | None,
+    expires: str | None,
+    **limits: Unpack[LimitOptions],
 ) -> None:
-    """Create a key and print it, once. `limits` has those of its names."""
+    """Create a key and print it, once."""
     as_scope(scope)
     async with open_access(Settings.from_environment(), org) as access:
         user_id = None if user is None else (await access.user(user)).id
