@@ -412,12 +412,13 @@ async def test_only_lines_that_match_are_shown_with_those_round_them() -> None:
     assert "7> line 7" in await expand(s, "msg-0", grep="^line 7$")
 
 
-async def test_grep_may_be_called_pattern() -> None:
-    """Its older name, which a conversation may still show to the model."""
+async def test_an_argument_by_another_name_is_refused_with_the_known_ones() -> None:
+    """So a model that says `pattern` reads what it is called."""
     s = await agent_in_run()
     await say(s, "tea\nwalrus")
 
-    assert await expand(s, "msg-0", pattern="walrus") == await expand(s, "msg-0", grep="walrus")
+    with pytest.raises(InvalidArguments, match=r"unknown 'pattern'; known are .*lines, grep, path, where"):
+        await expand(s, "msg-0", pattern="walrus")
 
 
 async def test_more_matches_than_fit_are_reached_by_the_lines_offered() -> None:
@@ -514,7 +515,7 @@ async def test_a_pattern_that_takes_too_long_is_given_up(pattern: str, monkeypat
     with pytest.raises(ToolError, match=r'takes too long in msg-1: use a simpler one, or pass over it: from="msg-0"'):
         await grep(s, pattern)
     with pytest.raises(ToolError, match=r"takes too long in msg-1: use a simpler one$"):
-        await expand(s, "msg-1", pattern=pattern)
+        await expand(s, "msg-1", grep=pattern)
     assert time.process_time() - began < 10, "a tenth of a second each, and what a loaded machine adds"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import CsvFamily
 from perdure.context.tool_output.html import HtmlFamily
 from perdure.context.tool_output.json_document import JsonFamily
@@ -70,9 +71,39 @@ def decode(text: str) -> Any:
     return decode_text(text, _FAMILIES)
 
 
-def expand(original: Compressed | str, **how: Any) -> str:
-    """Return a part of the original, at most 1,000 tokens; `look_up` has the arguments.
+def expand(
+    original: Compressed | str,
+    *,
+    grep: str | None = None,
+    lines: str | None = None,
+    rows: str | None = None,
+    path: str | None = None,
+    where: str | None = None,
+    query: str | None = None,
+    max_tokens: int = EXPAND_TOKENS,
+    count: Callable[[str], int] | None = None,
+) -> str:
+    """Return a part of the original, as much as `max_tokens` allows, and how many pieces there are.
+
+    Args:
+        grep: a regular expression; the lines, rows or values that match.
+        lines: `120..180`, from 1.
+        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
+        path: `items[3].status`, in a JSON document.
+        where: `status=Pending and restarts>3`; the rows for which all of it holds. `~` means contains.
+        query: words; what has the rarest of them comes first.
+        count: an estimate of tokens; None: the one for an unknown model.
 
     Raises: ToolError: an argument can't be used, or there is no such part.
     """
-    return look_up(original if isinstance(original, str) else original.original, **how)
+    return look_up(
+        original if isinstance(original, str) else original.original,
+        grep=grep,
+        lines=lines,
+        rows=rows,
+        path=path,
+        where=where,
+        query=query,
+        max_tokens=max_tokens,
+        count=count,
+    )

@@ -1,4 +1,4 @@
-"""Bounded answers from the original of a result: by lines, rows, a path, conditions, a pattern or words."""
+"""Bounded answers from the original of a result: by lines, rows, a path, conditions, a regular expression or words."""
 
 from __future__ import annotations
 
@@ -45,16 +45,11 @@ def look_up(
     count: Callable[[str], int] | None = None,
     matches: Callable[[str], bool] | None = None,
 ) -> str:
-    """Return what was asked for, as much as `max_tokens` allows, and how many pieces there are.
+    """Return what was asked for, as `compress.expand` does.
 
     Args:
-        grep: a regular expression; the lines, rows or values that match.
-        lines: `120..180`, from 1.
-        rows: `3..5`, from 1, of the list at `path`, or of the largest one.
-        path: `items[3].status`, in a JSON document.
-        where: `status=Pending and restarts>3`; the rows for which all of it holds. `~` means contains.
-        query: words; what has the rarest of them comes first.
         matches: in place of `grep`, a function that says what matches.
+
     Raises: ToolError: an argument can't be used, or there is no such place.
     """
     counter = count or ScriptTokenCounter().count
@@ -131,7 +126,7 @@ def _parsed(text: str) -> Any:
         pass
     if (table := parse_csv(text)) is not None:
         return [dict(zip(table.names, row, strict=True)) for row in table.rows]
-    raise ToolError("this text has no rows and no paths: use lines, or a pattern")
+    raise ToolError("this text has no rows and no paths: use lines or grep")
 
 
 def _at(value: Any, path: str) -> Any:
@@ -249,7 +244,7 @@ def _compile(pattern: str) -> Callable[[str], bool]:
     try:
         compiled = re.compile(pattern, re.IGNORECASE)
     except re.error as error:
-        raise ToolError(f"the pattern is no regular expression: {error.msg}") from error
+        raise ToolError(f"grep={pattern[:60]!r} is no regular expression: {error.msg}") from error
     return lambda text: compiled.search(text) is not None
 
 

@@ -57,12 +57,10 @@ def context_expand(
     path: str | None = None,
     where: str | None = None,
     max_tokens: int = DEFAULT_TOKENS,
-    pattern: str | None = None,
 ) -> ToolOutcome:
-    """Show the content of a handle, as much as fits; `pattern` is an older name of `grep`. Raises: ToolError."""
+    """Show the content of a handle, as much as fits. Raises: ToolError."""
     budget, timezone = answer_budget(Budget(call.counter, call.result_tokens), max_tokens), zone(call.agent.timezone)
-    wanted_text = grep or pattern
-    search = Search(wanted_text) if wanted_text else None
+    search = Search(grep) if grep else None
     span = parse_rows(rows) if rows else None
     target = resolve_handle(tx, call.run, handle)
     if path or where or (rows and isinstance(target, Message) and target.results):

@@ -351,8 +351,7 @@ _SPECS = (
 _STRING = {"type": "string"}
 _INTEGER = {"type": "integer"}
 
-# These two are in every request with tools, so each word counts: one description names all arguments. `pattern` is what
-# `grep` was called, which older conversations still show to the model.
+# These two are in every request with tools, so each word counts: one description names all arguments.
 _CONTEXT_SPECS = (
     _spec(
         "context_expand",
@@ -360,7 +359,7 @@ _CONTEXT_SPECS = (
         " message: 120..180, or 3:500..900 for characters of line 3. grep: regex. path, where (a=b"
         " and c>3): of a result. max_tokens: default 1000, up to 4000.",
         {
-            **dict.fromkeys(("handle", "rows", "lines", "grep", "path", "where", "pattern"), _STRING),
+            **dict.fromkeys(("handle", "rows", "lines", "grep", "path", "where"), _STRING),
             "max_tokens": _INTEGER,
         },
         ("handle",),
