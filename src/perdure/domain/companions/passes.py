@@ -103,6 +103,14 @@ def due_cause(tx: Tx, agent_id: AgentId, limits: PassLimits, *, now: datetime) -
     return "compaction" if tx.messages.list(agent_id, after_seq=since, kinds=("compaction",), limit=1) else None
 
 
+def begin_due_pass(tx: Tx, agent_id: AgentId, limits: PassLimits, *, ids: Ids, at: datetime) -> Pass | None:
+    """Begin the pass that is due, or return the one that goes on; None: none is due, or it has ended meanwhile.
+    Raises: NotFound."""
+    tx.agents.lock(agent_id)
+    cause = due_cause(tx, agent_id, limits, now=at)
+    return None if cause is None else begin_pass(tx, agent_id, cause, ids=ids, at=at)
+
+
 def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: datetime) -> Pass | None:
     """Store that a pass begins, or return the one that goes on; None: the agent has no companion, or has said nothing
     new. Its companion shares the agent's blocks and archive from here on. Raises: NotFound."""

@@ -31,6 +31,7 @@ from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.domain.companions.passes import (
     PassLimits,
+    begin_due_pass,
     begin_pass,
     due_cause,
     end_pass,
@@ -144,9 +145,9 @@ class Companions:
         ports, store = self._ports, self._ports.store
         async with self._runner.pauses.piece():
             now = ports.clock.now()
-            if (cause := await store.read(due_cause, agent_id, self._limits, now=now)) is None:
+            if await store.read(due_cause, agent_id, self._limits, now=now) is None:
                 return None
-            return await store.write(begin_pass, agent_id, cause, ids=ports.ids, at=now)
+            return await store.write(begin_due_pass, agent_id, self._limits, ids=ports.ids, at=now)
 
     def _start(self, one: Pass) -> asyncio.Task[Pass | None]:
         """The task that carries a pass out; each is carried out once here."""
