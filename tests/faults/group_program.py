@@ -17,8 +17,8 @@ from perdure.core.ids import GroupId
 from perdure.core.models import ModelDelta
 from perdure.testing import ScriptedModel, says
 
-NAMES = ("Anna", "Bob", "Max")
-KINDS: tuple[GroupKind, ...] = ("round_robin", "supervisor", "dynamic")
+NAMES = ("Anna", "Bob", "Max", "Sue", "Carl")
+KINDS: tuple[GroupKind, ...] = ("round_robin", "supervisor", "dynamic", "sleeptime")
 TASK = "Task {}"
 ANSWER_S = 0.004
 """How long a model takes: long enough to be killed in."""
@@ -27,8 +27,11 @@ WHAT_IS_SAID = {
     "round_robin": ["Anna", "Bob"],
     "supervisor": ["Anna", "Bob", "Max"],
     "dynamic": ["Max", "Anna", "Max", "Bob", "Max"],
+    "sleeptime": ["Sue"],
 }
-"""Kind -> who speaks in a turn, in order; the manager of a dynamic group chooses."""
+"""Kind -> who speaks in a turn, in order; the manager of a dynamic group chooses, and Carl is Sue's companion."""
+MEMBERS = {"sleeptime": ("Carl",)}
+MANAGERS = {"supervisor": "Max", "dynamic": "Max", "sleeptime": "Sue"}
 
 
 class Slowly:

@@ -17,7 +17,7 @@ from perdure.core.ids import GroupId
 from perdure.core.messages import Message
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx
-from tests.faults.group_program import KINDS, NAMES, TASK, WHAT_IS_SAID, do_task, open_store
+from tests.faults.group_program import KINDS, MANAGERS, MEMBERS, NAMES, TASK, WHAT_IS_SAID, do_task, open_store
 from tests.faults.killing import lines_until_killed
 from tests.support.stores import POSTGRES, new_address
 
@@ -32,8 +32,9 @@ async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
     async with await open_store(store) as perdure:
         agents = {name: await perdure.create_agent(name, model=f"test/{name}") for name in NAMES}
         for kind in KINDS:
-            manager = None if kind == "round_robin" else agents["Max"]
-            await perdure.groups.create(kind, agents=[agents["Anna"], agents["Bob"]], manager=manager)
+            members = [agents[name] for name in MEMBERS.get(kind, ("Anna", "Bob"))]
+            manager = MANAGERS.get(kind)
+            await perdure.groups.create(kind, agents=members, manager=None if manager is None else agents[manager])
     interrupted = 0
     for _ in range(KILLS):
         task += len(
@@ -63,7 +64,12 @@ async def test_nobody_in_a_group_speaks_twice(tmp_path: Path) -> None:
 def _load(tx: Tx, group_id: GroupId) -> tuple[list[GroupTurn], list[GroupMessage], list[Run], list[Message]]:
     """The turns of a group, its transcript, and all runs and messages in its agents' conversations for it."""
     runs, messages = list[Run](), list[Message]()
+    group = tx.groups.get(group_id)
     for agent_id, _, conversation_seq in tx.groups.members(group_id):
+        if group.kind == "sleeptime":
+            if agent_id != group.manager_agent_id:
+                continue  # nobody writes to a companion
+            conversation_seq = 0
         own = [run for run in tx.runs.list(agent_id, limit=100_000) if run.conversation_seq == conversation_seq]
         runs += own
         messages += [message for run in own for message in tx.messages.list_by_run(run) if message.kind == "message"]

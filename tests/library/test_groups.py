@@ -140,3 +140,27 @@ def test_only_a_group_with_a_companion_has_a_message_that_was_read_last(tmp_path
         with pytest.raises(InvalidInput, match="last_message_id"):
             alone.update(last_message_id=value)
         assert perdure.groups.get(alone.id).info.last_message_id is None
+
+
+async def test_an_agent_with_a_companion_answers_its_group_as_it_answers_its_user(tmp_path: Path) -> None:
+    """In its first conversation, with the words as they are; the turn counts for its companion, which says nothing."""
+    perdure = await open_async(tmp_path / "agents.db", says("It is four."), says("Bye."))
+    async with perdure:
+        ann = await perdure.create_agent("Ann", sleeptime=True)
+        info = await ann.companion.info()
+        assert info is not None
+        group = await perdure.groups.get(info.group.id)
+        reply = await group.send("What time is it?")
+        await ann.send("Bye")
+        told = [(one.role, one.text) for one in await ann.messages()]
+        heard = [(one.kind, one.sender_name, one.text) for one in await group.messages()]
+        after = await ann.companion.info()
+
+        assert (reply.answer, reply.stop_reason) == ("It is four.", "end_turn")
+        assert told[0] == ("user", "What time is it?")
+        assert ("assistant", "Bye.") in told
+        assert heard == [("user", "", "What time is it?"), ("speech", "Ann", "It is four.")]
+        assert after is not None and after.turns == 2
+        await group.reset()
+        assert await group.messages() == []
+        assert [(one.role, one.text) for one in await ann.messages()] == told

@@ -6,22 +6,22 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, get_args
 
 import pytest
-from letta_client import APIStatusError, AsyncLetta, AsyncStream
+from letta_client import APIStatusError, AsyncStream
 from letta_client._base_client import make_request_options
 from letta_client.types import StopReasonType
 from letta_client.types.agents import AssistantMessage, LettaResponse, LettaStreamingResponse, SystemMessage
 from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
+from perdure.core.groups.group import SLEEPTIME_KINDS
 from perdure.server.wire.groups.turns import STOP_REASONS
-from tests.engine.groups.test_table import NAMES, PAGE, Row, row_of, rows
+from tests.engine.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
 from tests.server.routed import Routed, connected
 from tests.support.groups import Team, open_team
 
-FACES = 3
 SPEECH = "assistant_message"
 FAILED = "✗"
 
@@ -62,7 +62,7 @@ def test_the_page_says_how_stop_reasons_go_over_the_wire() -> None:
     assert set(STOP_REASONS.values()) <= set(get_args(StopReasonType))
 
 
-async def library_turn(team: Team, row: Row, group_id: str) -> None:
+async def library_turn(team: Team, _: Routed, row: Row, group_id: str) -> None:
     """Through `AsyncGroup.send` and its transcript."""
     group = await team.perdure.groups.get(group_id)
     reply = await group.send("Hello")
@@ -77,7 +77,7 @@ async def library_turn(team: Team, row: Row, group_id: str) -> None:
     assert without_choices(texts, row) == speeches(row.transcript)
 
 
-async def http_turn(server: Routed, row: Row, group_id: str) -> None:
+async def http_turn(_: Team, server: Routed, row: Row, group_id: str) -> None:
     """Through the stream of the server and its transcript."""
     path = f"/v1/groups/{group_id}/messages"
     answer = await server.http.post(f"{path}/stream", json={"input": "Hello", "include_pings": False})
@@ -105,9 +105,10 @@ def parsed(message: object) -> list[tuple[str, str]]:
     return [(message.name or "", str(message.content))] if isinstance(message, AssistantMessage) else []
 
 
-async def client_turn(letta: AsyncLetta, row: Row, group_id: str) -> None:
+async def client_turn(_: Team, server: Routed, row: Row, group_id: str) -> None:
     """Through the official client, whose types are the words of its own server; first whole, then the same turn again
     as a stream."""
+    letta = server.letta
     body, options = {"input": "Hello"}, make_request_options(extra_headers={"idempotency-key": "one"})
     path = f"/v1/groups/{group_id}/messages"
     try:
@@ -136,24 +137,27 @@ async def client_turn(letta: AsyncLetta, row: Row, group_id: str) -> None:
     assert reasons == [wire_reasons()[row.reason]]
 
 
+Face = Callable[[Team, Routed, Row, str], Awaitable[None]]
+
+
 @pytest.mark.parametrize("line", rows())
 async def test_a_turn_does_what_the_table_says_by_every_face(line: str) -> None:
-    """Transcript, order, stop reason and stream: each face has a group of its own, of the same agents."""
-    row = row_of(line)
+    """Transcript, order, stop reason and stream. Each face has a group of its own, of the same agents; where there is a
+    companion, of other agents, since an agent has one at most."""
+    row, faces = row_of(line), (library_turn, http_turn, client_turn)
+    for together in [[face] for face in faces] if row.kind in SLEEPTIME_KINDS else [faces]:
+        await answer_by_faces(row, together)
+
+
+async def answer_by_faces(row: Row, faces: Sequence[Face]) -> None:
+    """Try the row by these faces, on a server of their own."""
 
     def order() -> str:
         """Order something."""
         return "ordered"
 
-    scripts = {name: row.scripts[name] * FACES for name in (*NAMES, "Max")}
+    scripts = {name: row.scripts[name] * len(faces) for name in (*NAMES, "Max")}
     async with open_team(scripts, tools=[order]) as team, connected(team.perdure) as server:
-        for agent_id in team.agents.values():
-            agent = await team.perdure.agent(agent_id)
-            await agent.tools.attach("order")
-            await agent.require_approval("order")
-        manager = None if row.kind == "round_robin" else "Max"
-        groups = [(await team.group(*NAMES, kind=row.kind, manager=manager, **row.settings)).id for _ in range(FACES)]
-        await library_turn(team, row, groups[0])
-        await http_turn(server, row, groups[1])
-        await client_turn(server.letta, row, groups[2])
+        for face, group in [(face, await group_of(team, row)) for face in faces]:
+            await face(team, server, row, group.id)
         assert all(len(model.requests) == len(scripts[name]) for name, model in team.models.items())

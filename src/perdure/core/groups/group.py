@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId, BlockId, GroupId, MessageId, OrgId
 from perdure.core.text.reprs import short_repr
 
 GroupKind = Literal["round_robin", "supervisor", "dynamic", "sleeptime", "voice_sleeptime"]
-"""By which rule the agents speak. The two kinds of sleeptime have companions instead, which nobody writes to."""
+"""By which rule the agents speak. In the two kinds of sleeptime only the manager does; the others are companions."""
 
 SLEEPTIME_KINDS: frozenset[GroupKind] = frozenset({"sleeptime", "voice_sleeptime"})
 

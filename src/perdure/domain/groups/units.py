@@ -112,15 +112,6 @@ def list_groups_of(tx: Tx, agent_id: AgentId, *, limit: int = 100) -> Sequence[G
     return tx.groups.page(where=GroupFilter(agent_id=agent_id), ascending=True, limit=limit)
 
 
-def check_writable(group: Group) -> None:
-    """Check that users can write to the group. Raises: InvalidInput: it has companions."""
-    if group.kind in SLEEPTIME_KINDS:
-        raise InvalidInput(
-            f"{group.id} is a {group.kind} group: nobody writes to its companions. Write to its agent,"
-            f" {group.manager_agent_id}"
-        )
-
-
 def _agents_of(group: Group) -> set[AgentId]:
     """Its participants and its manager."""
     return {*group.agent_ids} | ({group.manager_agent_id} if group.manager_agent_id is not None else set())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from perdure.core.groups.group import SLEEPTIME_KINDS
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupStopReason, Speaker, SpeakerTask
 from perdure.engine.agent_messages.toolbox import HOPS_MAX
 from perdure.engine.groups.log import GroupLog
@@ -52,6 +53,8 @@ def next_action(log: GroupLog) -> GroupAction:
         action = _supervised(log, plan, plan.manager)
     elif plan.kind == "dynamic" and plan.manager is not None:
         action = _chosen(log, plan, plan.manager)
+    elif plan.kind in SLEEPTIME_KINDS and plan.manager is not None:
+        action = _answered(log, plan.manager, 0)
     else:
         action = _in_order(log, plan)
     if isinstance(action, Finish):
@@ -92,12 +95,20 @@ def _supervised(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAc
     if left:
         speakers = tuple(_speaker(plan.participants[place], place) for place in left)
         return Speak(speakers=speakers, seen_seq=log.user_seq)
-    if count not in log.places:
-        return Speak(speakers=(_speaker(manager, count, "answer"),), seen_seq=log.last_seq)
-    answer = log.places[count]
+    action = _answered(log, manager, count)
+    if isinstance(action, Finish) and action.reason == "end_turn" and count < len(plan.participants):
+        return Finish("max_turns")
+    return action
+
+
+def _answered(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
+    """The manager answers at this place, and the turn ends. In a group with companions nobody else speaks."""
+    if place not in log.places:
+        return Speak(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
+    answer = log.places[place]
     if _failed(answer) and not _has(answer, "approval"):
         return Finish("error", f"{manager.name}, the manager, could not answer: {_reason(answer)}")
-    return Finish("end_turn" if count == len(plan.participants) else "max_turns")
+    return Finish("end_turn")
 
 
 def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.errors import ApprovalPending, IdempotencyMismatch, LeaseLost, NotFound, PerdureError, StoreError
-from perdure.core.groups.turns import GroupMessage, GroupMessageKind, GroupTurn, Speaker
+from perdure.core.groups.group import SLEEPTIME_KINDS
+from perdure.core.groups.turns import GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.core.ids import MessageId, RunId, id_in_run
-from perdure.core.messages import Draft, Message, Text
+from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
 from perdure.core.runs import NO_OPTIONS, Run, RunKey, Usage
 from perdure.engine.groups.log import load_group_log, member_of
 from perdure.engine.groups.texts import build_input, parse_choice
@@ -67,24 +68,16 @@ async def begin_speech(
     if (run := await store.read(find_run, turn, speaker)) is not None:
         return Accepted(run, (), repeated=True)
     member = member_of(plan, speaker.agent_id)
-    limit = ports.settings.message_limit_chars
-    given = await store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
     run_id = RunId(ports.ids.new("run"))
-    draft = Draft(
-        id=MessageId(id_in_run(run_id, "input", 0, ports.ids)),
-        role="user",
-        parts=(Text(given.text), *given.images),
-        sender_id=turn.group_id,
-        sources=given.sources,
-    )
+    drafts = await _drafts(turn, plan, speaker, seen_seq, run_id, ports)
     try:
         return await runner.accept(
             Request(
                 run_id=run_id,
                 agent_id=speaker.agent_id,
                 conversation_seq=member.conversation_seq,
-                drafts=(draft,),
-                tokens=(input_tokens("user", given.text, ports.counter, images=len(given.images)),),
+                drafts=drafts,
+                tokens=tuple(_tokens_of(draft, ports) for draft in drafts),
                 idempotency_key=speech_key(turn, speaker.place),
                 max_steps=turn.max_steps,
                 options=replace(NO_OPTIONS, hops=turn.hops),
@@ -102,6 +95,40 @@ async def begin_speech(
         return Refused("a call of an earlier turn still waits for approval", awaits_approval=True)
     except PerdureError as error:
         return Refused(str(error))
+
+
+async def _drafts(
+    turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, run_id: RunId, ports: Ports
+) -> tuple[Draft, ...]:
+    """What a speaker is sent: what was said since it last spoke, in one message; an agent with a companion, the user's
+    messages as they are."""
+    if plan.kind in SLEEPTIME_KINDS:
+        said = await ports.store.read(lambda tx: tx.group_messages.list_of_turn(turn.group_id, turn.seq))
+        return tuple(
+            Draft(
+                id=MessageId(id_in_run(run_id, "input", place, ports.ids)),
+                role="user",
+                parts=entry.parts,
+                name=entry.sender_name or None,
+            )
+            for place, entry in enumerate(one for one in said if one.kind == "user")
+        )
+    limit = ports.settings.message_limit_chars
+    given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
+    draft = Draft(
+        id=MessageId(id_in_run(run_id, "input", 0, ports.ids)),
+        role="user",
+        parts=(Text(given.text), *given.images),
+        sender_id=turn.group_id,
+        sources=given.sources,
+    )
+    return (draft,)
+
+
+def _tokens_of(draft: Draft, ports: Ports) -> int:
+    """The upper estimate of a draft in a request."""
+    images = len(images_of(draft.parts))
+    return input_tokens("user", text_without_images(draft.parts), ports.counter, images=images)
 
 
 def record_speeches(

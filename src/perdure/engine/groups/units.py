@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, NotFound
-from perdure.core.groups.group import Group
+from perdure.core.groups.group import SLEEPTIME_KINDS, Group
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.ids import ConversationId, GroupId
 from perdure.core.messages import Draft, parts_to_json
 from perdure.core.runs import Failure, IfBusy
-from perdure.domain.groups.units import check_writable
 from perdure.engine.groups.log import GroupLog, load_group_log
 from perdure.engine.groups.next_action import Finish
 from perdure.engine.ports import UnitInputs
@@ -43,8 +42,7 @@ class GroupRequest:
 def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
     """Add a queued turn, reserved for this process until the lease ends.
 
-    Raises: NotFound; InvalidInput: nobody writes to such a group, or it has no agents left; IdempotencyMismatch;
-        GroupBusy.
+    Raises: NotFound; InvalidInput: the group has no agents left; IdempotencyMismatch; GroupBusy.
     """
     tx.groups.lock(request.group_id)
     if request.idempotency_key is not None:
@@ -55,7 +53,6 @@ def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
                 raise IdempotencyMismatch(request.idempotency_key)
             return turn
     group = tx.groups.get(request.group_id)
-    check_writable(group)
     if not group.agent_ids:
         raise InvalidInput(f"{group.id} has no agents left: give it some, or delete it")
     if request.if_busy == "reject" and (active := tx.group_turns.find_active(group.id)) is not None:
@@ -107,10 +104,13 @@ def finish_turn(tx: Tx, turn: GroupTurn, action: Finish, at: datetime) -> GroupT
 
 
 def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:
-    """The settings of a group as they are now; an agent whose conversation was deleted gets a new one."""
+    """The settings of a group as they are now; an agent whose conversation was deleted gets a new one. An agent with a
+    companion is written to in its first conversation, as if its user wrote to it."""
     members: dict[str, GroupMember] = {}
     for agent_id, name, conversation_seq in tx.groups.members(group.id):
-        if conversation_seq is None or not _is_there(tx, tx.conversations.get_by_seq(agent_id, conversation_seq).id):
+        if group.kind in SLEEPTIME_KINDS:
+            conversation_seq = 0
+        elif conversation_seq is None or not _is_there(tx, tx.conversations.get_by_seq(agent_id, conversation_seq).id):
             conversation_id = ConversationId(inputs.ids.new("conversation"))
             conversation = tx.conversations.add(agent_id, conversation_id, summary=f"In {group.id}", at=inputs.now)
             conversation_seq = conversation.seq

@@ -92,10 +92,9 @@ async def show(view: View, *, group: str, limit: int) -> None:
         entries = (await target.messages(limit=limit, newest_first=True))[::-1]
     shape = _shape(target, names) | {"messages": [_entry_shape(entry) for entry in entries]}
     view.show_long(shape, *_group_view(target, names), *_transcript_view(entries, _colours(target)))
+    view.hint(f"`perdure group send {target.id[:SHORT_CHARS]} TEXT` talks to it.")
     if target.kind in SLEEPTIME_KINDS:
-        view.hint("nobody writes to a companion: it reads what its agent's user says, and tidies its memory")
-    else:
-        view.hint(f"`perdure group send {target.id[:SHORT_CHARS]} TEXT` talks to it.")
+        view.hint("Only its manager answers; its companion reads what is said, and tidies the memory.")
 
 
 async def create(
