@@ -3,6 +3,7 @@
 `python -m benchmarks.cluster_throughput [--messages 1600] [--minutes 3]`. Two processes do at least 1.5 times what one
 does where the machine has cores for both, for PostgreSQL, for the model's server and for the clients; where it has not,
 the table of CPU says what limits. Memory is that of two workers: it stays within 5 % after the first third.
+`--messages 0 --minutes 30 --rate 20` watches only memory, under a load that leaves the machine to others.
 """
 
 from __future__ import annotations
@@ -52,12 +53,16 @@ class Line:
         )
         self._request = head.encode() + b"\r\n\r\n" + content
 
-    async def talk(self, until: float, most: int) -> int:
-        """How many messages were answered, one after the other, until a time or a number. Raises: RuntimeError."""
+    async def talk(self, until: float, most: int, *, apart_s: float = 0.0) -> int:
+        """How many messages were answered, one after the other, until a time or a number. Raises: RuntimeError.
+
+        Args:
+            apart_s: from the beginning of one to that of the next, if it is answered by then.
+        """
         reader, writer = await asyncio.open_connection(self._host, self._port)
         count = 0
         try:
-            while count < most and time.perf_counter() < until:
+            while count < most and (began := time.perf_counter()) < until:
                 writer.write(self._request)
                 head = await reader.readuntil(b"\r\n\r\n")
                 if not head.startswith(b"HTTP/1.1 200"):
@@ -65,6 +70,8 @@ class Line:
                 size = int(head.lower().partition(b"content-length:")[2].split(b"\r\n")[0])
                 await reader.readexactly(size)
                 count += 1
+                if apart_s:
+                    await asyncio.sleep(max(0.0, began + apart_s - time.perf_counter()))
         finally:
             writer.close()
         return count
@@ -150,14 +157,15 @@ def show(name: str, load: Load, floor: Load | None = None) -> None:
 def main() -> int:
     """Measure and print; the exit code is 1 if a bar was missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--messages", type=int, default=1_600, help="how many messages make a figure")
+    parser.add_argument("--messages", type=int, default=1_600, help="how many messages make a figure; 0: memory only")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long memory is watched under load")
+    parser.add_argument("--rate", type=float, default=0.0, help="messages a second meanwhile; 0: as many as it does")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="perdure-cluster-") as name:
-        return _measure_all(Path(name), options.messages, options.minutes)
+        return _measure_all(Path(name), options.messages, options.minutes, options.rate)
 
 
-def _measure_all(folder: Path, messages: int, minutes: float) -> int:
+def _measure_all(folder: Path, messages: int, minutes: float, rate: float) -> int:
     model_port, floor_port = free_port(), free_port()
     model_url = f"http://127.0.0.1:{model_port}/v1"
     missed = []
@@ -192,10 +200,10 @@ def _measure_all(folder: Path, messages: int, minutes: float) -> int:
                 return {"servers": family(server.pid), "postgres": family(postmaster), **shared}
 
             found: dict[tuple[int, int], Load] = {}
-            for count in (1, 2):
+            for count in (1, 2) if messages else (2,):
                 with workers(folder, environment, count) as server:
                     measure([Line(server.url, path, BODY) for path in paths], groups(server), most=2)  # warm
-                    for crowd in AGENTS:
+                    for crowd in AGENTS if messages else ():
                         least = measure(
                             [Line(floor.url, "/message", {"input": SAID[0]})] * crowd,
                             groups(floor),
@@ -212,8 +220,9 @@ def _measure_all(folder: Path, messages: int, minutes: float) -> int:
                         used = [f"{cpu_s(pid):.1f} s" for pid in family(server.pid)[1:]]
                         print(f"    CPU of each worker so far: {', '.join(used) or 'one process'}")
                     if count == 2:
-                        growth = _watch_memory(server, [Line(server.url, path, BODY) for path in paths[:16]], minutes)
-            for crowd in AGENTS:
+                        lines = [Line(server.url, path, BODY) for path in paths[:16]]
+                        growth = _watch_memory(server, lines, minutes, rate)
+            for crowd in AGENTS if messages else ():
                 ratio = found[2, crowd].per_s / found[1, crowd].per_s
                 used_cores = sum(found[2, crowd].cores.values())
                 print(f"two workers with {crowd} agents: {ratio:.2f} times one (bar {LEAST_RATIO})", end="; ")
@@ -227,7 +236,7 @@ def _measure_all(folder: Path, messages: int, minutes: float) -> int:
     return int(bool(missed))
 
 
-def _watch_memory(server: Process, lines: Sequence[Line], minutes: float) -> float:
+def _watch_memory(server: Process, lines: Sequence[Line], minutes: float, rate: float) -> float:
     """By what share the workers' memory grew from the second third of the load to the last one."""
     pids = family(server.pid)[1:] or [server.pid]
     samples: list[float] = []
@@ -240,7 +249,8 @@ def _watch_memory(server: Process, lines: Sequence[Line], minutes: float) -> flo
     async def load() -> int:
         until = time.perf_counter() + 60 * minutes
         sampling = asyncio.create_task(sample(until))
-        counts = await asyncio.gather(*(line.talk(until, 10**9) for line in lines))
+        apart_s = len(lines) / rate if rate else 0.0
+        counts = await asyncio.gather(*(line.talk(until, 10**9, apart_s=apart_s) for line in lines))
         await sampling
         return sum(counts)
 

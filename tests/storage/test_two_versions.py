@@ -4,18 +4,23 @@ older one has drained. Migrations that the older one can't live with keep it out
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from perdure.core.errors import StoreTooNew
+from perdure.core.errors import StoreBusy, StoreTooNew
 from perdure.core.ids import AgentId
 from perdure.storage.database.base import Database
 from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.database.postgres_upgrade import upgrade
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.migrations import MIGRATIONS, SCHEMA_VERSION, Migration
 from perdure.storage.store import Store
+from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract, list_texts
 from tests.support.postgres_server import address_of_a_new_schema
@@ -25,6 +30,7 @@ pytestmark = pytest.mark.migrates
 units = Contract()
 Open = Callable[[Sequence[Migration]], Awaitable[Store]]
 WRITERS, WRITES = 4, 25
+WAITING = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'messages'::regclass"
 
 
 def expand(db: Database) -> None:
@@ -87,6 +93,49 @@ async def test_an_older_version_goes_on_while_a_newer_one_migrates(open_store: O
     for number in range(WRITERS):
         assert {*told[0][number], *told[1][number]} <= {*texts[number]}
         assert len(texts[number]) == 2 * WRITES + (number == 0)
+
+
+async def test_a_migration_and_a_unit_that_wait_for_each_other_both_go_on() -> None:
+    """The unit holds what the migration needs, and then needs what the migration holds; PostgreSQL ends one of them."""
+    address = address_of_a_new_schema()
+    old = await PostgresStore.open(address, at=START)
+    await old.write(units.add_agent, "Ada")
+    begun = threading.Event()
+    tries = []
+
+    def read_messages_and_then_agents(tx: Tx) -> int:
+        tries.append(0)
+        tx._db.rows("SELECT 1 FROM messages", {})
+        begun.set()
+        deadline = time.monotonic() + 10
+        while len(tries) == 1 and not tx._db.rows(WAITING, {}) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return len(tx._db.rows("SELECT 1 FROM agents", {}))
+
+    unit = asyncio.create_task(old.write(read_messages_and_then_agents))
+    await asyncio.to_thread(begun.wait)
+    new = await PostgresStore.open(address, at=START, migrations=NEWER)
+
+    assert await unit == 1
+    await new.close()
+    await old.close()
+
+
+async def test_an_upgrade_does_not_wait_for_ever_for_a_long_transaction() -> None:
+    """It says that others hold the tables, and has changed nothing; when they end, it succeeds."""
+    address = address_of_a_new_schema()
+    await (await PostgresStore.open(address, at=START)).close()
+    with psycopg.connect(address) as backup, psycopg.connect(address) as connection:
+        backup.execute("SELECT 1 FROM messages")
+        with pytest.raises(StoreBusy, match="a backup or another long transaction"):
+            upgrade(connection, migrations=NEWER, at=START, patience_s=0)
+        backup.commit()
+        columns = "SELECT 1 FROM information_schema.columns WHERE table_name = 'agents' AND column_name = 'nickname'"
+        columns += " AND table_schema = current_schema()"
+        assert connection.execute(columns.encode()).fetchall() == []
+
+        upgrade(connection, migrations=NEWER, at=START, patience_s=0)
+        assert len(connection.execute(columns.encode()).fetchall()) == 1
 
 
 async def test_a_version_that_can_not_live_with_a_migration_is_refused(open_store: Open) -> None:

@@ -25,8 +25,7 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.copy.backups import backup_database
 from perdure.storage.copy.postgres_side import PostgresSide
-from perdure.storage.database.row_format import iso
-from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
+from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.store import Hear, Views
 from perdure.storage.tx import Tx
 
@@ -41,6 +40,7 @@ except ImportError as exc:
 from perdure.storage.database.postgres_database import PostgresDatabase as PostgresDatabase
 from perdure.storage.database.postgres_errors import check_address, is_lost, is_starting, store_error
 from perdure.storage.database.postgres_signals import PostgresSignals
+from perdure.storage.database.postgres_upgrade import MIGRATION_LOCK, upgrade
 
 log = logging.getLogger(__name__)
 # It warns of each connection that is lost or can't be made. The store tries again, and says so once.
@@ -50,7 +50,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CONNECTIONS = 8
-MIGRATION_LOCK = 0x50455244  # advisory; one process migrates, the others wait
 OPEN_LOCK = f"{MIGRATION_LOCK}, hashtext(current_schema())"
 """Each connection of a store holds this advisory lock, shared, so that `perdure restore` sees whether one is open."""
 SERIALIZATION_TRIES = 5
@@ -121,7 +120,8 @@ class PostgresStore(Views):
         Args:
             connections: how many it opens at most, besides one for signals.
             patience_s: how long a read or write waits for a server that is away.
-        Raises: StoreTooNew: a newer Perdure wrote it; StoreError: it can't be reached.
+        Raises: StoreTooNew: a newer Perdure wrote it; StoreBusy: it needs an upgrade, and others hold its tables;
+            StoreError: it can't be reached.
         """
         check_address(address)
         parameters = _parameters(address)
@@ -129,7 +129,7 @@ class PostgresStore(Views):
         def prepare() -> ConnectionPool[Connection]:
             try:
                 with _connect_at_start(parameters) as connection:
-                    _upgrade(connection, migrations, at=at)
+                    upgrade(connection, migrations=migrations, at=at)
                 pool: ConnectionPool[Connection] = ConnectionPool(
                     "",
                     kwargs={**parameters, "autocommit": True},  # units begin and commit with statements of their own
@@ -321,11 +321,3 @@ def _connect_at_start(parameters: Mapping[str, Any]) -> Connection:
             if not is_starting(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
-
-
-def _upgrade(connection: Connection, migrations: Sequence[Migration], *, at: datetime) -> None:
-    db = PostgresDatabase(connection)
-    db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
-    is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None
-    if not (is_there and is_current(db, "the database", migrations)):
-        migrate(db, migrations, at=iso(at))
