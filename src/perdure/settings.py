@@ -57,6 +57,7 @@ class Settings(Limits):
             which only the local model can; 0: it does not.
         secret_key: the key that encrypts secrets, at least 16 characters; empty: the file `secret.key` beside the
             store, which the first secret creates. PostgreSQL needs the setting.
+        secret_key_old: the key before `secret_key`, which only decrypts, until `perdure secret rotate` has run.
         web_search: the engine of `web_search`: exa, tavily, brave or searxng; `none`: no web search; empty: the first
             of them whose key or address the environment has.
         searxng_url: the address of a SearXNG instance.
@@ -108,6 +109,7 @@ class Settings(Limits):
     files: str = ""
     late_interaction_ms: int = 0
     secret_key: str = field(default="", repr=False)
+    secret_key_old: str = field(default="", repr=False)
     web_search: str = ""
     searxng_url: str = ""
     web_allowed_hosts: str = ""

@@ -118,6 +118,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
     **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
+    "secrets.list_behind.name": "",
     **{"files.find_by_digest.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},

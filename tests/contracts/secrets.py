@@ -5,6 +5,7 @@ from __future__ import annotations
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
 from perdure.core.secrets import ORGANISATION
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
 ANY_BYTES = bytes(range(256))
@@ -21,6 +22,23 @@ class SecretContract(Contract):
             changed = await store.write(lambda tx: tx.secrets.put(ORGANISATION, "TOKEN", b"", at=LATER))
             assert (changed.sealed, changed.created_at, changed.updated_at) == (b"", AT, LATER)
             assert await store.read(lambda tx: tx.secrets.list(ORGANISATION)) == [changed]
+
+    async def test_all_owners_are_gone_through_in_order(self) -> None:
+        """By owner and name, from behind one on, for a rotation of the key."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+
+            def put_some(tx: Tx) -> None:
+                for owner, name in ((agent.id, "B"), (ORGANISATION, "B"), (agent.id, "A"), (ORGANISATION, "A")):
+                    tx.secrets.put(owner, name, b"sealed", at=AT)
+
+            await store.write(put_some)
+            pages = [await store.read(lambda tx: tx.secrets.list_behind(ORGANISATION, "", limit=3))]
+            last = pages[0][-1]
+            pages.append(await store.read(lambda tx: tx.secrets.list_behind(last.owner_id, last.name, limit=3)))
+        found = [[(one.owner_id, one.name) for one in page] for page in pages]
+
+        assert found == [[(ORGANISATION, "A"), (ORGANISATION, "B"), (agent.id, "A")], [(agent.id, "B")]]
 
     async def test_secrets_belong_to_their_owner(self) -> None:
         """The same name of the organisation and of an agent are two; they are listed by name."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
-from perdure.storage.cipher import AesCipher
+from perdure.storage.cipher import AesCipher, add_key, forget_old_keys
 
 KEY = "a key of sixteen"
 cipher = AesCipher(KEY, file=None)
@@ -109,3 +109,44 @@ def test_a_lost_key_file_is_not_made_anew_by_reading(tmp_path: Path) -> None:
 
     with pytest.raises(SecretUnreadable, match="holds no key"):
         AesCipher("", file=file).decrypt(sealed, bound_to="here")
+
+
+def test_a_new_key_encrypts_and_the_one_before_decrypts_still(tmp_path: Path) -> None:
+    """Also in a process that has loaded the file before; without its line the older key is gone."""
+    file = tmp_path / "secret.key"
+    running = AesCipher("", file=file)
+    old = running.encrypt(b"value", bound_to="here")
+    assert running.is_current(old)
+    add_key(file)
+    new = running.encrypt(b"value", bound_to="here")
+
+    assert not running.is_current(old) and running.is_current(new)
+    assert [running.decrypt(one, bound_to="here") for one in (old, new)] == [b"value", b"value"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert forget_old_keys(file) == 1
+    with pytest.raises(SecretUnreadable, match="another key"):
+        running.decrypt(old, bound_to="here")
+    assert running.decrypt(new, bound_to="here") == b"value"
+
+
+def test_the_old_setting_and_the_file_only_decrypt(tmp_path: Path) -> None:
+    """What was encrypted with either is readable beside a new setting, and not current."""
+    file = tmp_path / "secret.key"
+    sealed = [one.encrypt(b"value", bound_to="here") for one in (AesCipher("", file=file), cipher)]
+    moved = AesCipher("a new key of some length", file=file, old_key=KEY)
+
+    assert [moved.decrypt(one, bound_to="here") for one in sealed] == [b"value", b"value"]
+    assert not any(moved.is_current(one) for one in sealed)
+    assert moved.is_current(moved.encrypt(b"value", bound_to="here"))
+
+
+def test_a_running_process_keeps_the_key_of_a_file_that_is_gone(tmp_path: Path) -> None:
+    """And makes no other one in its place, which would lose what was encrypted."""
+    file = tmp_path / "secret.key"
+    running = AesCipher("", file=file)
+    sealed = running.encrypt(b"value", bound_to="here")
+    file.unlink()
+
+    assert running.decrypt(running.encrypt(b"more", bound_to="here"), bound_to="here") == b"more"
+    assert running.decrypt(sealed, bound_to="here") == b"value"
+    assert not file.exists()

@@ -21,6 +21,9 @@ from typing import Any
 from perdure.app.endpoints import endpoint_of as endpoint_of
 from perdure.app.endpoints import stored_endpoints
 from perdure.app.extractors import extractors_of
+from perdure.app.keys import KEY_FILE as KEY_FILE
+from perdure.app.keys import cipher_of as cipher_of
+from perdure.app.keys import make_key_file as make_key_file
 from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import web_search_engine as web_search_engine
 from perdure.app.parts import web_settings
@@ -77,9 +80,6 @@ from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
 from perdure.settings import Settings
-from perdure.storage.cipher import KEY_FILE as KEY_FILE
-from perdure.storage.cipher import AesCipher
-from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.storage.database.postgres_look import look as look
 from perdure.storage.object_store import open_object_store
 from perdure.storage.open import accept_loss as accept_loss
@@ -277,7 +277,7 @@ async def start(
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
     functions, counter, clock = Functions(tools), await _token_counter(settings), clock or SystemClock()
     address = settings.store_address if address is None else address
-    cipher, engines = _cipher(settings, None if store is not None else address), ContextEngines(context_engines)
+    cipher, engines = cipher_of(settings, None if store is not None else address), ContextEngines(context_engines)
     if store is None:
         store = await open_store(address, at=clock.now(), limits=settings, connections=settings.postgres_connections)
     try:
@@ -442,12 +442,6 @@ def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Set
     late_s = settings.late_interaction_ms / 1000
     embedder = None if embedding.embedder is None else reported_embedder(embedding.embedder, telemetry)
     return Search(store, clock, embedder=embedder, reason=embedding.reason, late_s=late_s)
-
-
-def _cipher(settings: Settings, address: str | Path | None) -> Cipher:
-    """The cipher for the store at `address`. Only a store in a file can keep a key file beside it."""
-    no_file = address is None or is_postgres(address)
-    return AesCipher(settings.secret_key, file=None if no_file else Path(str(address)).parent / KEY_FILE)
 
 
 def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:

@@ -228,6 +228,12 @@ def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
     return ServerSecrets(**json.loads(cipher.decrypt(server.sealed, bound_to=_binding(server))))
 
 
+def reseal_server(server: McpServer, *, cipher: Cipher) -> McpServer:
+    """The server with the same secrets, encrypted again. Raises: SecretKeyMissing, SecretUnreadable."""
+    plain = cipher.decrypt(server.sealed, bound_to=_binding(server))
+    return replace(server, sealed=cipher.encrypt(plain, bound_to=_binding(server)))
+
+
 def _binding(server: McpServer) -> str:
     """Return what the secrets of a server are bound to."""
     return f"mcp_server/{server.org_id}/{server.id}"

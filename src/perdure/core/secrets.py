@@ -73,6 +73,9 @@ class Cipher(Protocol):
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
         """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
 
+    def is_current(self, sealed: bytes) -> bool:
+        """Whether the value was encrypted with the key that encrypts now. Raises: SecretKeyMissing, SecretUnreadable."""
+
 
 class NoCipher:
     """The `Cipher` of a program without a key: it refuses."""
@@ -81,6 +84,9 @@ class NoCipher:
         raise SecretKeyMissing
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
+        raise SecretKeyMissing
+
+    def is_current(self, sealed: bytes) -> bool:
         raise SecretKeyMissing
 
 

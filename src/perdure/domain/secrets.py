@@ -57,7 +57,7 @@ def resolve_environment(
 
     Raises: NotFound: there is no such secret; SecretKeyMissing, SecretUnreadable.
     """
-    result = {variable.name: _open_variable(tx, variable, cipher) for variable in tx.sandbox.list_variables()}
+    result = {variable.name: open_variable(tx, variable, cipher) for variable in tx.sandbox.list_variables()}
     result |= resolve_values(tx, environment, cipher=cipher)
     for secret in () if agent_id is None else tx.secrets.list(agent_id):
         result[secret.name] = open_secret(tx, secret, cipher=cipher)
@@ -97,7 +97,7 @@ def seal_variable(tx: Tx, variable: Variable, value: str, *, cipher: Cipher) -> 
     return replace(variable, sealed=cipher.encrypt(value.encode(), bound_to=_variable_binding(tx, variable)))
 
 
-def _open_variable(tx: Tx, variable: Variable, cipher: Cipher) -> str:
+def open_variable(tx: Tx, variable: Variable, cipher: Cipher) -> str:
     """Return the value of a variable. Raises: SecretKeyMissing, SecretUnreadable."""
     return cipher.decrypt(variable.sealed, bound_to=_variable_binding(tx, variable)).decode()
 

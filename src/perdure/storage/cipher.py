@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import hashlib
+import itertools
 import os
 import secrets
 import threading
-from functools import cached_property
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,94 +30,177 @@ NONCE_BYTES = 12
 HEAD_BYTES = 1 + NAME_BYTES + NONCE_BYTES
 
 # The setting may be a guessable phrase, so deriving the key is slow: 30 ms and 16 MB, once per process. The salt only
-# separates this key from those of other programs: a store has one key.
+# separates this key from those of other programs.
 _SCRYPT = {"salt": b"perdure secret key", "n": 2**14, "r": 8, "p": 1, "dklen": 32}
 
 
 class AesCipher:
-    """`Cipher` that loads its key at the first use.
+    """`Cipher` that loads its keys at the first use. The first key encrypts, every one decrypts.
+
+    A key file is read again when it has changed, so that processes that run already follow `add_key`.
 
     Args:
         key: the setting `secret_key`; empty: `file` is used.
-        file: the file of the key, created with the first secret, mode 0600; None: the setting is required.
+        file: the file of the keys, one a line, the newest first; created with the first secret, mode 0600. With `key`
+            its keys only decrypt. None: the setting is required.
+        old_key: the setting `secret_key_old`, which only decrypts.
     Raises: InvalidInput: a setting that is too short.
     """
 
-    def __init__(self, key: str, *, file: Path | None) -> None:
-        if key and len(key) < SECRET_KEY_CHARS_MIN:
-            raise InvalidInput(
-                f"PERDURE_SECRET_KEY has {len(key)} characters: give at least {SECRET_KEY_CHARS_MIN}, such as what"
-                " `openssl rand -base64 32` prints"
-            )
-        self._setting, self._file = key, file
+    def __init__(self, key: str, *, file: Path | None, old_key: str = "") -> None:
+        for name, text in (("PERDURE_SECRET_KEY", key), ("PERDURE_SECRET_KEY_OLD", old_key)):
+            if text and len(text) < SECRET_KEY_CHARS_MIN:
+                raise InvalidInput(
+                    f"{name} has {len(text)} characters: give at least {SECRET_KEY_CHARS_MIN}, such as what"
+                    " `openssl rand -base64 32` prints"
+                )
+        self._setting, self._file, self._old = key, file, old_key
         self._lock = threading.Lock()
+        self._stamp: tuple[int, ...] | None = None
+        self._texts: list[str] = []
+        self._boxes: list[tuple[bytes, AESGCM]] = []
 
     def encrypt(self, plain: bytes, *, bound_to: str) -> bytes:
-        name, box = self._box(create=True)
+        name, box = next(self._keys(create=True))
         nonce = secrets.token_bytes(NONCE_BYTES)
         return VERSION + name + nonce + box.encrypt(nonce, plain, bound_to.encode())
 
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
-        name, box = self._box(create=False)
+        keys = self._keys(create=False)
+        first = next(keys)  # says what is wrong with the keys before what is wrong with the value
         if len(sealed) < HEAD_BYTES or sealed[:1] != VERSION:
             raise SecretUnreadable("it is damaged, or a newer Perdure wrote it")
-        if sealed[1 : 1 + NAME_BYTES] != name:
+        wanted = sealed[1 : 1 + NAME_BYTES]
+        box = next((box for name, box in itertools.chain((first,), keys) if name == wanted), None)
+        if box is None:
             raise SecretUnreadable(f"it was encrypted with another key than that of {self._source}")
         try:
             return box.decrypt(sealed[1 + NAME_BYTES : HEAD_BYTES], sealed[HEAD_BYTES:], bound_to.encode())
         except InvalidTag:
             raise SecretUnreadable("it is damaged, or was put in another's place") from None
 
+    def is_current(self, sealed: bytes) -> bool:
+        name, _ = next(self._keys(create=False))
+        return sealed[: 1 + NAME_BYTES] == VERSION + name
+
     @property
     def _source(self) -> str:
         return "PERDURE_SECRET_KEY" if self._setting else str(self._file)
 
-    def _box(self, *, create: bool) -> tuple[bytes, AESGCM]:
+    def _keys(self, *, create: bool) -> Iterator[tuple[bytes, AESGCM]]:
+        """The name and the box of each key, the one that encrypts first. Each is derived when it is needed.
+
+        Raises: SecretKeyMissing, SecretUnreadable.
+        """
         with self._lock:
-            if "_named_box" not in self.__dict__:
-                self._text = self._setting or self._load_key(create=create)
-            return self._named_box
+            self._load_texts(create=create)
+            texts, boxes = self._texts, self._boxes
+        for place in range(len(texts)):
+            with self._lock:
+                if place == len(boxes):
+                    boxes.append(_derive(texts[place]))
+            yield boxes[place]
 
-    @cached_property
-    def _named_box(self) -> tuple[bytes, AESGCM]:
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        key = hashlib.scrypt(self._text.encode(), **_SCRYPT)  # type: ignore[arg-type]
-        del self._text
-        return hashlib.sha256(b"perdure key name" + key).digest()[:NAME_BYTES], AESGCM(key)
-
-    def _load_key(self, *, create: bool) -> str:
-        if self._file is None:
+    def _load_texts(self, *, create: bool) -> None:
+        """Read the keys, if that has not been done, or if the file has changed since."""
+        own = [text for text in (self._setting, self._old) if text]
+        stamp = () if self._file is None else _stamp_of(self._file)
+        if self._texts and (stamp == self._stamp or not stamp):  # a file that is gone counts as long as the process runs
+            return
+        if self._file is None and not self._setting:
             raise SecretKeyMissing
-        try:
-            if create and not self._file.exists():
+        texts = own
+        if self._file is not None and (stamp or not self._setting):
+            if create and not stamp:
                 make_key_file(self._file)
-            text = self._file.read_text(encoding="ascii").strip()
-        except FileNotFoundError:
-            raise SecretUnreadable(f"its key file {self._file} is gone: put it back from a backup") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise SecretUnreadable(f"its key file {self._file} can't be used: {error}") from error
-        if len(text) < SECRET_KEY_CHARS_MIN:
-            raise SecretUnreadable(f"its key file {self._file} holds no key: put it back from a backup")
-        return text
+            lines = read_key_file(self._file)
+            texts = [*own, *lines] if self._setting else [*lines, *own]
+        if texts != self._texts:
+            self._texts, self._boxes = texts, []
+        self._stamp = stamp
+
+
+def _derive(text: str) -> tuple[bytes, AESGCM]:
+    """The name and the box of a key."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = hashlib.scrypt(text.encode(), **_SCRYPT)  # type: ignore[arg-type]
+    return hashlib.sha256(b"perdure key name" + key).digest()[:NAME_BYTES], AESGCM(key)
+
+
+def _stamp_of(file: Path) -> tuple[int, ...]:
+    """What changes with the file; empty: there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return ()
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def read_key_file(file: Path) -> list[str]:
+    """The keys of a file, the newest first. Raises: SecretUnreadable."""
+    try:
+        lines = file.read_text(encoding="ascii").split("\n")
+    except FileNotFoundError:
+        raise SecretUnreadable(f"its key file {file} is gone: put it back from a backup") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecretUnreadable(f"its key file {file} can't be used: {error}") from error
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys or any(len(key) < SECRET_KEY_CHARS_MIN for key in keys):
+        raise SecretUnreadable(f"its key file {file} holds no key: put it back from a backup")
+    return keys
+
+
+def add_key(file: Path) -> None:
+    """Put a new random key before those of a file. Those stay: older backups need them, and what other processes
+    encrypt before they have seen the new one. Raises: SecretUnreadable."""
+    keys = read_key_file(file)
+    with file.open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if os.fstat(held.fileno()).st_ino != file.stat().st_ino:  # another process was faster
+            return
+        _write_keys(file, [_new_key(), *keys], replaces=True)
+
+
+def forget_old_keys(file: Path) -> int:
+    """Take all keys but the newest out of a file; how many. Raises: SecretUnreadable."""
+    keys = read_key_file(file)
+    if len(keys) > 1:
+        _write_keys(file, keys[:1], replaces=True)
+    return len(keys) - 1
+
+
+def _new_key() -> str:
+    return base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def make_key_file(file: Path) -> None:
     """Create a file with a random key that only its owner can read, atomically; of several processes at once the first
-    wins."""
+    wins. Raises: SecretUnreadable."""
+    try:
+        _write_keys(file, [_new_key()], replaces=False)
+    except OSError as error:
+        raise SecretUnreadable(f"its key file {file} can't be used: {error}") from error
+
+
+def _write_keys(file: Path, keys: Sequence[str], *, replaces: bool) -> None:
+    """Write a file of keys, atomically. Without `replaces` a file that is there stays."""
     draft = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as stream:
-            stream.write(base64.b64encode(secrets.token_bytes(32)) + b"\n")
+            stream.write("".join(f"{key}\n" for key in keys).encode())
             stream.flush()
             os.fsync(stream.fileno())
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, file)
+        if replaces:
+            draft.replace(file)
+        else:
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, file)
     finally:
-        draft.unlink()
+        draft.unlink(missing_ok=True)
     directory = os.open(file.parent, os.O_RDONLY)
     try:
         os.fsync(directory)  # the key's file name must be durable before a secret is

@@ -1,18 +1,21 @@
-"""`perdure secret`: set a secret without showing it, list names, delete one."""
+"""`perdure secret`: set a secret without showing it, list names, delete one, change the key that encrypts."""
 
 from __future__ import annotations
 
 import getpass
 import sys
 
-from perdure.cli.views.fold import local_time, visible
+from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
 from perdure.cli.work import confirm, deleted, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
+from perdure.core.text.addresses import is_postgres
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.secrets import AsyncSecrets
+from perdure.library.services.access.rotation import rotate_store
+from perdure.settings import Settings
 
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
@@ -47,6 +50,25 @@ async def delete_secret(view: View, *, name: str, agent: str | None, yes: bool) 
         confirm(view, f"Secret {name!r} will be gone for good. Delete?", action="delete the secret", yes=yes)
         await secrets.delete(name)
         view.hint(deleted(f"secret {name!r}", f"`perdure secret set {name}` stores a value again"))
+
+
+async def rotate_secrets(view: View, *, forget_old: bool) -> int:
+    """Encrypt everything with a new key, and return the exit code."""
+    settings = Settings.from_environment()
+    if not is_postgres(settings.store_address) and not settings.store_path.exists():
+        view.hint(NO_SECRET)
+        return 0
+    rotated = await rotate_store(settings, forget_old=forget_old)
+    left = [visible(one) for one in rotated.unreadable]
+    view.show({"rotated": rotated.count, "unreadable": left}, *(f"{one}: no key decrypts it" for one in left))
+    if left:
+        view.hint("Set those anew, or put their key back: PERDURE_SECRET_KEY_OLD, or a line of secret.key.")
+        return 1
+    done = f"{plural(rotated.count, 'value')} encrypted with the new key."
+    view.hint(done if rotated.count else "Everything is encrypted with the newest key already.")
+    if settings.secret_key_old:
+        view.hint("PERDURE_SECRET_KEY_OLD is needed no more, but for backups from before.")
+    return 0
 
 
 async def _secrets_of(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:

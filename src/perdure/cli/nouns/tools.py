@@ -171,6 +171,21 @@ def delete_secret(name: SecretName, agent: SecretOwner = None, yes: Yes = False)
     """Delete a secret."""
 
 
+@command(secret, "secrets.rotate_secrets", name="rotate")
+def rotate_secrets(
+    forget_old: Annotated[
+        bool, typer.Option("--forget-old", help="Delete the older keys of the file; older backups need them.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Encrypt everything anew, with a new key: secrets, variables, keys of providers, tokens of MCP servers.
+
+    Without PERDURE_SECRET_KEY the file secret.key beside the store gets a new key; servers that run take it by
+    themselves. With it, start all servers with the new key in PERDURE_SECRET_KEY and the one before in
+    PERDURE_SECRET_KEY_OLD, then call this. It covers all organisations; killed, it goes on when called again.
+    """
+
+
 @command(hook, "hooks.list_hooks", name="list")
 def list_hooks(as_json: AsJson = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""

@@ -34,6 +34,12 @@ def open_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, cipher: Cipher)
     return {**code.environment, **{name: _open(tx, tool_id, name, code, cipher) for name in code.sealed}}
 
 
+def reseal_environment(tx: Tx, tool_id: ToolId, code: ToolCode, *, cipher: Cipher) -> ToolCode:
+    """Return the code with all its values encrypted again. Raises: SecretKeyMissing, SecretUnreadable."""
+    values = {name: _open(tx, tool_id, name, code, cipher) for name in code.sealed}
+    return replace(code, sealed={name: _seal(tx, tool_id, name, value, cipher) for name, value in values.items()})
+
+
 def load_inputs(
     tx: Tx,
     tool_id: ToolId,

@@ -67,6 +67,15 @@ class Secrets(Table):
         sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} ORDER BY name LIMIT :limit"
         return [_SECRET.read(row) for row in self._rows(sql, agent_id=storable(owner_id), limit=limit)]
 
+    def list_behind(self, owner_id: str, name: str, *, limit: int = 200) -> Sequence[Secret]:
+        """The secrets of all owners behind this owner and name, in this order."""
+        sql = (
+            f"SELECT {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND (owner_id, name) > (:agent_id, :name)"
+            " ORDER BY owner_id, name LIMIT :limit"
+        )
+        rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name), limit=limit)
+        return [_SECRET.read(row) for row in rows]
+
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"

@@ -11,7 +11,7 @@ from perdure.server.routes.health import VERSION
 from perdure.settings import Settings
 from perdure.ui.render import Data, Pages
 
-SECRET = frozenset({"secret_key"})
+SECRET = frozenset({"secret_key", "secret_key_old"})
 
 pages = Pages()
 

@@ -1,0 +1,117 @@
+"""Units of work that encrypt what is stored with an older key again, with the key of now. Each takes a bounded number
+of rows, and changes none that has the key already."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from perdure.core.errors import SecretUnreadable
+from perdure.core.ids import ToolId
+from perdure.core.mcp import reseal_server
+from perdure.core.secrets import ORGANISATION, Cipher, Secret
+from perdure.core.tools.spec import ToolFilter
+from perdure.domain.secrets import open_secret, open_variable, put_secret, seal_variable
+from perdure.domain.tools.environment import reseal_environment
+from perdure.storage.tx import Tx
+
+ROWS = 200
+"""Secrets or tools of one transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rotated:
+    """What was encrypted again.
+
+    Args:
+        count: how many values were.
+        unreadable: what no key could decrypt; it stays as it is.
+    """
+
+    count: int = 0
+    unreadable: tuple[str, ...] = ()
+
+    def __add__(self, other: Rotated) -> Rotated:
+        return Rotated(self.count + other.count, (*self.unreadable, *other.unreadable))
+
+
+def rotate_secrets(tx: Tx, after: Secret | None, *, cipher: Cipher) -> tuple[Rotated, Secret | None]:
+    """Encrypt the secrets of the next owners again; and the last one that was looked at, None at the end.
+
+    Raises: SecretKeyMissing.
+    """
+    place = (ORGANISATION, "") if after is None else (after.owner_id, after.name)
+    page = tx.secrets.list_behind(*place, limit=ROWS)
+    rotated = Rotated()
+    for secret in page:
+        if cipher.is_current(secret.sealed):
+            continue
+        try:
+            value = open_secret(tx, secret, cipher=cipher)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"secret {secret.name}",))
+            continue
+        put_secret(tx, secret.owner_id, secret.name, value, cipher=cipher, at=secret.updated_at)
+        rotated += Rotated(1)
+    return rotated, page[-1] if page else None
+
+
+def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
+    """Encrypt the variables of all tools, what MCP servers need, and the keys of providers again. Raises:
+    SecretKeyMissing."""
+    rotated = Rotated()
+    for variable in tx.sandbox.list_variables():
+        if cipher.is_current(variable.sealed):
+            continue
+        try:
+            value = open_variable(tx, variable, cipher=cipher)
+            tx.sandbox.put_variable(seal_variable(tx, variable, value, cipher=cipher))
+            rotated += Rotated(1)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"variable {variable.name}",))
+    for server in tx.mcp.list(limit=100_000):
+        if not server.sealed or cipher.is_current(server.sealed):
+            continue
+        try:
+            tx.mcp.put(reseal_server(server, cipher=cipher))
+            rotated += Rotated(1)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"MCP server {server.name}",))
+    for provider in tx.providers.list(limit=100_000):
+        if not provider.sealed or cipher.is_current(provider.sealed):
+            continue
+        try:
+            key = cipher.decrypt(provider.sealed, bound_to=provider.binding)
+            tx.providers.put(replace(provider, sealed=cipher.encrypt(key, bound_to=provider.binding)))
+            rotated += Rotated(1)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"the key of provider {provider.name}",))
+    return rotated
+
+
+def rotate_tools(
+    tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime
+) -> tuple[Rotated, ToolId | None]:
+    """Encrypt the variables of the next tools again; and the last one that was looked at, None at the end.
+
+    Raises: SecretKeyMissing.
+    """
+    page = tx.tools.page(where=ToolFilter(types=("custom",)), limit=ROWS, after=after)
+    codes = tx.tools.codes([tool.id for tool in page])
+    rotated = Rotated()
+    for tool in page:
+        code = codes.get(tool.id)
+        if code is None or _all_current(list(code.sealed.values()), cipher):
+            continue
+        try:
+            tx.tools.update(tool, code=reseal_environment(tx, tool.id, code, cipher=cipher), at=at)
+            rotated += Rotated(len(code.sealed))
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"the environment of tool {tool.spec.name}",))
+    return rotated, page[-1].id if page else None
+
+
+def _all_current(sealed: Sequence[str], cipher: Cipher) -> bool:
+    return all(cipher.is_current(base64.b64decode(one)) for one in sealed)
