@@ -7,7 +7,7 @@ from typing import Any
 
 from letta_client.types import AgentState
 
-from perdure.testing import says
+from perdure.testing import calls, says
 from tests.server.routed import Routed, new_agent, routed
 
 QUIET: dict[str, Any] = {"facts": "off", "embedding": "none"}
@@ -101,3 +101,30 @@ async def test_a_group_makes_an_agent_a_companion() -> None:
         assert (await server.get(f"/v1/agents/{agent['id']}"))["enable_sleeptime"] is True
         blocks = (await server.get(f"/v1/agents/{other['id']}"))["blocks"]
         assert [block["label"] for block in blocks] == ["human"]
+
+
+async def test_a_pass_is_asked_for_and_shows_what_it_changed() -> None:
+    """With its reason and the difference; nothing new gives null, and an agent without a companion 404."""
+    edit = calls("memory_insert", label="human", new_string="drinks tea")
+    script = (says("OK."), edit, calls("memory_finish_edits", reason="She said so."))
+    async with routed(*script, **QUIET) as server:
+        plain = await new_agent(server, "ben")
+        agent = await new_agent(server, "ann", enable_sleeptime=True, memory_blocks=[{"label": "human", "value": "x"}])
+        path = f"/v1/agents/{agent['id']}/companion"
+        assert await server.post(f"{path}/wake", {}) is None
+        body = {"messages": [{"role": "user", "content": "I drink tea"}]}
+        await server.post(f"/v1/agents/{agent['id']}/messages", body)
+        begun = await server.post(f"{path}/wake", {})
+        for _ in range(400):
+            (shown,) = await server.get(f"{path}/passes")
+            if shown["outcome"] is not None:
+                break
+            await asyncio.sleep(0.05)
+
+        assert (begun["number"], begun["cause"], begun["run_id"]) == (1, "request", shown["run_id"])
+        assert (shown["outcome"], shown["reason"], shown["steps"]) == ("finished", "She said so.", 2)
+        assert [(one["label"], one["diff"]) for one in shown["edits"]] == [("human", "@@ -1 +1,2 @@\n x\n+drinks tea")]
+        assert await server.get(f"{path}/passes", before=1) == []
+        missing = await server.http.post(f"/v1/agents/{plain['id']}/companion/wake")
+        assert (missing.status_code, "it has none" in missing.json()["detail"]) == (404, True)
+        assert await server.get(f"/v1/agents/{plain['id']}/companion/passes") == []

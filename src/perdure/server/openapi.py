@@ -20,7 +20,9 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.answers import objects as wire
+from perdure.server.wire.answers import schedules
 from perdure.server.wire.answers.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
+from perdure.server.wire.answers.companions import PassShape
 from perdure.server.wire.answers.costs import CostsShape
 from perdure.server.wire.answers.fact_views import (
     CommunityShape,
@@ -34,13 +36,6 @@ from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, Fa
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
 from perdure.server.wire.answers.origins import AnswerOriginShape, FactOriginShape, MemoryOriginShape
-from perdure.server.wire.answers.schedules import (
-    CreatedSchedule,
-    FiringShape,
-    ScheduleDeleted,
-    ScheduleList,
-    ScheduleShape,
-)
 from perdure.server.wire.answers.sources import RevertShape, SourceShape, WriteShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
@@ -228,11 +223,13 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"(POST|PATCH) /v1/sandbox-config/.*", wire.SandboxConfig),
     (r"GET /v1/(groups/|agents/{agent_id}/groups)", list[wire.Group]),
     (r"(POST|GET|PATCH) /v1/groups/({group_id})?", wire.Group),
-    (r"GET /v1/agents/{agent_id}/schedule", ScheduleList),
-    (r"POST /v1/agents/{agent_id}/schedule", CreatedSchedule),
-    (r"DELETE /v1/agents/{agent_id}/schedule/{scheduled_message_id}", ScheduleDeleted),
-    (r"GET /v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings", list[FiringShape]),
-    (r"\w+ /v1/agents/{agent_id}/schedule/{scheduled_message_id}(/cancel)?", ScheduleShape),
+    (r"GET /v1/agents/{agent_id}/companion/passes", list[PassShape]),
+    (r"POST /v1/agents/{agent_id}/companion/wake", PassShape | None),
+    (r"GET /v1/agents/{agent_id}/schedule", schedules.ScheduleList),
+    (r"POST /v1/agents/{agent_id}/schedule", schedules.CreatedSchedule),
+    (r"DELETE /v1/agents/{agent_id}/schedule/{scheduled_message_id}", schedules.ScheduleDeleted),
+    (r"GET /v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings", list[schedules.FiringShape]),
+    (r"\w+ /v1/agents/{agent_id}/schedule/{scheduled_message_id}(/cancel)?", schedules.ScheduleShape),
     (r"POST /v1/agents/{agent_id}/events", wire.Run),
     (r"PATCH /v1/groups/{group_id}/reset-messages", None),
     (r"GET /v1/agents/{agent_id}/mcp-servers", list[wire.McpServer]),

@@ -50,7 +50,7 @@ def _rules() -> list[Rule]:
         *("/v1/agents/*/messages/**", "/v1/agents/*/generate", "/v1/agents/*/events", "/v1/agents/*/summarize"),
         *("/v1/agents/*/recompile", "/v1/agents/*/schedule/**", "/v1/agents/*/files/**", "/v1/conversations/**"),
         *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
-        *("/v1/groups/*/messages/**",),
+        *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),

@@ -1,4 +1,5 @@
-"""Groups of agents: creating, changing and deleting them, what is said to them, and their transcripts."""
+"""Groups of agents: creating, changing and deleting them, what is said to them, their transcripts, and the passes of
+companions."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -16,10 +17,12 @@ from perdure.core.groups.group import GroupFilter
 from perdure.core.groups.turns import GROUP_FAILED_REASONS
 from perdure.core.ids import GroupId
 from perdure.core.messages import SEND_MESSAGE
+from perdure.library.checks import LIMIT_MAX
 from perdure.library.paging import Page
 from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
 from perdure.server.sse import Streams
+from perdure.server.wire.answers.companions import pass_shape
 from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
@@ -187,3 +190,27 @@ async def reset_messages(group_id: GroupIdIn, library: Library) -> Response:
     ended."""
     await library.services.groups.reset(group_id, author=WIRE_AUTHOR)
     return json_answer(None)
+
+
+# --- companions
+
+
+@router.get("/v1/agents/{agent_id}/companion/passes")
+async def list_passes(
+    agent_id: AgentIdIn,
+    library: Library,
+    limit: Annotated[int, Query(ge=1, le=LIMIT_MAX, description="At most this many items.")] = 20,
+    before: Annotated[int | None, Query(ge=1, le=2**53, description="Those before the pass of this number.")] = None,
+) -> Response:
+    """List the passes of an agent's companion, newest first: why each began, how it ended, and what it changed."""
+    passes = await library.services.companions.passes(agent_id, limit=limit, before=before)
+    return json_answer([pass_shape(one) for one in passes])
+
+
+@router.post("/v1/agents/{agent_id}/companion/wake")
+async def wake(agent_id: AgentIdIn, library: Library) -> Response:
+    """Have an agent's companion read what is new, and answer with the pass that begins or goes on; null: nothing new
+    was said. The list of passes shows how it ends."""
+    companions = library.services.companions
+    one = await companions.wake(agent_id)
+    return json_answer(None if one is None else pass_shape(await companions.show(one)))

@@ -199,10 +199,14 @@ class CompanionService:
         await self.get(agent_id)
         return await self._app.companions.wake(agent_id, cause)
 
+    async def show(self, one: Pass) -> PassInfo:
+        """A pass as it is now. Raises: NotFound."""
+        return await self._ports.store.read(_get_pass, one)
+
     async def wait(self, one: Pass) -> PassInfo:
         """A pass once it has ended. Raises: NotFound."""
         while True:
-            info = await self._ports.store.read(_get_pass, one)
+            info = await self.show(one)
             if info.outcome is not None:
                 return info
             await asyncio.sleep(WAIT_S)

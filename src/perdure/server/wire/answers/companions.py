@@ -1,0 +1,60 @@
+"""A pass of a companion over HTTP. It is not part of Letta's API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import TypedDict
+
+from perdure.core.groups.passes import PassCause, PassOutcome
+from perdure.library.services.groups.companions import PassInfo
+from perdure.server.wire import fields as ids
+from perdure.server.wire.base import stamp
+
+
+class PassEditShape(TypedDict):
+    """A block as a pass left it, and the difference."""
+
+    block_id: ids.BlockIdIn
+    label: str
+    version: int
+    diff: str
+
+
+class PassFailure(TypedDict):
+    """Why the run of a pass failed."""
+
+    kind: str
+    message: str
+
+
+class PassShape(TypedDict):
+    """A pass: why it began, how it ended, and what it changed. `outcome` is null while it goes on."""
+
+    agent_id: ids.AgentIdIn
+    companion_id: ids.AgentIdIn
+    number: int
+    cause: PassCause
+    outcome: PassOutcome | None
+    reason: str
+    edits: list[PassEditShape]
+    last_message_id: ids.MessageIdIn
+    run_id: ids.RunIdIn
+    steps: int
+    tokens: int
+    failure: PassFailure | None
+    created_at: ids.Time
+    ended_at: ids.Time | None
+
+
+def pass_shape(one: PassInfo) -> dict[str, Any]:
+    """A pass."""
+    names = ("agent_id", "companion_id", "number", "cause", "outcome", "reason", "last_message_id", "run_id", "steps")
+    failure = one.failure
+    return {name: getattr(one, name) for name in names} | {
+        "tokens": one.usage.total_tokens,
+        "failure": None if failure is None else {"kind": failure.kind, "message": failure.message},
+        "edits": [{name: getattr(edit, name) for name in edit.__slots__} for edit in one.edits],
+        "created_at": stamp(one.created_at),
+        "ended_at": stamp(one.ended_at),
+    }
