@@ -41,7 +41,8 @@ format: .venv/.dev-stamp ## generate the library's plain calls, and format the c
 
 faults: .venv/.dev-stamp ## the long fault and property runs
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 tests/faults tests/properties tests/wire \
-		tests/server/test_watchdog.py tests/server/test_writer_wait.py tests/engine/test_room.py -q $(ARGS)
+		tests/server/test_watchdog.py tests/server/test_writer_wait.py tests/engine/test_room.py \
+		tests/library/test_companions.py tests/library/test_fan_out.py -q $(ARGS)
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 --ignore tests/faults --ignore tests/properties --ignore tests/wire \
 		-m hypothesis -q $(ARGS)
 

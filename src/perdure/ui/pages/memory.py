@@ -11,6 +11,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
+from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ScheduleId
 from perdure.core.messages import text_of
 from perdure.core.passages import CAPTURED, Passage, PassageFilter
@@ -28,7 +29,7 @@ from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
 """As many lines as there are colours."""
-BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, SCHEDULES_MAX = 100, 20, 100, 20
+BLOCKS_MAX, SHARED_MAX, TIMELINE_MAX, SCHEDULES_MAX, PASSES_MAX = 100, 20, 100, 20, 5
 ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 CALLERS = ("agent", "system")
@@ -84,8 +85,35 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         "tag": tag,
         "after": after,
         "schedules": [await _schedule_shape(library, schedule) for schedule in schedules],
+        "companion": await _companion_shape(library, agent_id),
+        "is_companion": COMPANION_OF in agent.settings,
         "writes": timeline,
         "growth": None if timeline is None else _growth_of_all(timeline),
+    }
+
+
+async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | None:
+    """The companion of an agent with its newest passes, those that changed nothing without a difference."""
+    service = library.services.companions
+    if (info := await service.find(agent_id)) is None:
+        return None
+    return {
+        "id": info.companion.id,
+        "name": info.name,
+        "frequency": info.frequency,
+        "turns": info.turns,
+        "passes": [
+            {
+                "number": one.number,
+                "at": one.created_at,
+                "outcome": (one.outcome or "goes on").replace("_", " "),
+                "reason": one.reason[:REASON_CHARS],
+                "failure": one.failure.message[:REASON_CHARS] if one.failure else "",
+                "run_id": one.run_id,
+                "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
+            }
+            for one in await service.passes(agent_id, limit=PASSES_MAX)
+        ],
     }
 
 

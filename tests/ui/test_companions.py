@@ -1,0 +1,38 @@
+"""The companion of an agent on its memory page."""
+
+from __future__ import annotations
+
+from perdure.testing import calls, says
+from tests.ui.browser import dashboard, text_of
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+async def test_a_companion_is_switched_on_woken_shown_and_deleted() -> None:
+    """What a pass changed stands there with its reason, as text."""
+    edit = calls("memory_insert", label="human", new_string=HOSTILE)
+    script = [says("OK."), edit, calls("memory_finish_edits", reason=f"She said {HOSTILE}")]
+    async with dashboard(*script) as (client, library):
+        agent = await library.create_agent("Ada", human="likes tea")
+        where = f"/agents/{agent.id}/memory"
+        none = text_of((await client.get(where)).text)
+        on = text_of((await client.post(f"{where}/companion/on")).text)
+        nothing = text_of((await client.post(f"{where}/companion/wake")).text)
+        await agent.send("hello")
+        woken = text_of((await client.post(f"{where}/companion/wake")).text)
+        await agent.companion.wake()  # or it has ended
+        page = await client.get(where)
+        shape = (await client.get(f"{where}?format=json")).json()["companion"]
+        own = text_of((await client.get(f"/agents/{shape['id']}/memory")).text)
+        off = text_of((await client.post(f"{where}/companion/off")).text)
+
+        assert "Give it one" in none
+        assert "Ada-sleeptime tidies these blocks after every 5 turns" in on and "no pass yet" in on
+        assert "Nothing new was said" in nothing
+        assert "reads what is new" in woken
+        assert "Pass 1 finished" in text_of(page.text)
+        assert HOSTILE not in page.text and f"+{HOSTILE}" in text_of(page.text)
+        assert [(one["reason"], len(one["edits"])) for one in shape["passes"]] == [(f"She said {HOSTILE}", 1)]
+        assert "Give it one" not in own and "It tidies the memory of another agent" in own
+        assert "is deleted" in off
+        assert await agent.companion.info() is None
