@@ -45,4 +45,4 @@ def test_what_still_waits_in_a_loop_that_a_tool_stopped_is_ended(
     portal.close()
     assert sorted(ended) == ["other", "stopper"]
     gc.collect()  # a task that still waits is complained of when it is destroyed
-    assert not caplog.records
+    assert not [record for record in caplog.records if record.name == "asyncio"]

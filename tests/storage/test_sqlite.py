@@ -83,6 +83,20 @@ WRITER = """
 """
 
 
+async def test_a_relative_path_names_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for readers that are opened after the program went to another folder."""
+    other = tmp_path / "other"
+    other.mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = SqliteStore.open(Path("perdure.db"), at=START)
+    monkeypatch.chdir(other)
+    agent = await store.write(units.add_agent)
+
+    assert await store.read(lambda tx: tx.agents.get(agent.id)) == agent
+    assert [*other.iterdir()] == []
+    await store.close()
+
+
 async def test_two_processes_write_into_one_file(tmp_path: Path) -> None:
     """Nothing is lost, nothing doubled, the numbers have no gap, and each process's messages are in its order."""
     path = tmp_path / "perdure.db"

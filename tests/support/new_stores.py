@@ -39,6 +39,8 @@ def _copy_template(
             file = connection.execute("PRAGMA database_list").fetchone()[2]
             if not file:  # in memory
                 return _template().backup(connection)
+            if Path(f"{file}-wal").exists():  # of a process that was killed: it would be taken for the copy's
+                return _upgrade(connection, path, migrations, at=at)
             # Nothing was read through the connection but that the file is empty, so it sees what stands there now. A
             # backup would write each page twice, and switching to WAL waits for the disk.
             Path(file).write_bytes(_template_bytes())

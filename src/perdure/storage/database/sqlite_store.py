@@ -99,6 +99,7 @@ class SqliteStore(Views):
 
         Raises: StoreReadOnly, StoreTooNew, NotAStore, StoreDamaged, StoreError.
         """
+        path = path.absolute()  # connections are opened later, too, when the program may be in another folder
         least = check_log(path)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # private to the user

@@ -84,7 +84,8 @@ class Passes(Table):
         """Passes of all agents that go on, oldest first; only those that began before `until`."""
         where = Conditions("p.ended_at IS NULL", _OWN)
         where.add("p.created_at < ?", until and iso(until))
-        rows = self._rows(f"{_SELECT} WHERE {where} ORDER BY p.created_at LIMIT :limit", limit=limit, **where.params)
+        order = "p.created_at, p.agent_id, p.number"
+        rows = self._rows(f"{_SELECT} WHERE {where} ORDER BY {order} LIMIT :limit", limit=limit, **where.params)
         return [_PASS.read(row) for row in rows]
 
     def list_apart(self, agent_id: AgentId) -> frozenset[int]:
