@@ -42,7 +42,7 @@ REQUEST = summary_request("a/b", SOURCE, previous="", max_summary_tokens=300)
 
 
 def check(text: str, *, source: str = SOURCE, max_tokens: int = 300) -> str:
-    return check_summary(text, source=source, request=REQUEST, max_tokens=max_tokens, counter=COUNTER)
+    return check_summary(text, source=source, prompt=REQUEST.system, max_tokens=max_tokens, counter=COUNTER)
 
 
 def reason(text: str, *, source: str = SOURCE, max_tokens: int = 300) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import pytest
 
@@ -124,7 +125,10 @@ def test_answers_about_an_original_are_bounded() -> None:
     """By `max_tokens`; the answer says how much there is."""
     count = real_tokens
 
-    for how in ({"lines": "1.."}, {"rows": "1.."}, {"grep": "."}, {"path": "items"}, {"query": "web"}):
+    questions: tuple[dict[str, Any], ...] = (
+        *({"lines": "1.."}, {"rows": "1.."}, {"grep": "."}, {"path": "items"}, {"query": "web"}),
+    )
+    for how in questions:
         answer = expand(pods(), **how)
         assert count(answer) <= 1_000, how
     assert re.search(r"\[\d+ of 120 are shown", expand(pods(), rows="1.."))
@@ -139,7 +143,7 @@ def test_answers_about_an_original_are_bounded() -> None:
         ({"grep": "("}, "no regular expression"),
     ],
 )
-def test_a_wrong_argument_says_what_there_is(how: dict[str, str], message: str) -> None:
+def test_a_wrong_argument_says_what_there_is(how: dict[str, Any], message: str) -> None:
     """A model can repair its call."""
     with pytest.raises(ToolError, match=re.escape(message)):
         expand(pods(), **how)

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from perdure import AsyncAgent, AsyncPerdure, InvalidInput
+from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed
 from perdure.context.costs.ledger import CostLedger, RequestCost
 from perdure.context.costs.plot import KINDS, build_columns, describe, render_svg
-from perdure.testing import FakeClock, InlineStore, SequentialIds
+from perdure.core.messages import Reasoning
+from perdure.core.models import ModelReply
+from perdure.core.runs import Usage
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 from tests.support.caching_model import CachingModel
 
 MODEL = "anthropic/claude-sonnet-4-5"  # its prices are in the catalog
@@ -54,6 +57,22 @@ async def talk() -> AsyncIterator[Talk]:
     ) as perdure:
         agent = await perdure.create_agent("a", model=MODEL, settings={"context_window_tokens": 12_000})
         yield Talk(perdure, agent, model, clock)
+
+
+async def test_an_answer_that_is_refused_is_paid_for() -> None:
+    """The provider bills an empty answer too, so the run and the ledger have its tokens."""
+    usage = Usage(input_tokens=900, output_tokens=3)
+    empty = ScriptedModel(ModelReply(parts=(Reasoning("hm"),), usage=usage))
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: empty}) as perdure:
+        agent = await perdure.create_agent("b", model=MODEL)
+        with pytest.raises(RunFailed):
+            await agent.send("hi")
+        (run,) = await agent.runs()
+        (request,) = (await agent.costs()).requests
+
+    assert (request.status, request.input_tokens, request.output_tokens) == ("failed", 900, 3)
+    assert request.price
+    assert run.usage == usage
 
 
 async def test_the_ledger_agrees_with_what_the_provider_reported_and_with_each_explanation(talk: Talk) -> None:

@@ -24,6 +24,7 @@ from perdure.core.errors import (
     ModelQuotaExceeded,
     ModelRateLimited,
     ModelRefused,
+    ModelReplyEmpty,
     ModelReplyInvalid,
     ModelRequestRefused,
     ModelStreamCut,
@@ -291,6 +292,16 @@ def test_a_key_that_can_not_be_sent_is_refused_without_showing_it(secret: str) -
         OpenAIChat(model="test", base_url="http://localhost", api_key=secret)
 
     assert secret not in str(caught.value)
+
+
+async def test_an_answer_that_is_no_use_has_the_tokens_that_it_took() -> None:
+    """The server bills them all the same."""
+    usage = Usage(input_tokens=30, output_tokens=2)
+    async with HttpModel(says("", usage=usage)) as server:
+        error = await failure(OpenAIChat(model="test", base_url=server.url))
+
+    assert type(error) is ModelReplyEmpty
+    assert error.usage == usage
 
 
 async def test_models_of_one_endpoint_share_their_connections() -> None:

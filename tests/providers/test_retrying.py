@@ -19,6 +19,7 @@ from perdure.core.errors import (
 )
 from perdure.core.messages import Text
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.core.runs import Usage
 from perdure.providers.retrying import Retrying, RetryPolicy, delay_s
 
 REQUEST = ModelRequest(model="openai/test", system="", messages=())
@@ -74,9 +75,10 @@ async def test_a_first_try_changes_nothing() -> None:
 
 
 async def test_the_last_error_says_how_many_tries_were_made() -> None:
-    """In its message and in its exchange."""
+    """In its message and in its exchange; it has the tokens of all of them."""
     failures = [ModelOverloaded("busy") for _ in range(4)]
     failures[-1].exchange = Exchange(request={}, response={})
+    failures[1].usage = failures[3].usage = Usage(input_tokens=7, output_tokens=1)
     model = Planned(*([failure] for failure in failures))
 
     with pytest.raises(ModelOverloaded, match=r"^busy \(tried 4 times in 0\.\d s\)$") as caught:
@@ -85,6 +87,7 @@ async def test_the_last_error_says_how_many_tries_were_made() -> None:
     assert caught.value is failures[-1]
     assert isinstance(caught.value.exchange, Exchange)
     assert caught.value.exchange.attempts == 4
+    assert caught.value.usage == Usage(input_tokens=14, output_tokens=2)
 
 
 async def test_what_will_not_succeed_is_not_tried_again() -> None:

@@ -120,8 +120,8 @@ EVICT_SHARE, CLIP_CHARS = 0.3, 50_000
 """The defaults of a compaction on request."""
 
 CompactionMode = Literal["all", "sliding_window", "self_compact_all", "self_compact_sliding_window"]
-"""What leaves the view: all, or the oldest part. With `self` the agent's own model writes the
-summary."""
+"""What leaves the view: all, or the oldest part. With `self` the agent's own model writes the summary, in a request
+that begins as the agent's own do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

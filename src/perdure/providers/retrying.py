@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from perdure.core.errors import ModelError, ModelTimeout
 from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
+from perdure.core.runs import NO_USAGE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class Retrying:
 
     Nothing is retried after the first piece of output: a reader must never see an answer begin twice. A wait that the
     provider asks for is kept; if the deadline does not allow it, the error is raised at once. The error of several
-    tries says how many.
+    tries says how many, and has the tokens of all.
 
     Args:
         random: returns numbers from 0 to 1, for the jitter.
@@ -73,7 +74,7 @@ class Retrying:
         clock = asyncio.get_running_loop().time
         start = clock()
         deadline = start + self.policy.deadline_s
-        tries = 0
+        tries, usage = 0, NO_USAGE
         while True:
             tries += 1
             started = False
@@ -84,6 +85,7 @@ class Retrying:
                     yield _with_tries(piece, tries)
                 return
             except ModelError as error:
+                error.usage = usage = usage + error.usage
                 if started:
                     raise
                 delay = self._delay(error, tries, left_s=deadline - clock())

@@ -134,6 +134,7 @@ async def test_an_empty_answer_is_an_error() -> None:
     with pytest.raises(ModelReplyEmpty) as caught:
         await answer("anthropic", Payload.sse(head + end))
     assert caught.value.exchange is not None
+    assert caught.value.usage.input_tokens > 0
 
 
 async def test_a_call_that_gemini_calls_malformed_is_an_error() -> None:

@@ -16,7 +16,7 @@ from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.window.extract import clip, render_most, spread
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Message, Text, ToolCall, ToolResult
-from perdure.core.models import ModelRequest, without_notice
+from perdure.core.models import without_notice
 from perdure.core.nodes import message_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.text.words import SPACELESS
@@ -241,13 +241,14 @@ _HEAD = re.compile(
 _SENTENCE_END = re.compile(r"[.!?…][\"'”’»)\]]{0,3}(?=\s)|[。！？｡؟۔।][”’」』）]{0,3}|\n")
 
 
-def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: int, counter: TokenCounter) -> str:
+def check_summary(text: str, *, source: str, prompt: str, max_tokens: int, counter: TokenCounter) -> str:
     """Return the summary without fences, headings and reasoning, within `max_tokens`.
 
     A summary that is up to a quarter too long loses its last sentences.
 
     Args:
-        source: the transcript of the request.
+        source: what was to be summarised.
+        prompt: the instructions.
 
     Raises: SummaryRejected.
     """
@@ -260,8 +261,8 @@ def check_summary(text: str, *, source: str, request: ModelRequest, max_tokens: 
         raise SummaryRejected("unrelated")
     if _refuses(text):
         raise SummaryRejected("apology")
-    words, prompt = words_of(_HEAD.sub("", text)), words_of(request.system)
-    if max(_shared_share(words, prompt, 3), _shared_share(prompt, words, 3)) > PROMPT_SHARE:
+    words, prompt_words = words_of(_HEAD.sub("", text)), words_of(prompt)
+    if max(_shared_share(words, prompt_words, 3), _shared_share(prompt_words, words, 3)) > PROMPT_SHARE:
         raise SummaryRejected("prompt")
     if _repeats_itself(words):
         raise SummaryRejected("unrelated")

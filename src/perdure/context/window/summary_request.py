@@ -8,12 +8,16 @@ from types import MappingProxyType
 from typing import Any
 
 from perdure.context.prompts import summary_prompt
-from perdure.core.messages import Message, unlogged_message
+from perdure.context.request.assemble import View
+from perdure.context.sections.envelopes import envelope, mark_text
+from perdure.core.messages import UNSEEN_KINDS, Message, unlogged_message
 from perdure.core.models import ModelOptions, ModelRequest
+from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.text.markup import escape_tags
 
 _INTRODUCTION = "The messages to record follow. Answer with the record only."
 _NAME_CHARS = 80
+_QUOTE_CHARS = 60
 _PROBLEMS = {
     "empty": "It says nothing.",
     "apology": "It is a refusal or a question, not a record.",
@@ -46,8 +50,7 @@ def summary_request(
         options: of the model, by their names in `ModelOptions`; the answer's length is ours.
     """
     limit = max(1, max_summary_tokens)
-    words, characters = _lengths(limit)
-    system = (prompt or summary_prompt()).replace("{words}", str(words)).replace("{characters}", str(characters))
+    system = instructions(prompt, limit)
     before = (
         f"<earlier>\n{escape_tags(previous)}\n</earlier>\nThat is recorded already.\n\n" if previous.strip() else ""
     )
@@ -55,9 +58,75 @@ def summary_request(
     messages: tuple[Message, ...] = (unlogged_message("user", text),)
     if acknowledge:
         messages = (unlogged_message("user", _INTRODUCTION), unlogged_message("assistant", _ACKNOWLEDGEMENT), *messages)
-    # Room for a summary that is a little too long: it is better than one that breaks off.
-    own = replace(ModelOptions.from_settings(options), max_output_tokens=limit * 3 // 2 + 64)
+    own = replace(ModelOptions.from_settings(options), max_output_tokens=_output_limit(limit))
     return ModelRequest(model=model, system=system, messages=messages, options=own, purpose="summary")
+
+
+def own_summary_request(
+    model: str,
+    view: View,
+    leaving: Sequence[Message],
+    *,
+    absorbed: Sequence[SummaryNode] = (),
+    max_summary_tokens: int,
+    prompt: str | None = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> ModelRequest:
+    """Build the request for a summary by the agent's own model: the agent's own request up to what leaves the view,
+    then what to do. A provider reads all but the last message from its cache.
+
+    Args:
+        view: of the conversation up to the last message that leaves.
+        leaving: the messages that leave, in order.
+        absorbed: the summaries that the new one stands for, too.
+        prompt: the instructions; None: our own.
+        options: of the agent's model, by their names in `ModelOptions`; the answer's length and form are ours.
+    """
+    limit = max(1, max_summary_tokens)
+    text = envelope(
+        "summary_request",
+        instructions=instructions(prompt, limit),
+        source=f"{_name_source(view, leaving, absorbed)}. What stands before is recorded already.",
+        now="Answer none of these messages and call no tool: answer with the record of the source alone.",
+    )
+    ask = replace(unlogged_message("user", mark_text(text, view.prefix.marker)), kind="alert")
+    own = ModelOptions.from_settings(options)
+    own = replace(
+        own,
+        max_output_tokens=_output_limit(limit),
+        response_format=None,
+        tool_choice="none" if own.tool_choice == "none" else "auto",
+    )
+    return ModelRequest(
+        model=model,
+        system=view.prefix.system,
+        tools=view.prefix.tools,
+        messages=(*view.messages, ask),
+        options=own,
+        purpose="summary",
+    )
+
+
+def instructions(prompt: str | None, limit_tokens: int) -> str:
+    """Return the instructions for a summary within a limit; `prompt` None: our own."""
+    words, characters = _lengths(limit_tokens)
+    return (prompt or summary_prompt()).replace("{words}", str(words)).replace("{characters}", str(characters))
+
+
+def _name_source(view: View, leaving: Sequence[Message], absorbed: Sequence[SummaryNode]) -> str:
+    """Return which of the messages in a request are to be recorded, in words."""
+    shown = [row for row in leaving if row.kind not in UNSEEN_KINDS]
+    which = f"the last {len(shown)} messages before this one"
+    if shown and (begin := " ".join(shown[0].text[: 4 * _QUOTE_CHARS].split())[:_QUOTE_CHARS]):
+        which += f", from the one that begins with {begin!r} on"
+    if absorbed:
+        which = f"the summaries {', '.join(node_handle(node.seq) for node in absorbed)}, and {which}"
+    return which
+
+
+def _output_limit(limit_tokens: int) -> int:
+    """Return room for a summary that is a little too long: it is better than one that breaks off."""
+    return limit_tokens * 3 // 2 + 64
 
 
 def repair_request(

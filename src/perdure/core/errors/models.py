@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from perdure.core.errors.root import PerdureError
-from perdure.core.runs import StopReason
+from perdure.core.runs import NO_USAGE, StopReason, Usage
 
 
 class ModelError(PerdureError):
@@ -19,6 +19,7 @@ class ModelError(PerdureError):
         retry_after_s: how long it asked us to wait.
         retryable: whether the same request may succeed a little later.
         exchange: what went over the wire (`core.models.Exchange`).
+        usage: the tokens of an answer that can't be used, where the provider counted them.
     """
 
     kind = "llm_error"
@@ -43,11 +44,12 @@ class ModelError(PerdureError):
         status: int | None = None,
         retry_after_s: float | None = None,
         exchange: object = None,
+        usage: Usage = NO_USAGE,
     ) -> None:
         super().__init__(message)
         self.kind = kind or self.kind
         self.stop_reason = stop_reason or self.stop_reason
-        self.status, self.retry_after_s, self.exchange = status, retry_after_s, exchange
+        self.status, self.retry_after_s, self.exchange, self.usage = status, retry_after_s, exchange, usage
 
 
 class ModelRateLimited(ModelError, kind="llm_rate_limit", retryable=True):

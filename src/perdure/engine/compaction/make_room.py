@@ -54,6 +54,8 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
             settings=CompactionSettings.of(room.agent),
             nodes=room.nodes,
             budget_tokens=room.budget_tokens,
+            view=room.view,
+            overcount=room.conversation.overcount,
             run=room.log.run,
         )
         summary = await summarise(task, plan, ports)

@@ -45,7 +45,12 @@ async def compact(
     settings = CompactionSettings.of(state.agent, own_settings)
     removal = _plan(state, settings, inputs)
     task = SummaryTask(
-        agent=state.agent, settings=settings, nodes=state.nodes, budget_tokens=state.certificate.budget_tokens
+        agent=state.agent,
+        settings=settings,
+        nodes=state.nodes,
+        budget_tokens=state.certificate.budget_tokens,
+        view=state.view,
+        overcount=state.certificate.overcount,
     )
     summary = await summarise(task, removal, ports)
 

@@ -123,6 +123,8 @@ async def _prepare_one(line: Line, state: Preview, situation: Situation, removal
         settings=CompactionSettings.of(state.agent),
         nodes=(*situation.nodes, *(node for node, _ in prepared_leaves(situation))),
         budget_tokens=state.certificate.budget_tokens,
+        view=state.view,
+        overcount=state.certificate.overcount,
     )
     summary = await summarise(task, removal, ports)
     if summary.failed:  # its model may answer later; a full window takes the extract

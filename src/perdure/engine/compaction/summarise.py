@@ -9,25 +9,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ParamSpec, TypeVar
 
+from perdure.context.request.assemble import View
 from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.audit import Source, audit_summary, cut_for_missing
 from perdure.context.window.extract import clip, extract
 from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
 from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
-from perdure.context.window.summary_request import repair_request, summary_request
+from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings
-from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, PerdureError, StoreError
+from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
 from perdure.core.messages import text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.runs import Run, Usage
+from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.telemetry.port import ModelWork
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
+from perdure.engine.run.prefixes import rows_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +78,8 @@ class SummaryTask:
         settings: who writes, and how.
         nodes: the summary nodes in view, oldest first.
         budget_tokens: what the model's window holds.
+        view: the agent's own view, for the modes `self_...`; None: what is summarised is not in view.
+        overcount: by how many tokens the estimate of that view is too high.
         run: whose lease is held meanwhile; None: no run needs it.
     """
 
@@ -83,13 +87,19 @@ class SummaryTask:
     settings: CompactionSettings
     nodes: Sequence[SummaryNode]
     budget_tokens: int
+    view: View | None = None
+    overcount: int = 0
     run: Run | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the agent's own model writes, in a request that begins as the agent's own do."""
+        return (self.settings.mode or "").startswith("self")
 
     def model(self, models: Models) -> str:
         """The handle of the model that writes; the agent's own where the other is not there."""
         handle = self.settings.model
-        is_own = handle is None or (self.settings.mode or "").startswith("self") or models.find(handle) is None
-        return self.agent.model if is_own or handle is None else handle
+        return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:
@@ -111,26 +121,34 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""
     source = await work(_source_of, task, removal, previous, ports)
     limit, model = removal.summary_tokens, task.model(ports.models)
-    request = summary_request(
+    most = max(1, int(limit * REQUEST_SHARE))
+    plain = summary_request(
         model,
         source.shown,
         previous=previous,
-        max_summary_tokens=max(1, int(limit * REQUEST_SHARE)),
+        max_summary_tokens=most,
         prompt=task.settings.prompt,
         acknowledge=bool(task.settings.acknowledge),
         options=task.settings.options or {},
     )
+    own = await work(_own_request, task, removal, most, ports.inputs())
+    request = own or plain
+    prompt = instructions(task.settings.prompt, most)
     until = asyncio.get_running_loop().time() + ports.settings.summary_timeout_s
-    usage, rejected = Usage(), list[str]()
+    usage, rejected, has_answer = Usage(), list[str](), False
     for method in _CALLS:
         try:
             reply = await _reply(task, request, ports, until=until)
         except (ModelError, TimeoutError) as error:
             rejected.append(f"{type(error).__name__}: {error}")
+            usage += error.usage if isinstance(error, ModelError) else NO_USAGE
+            if isinstance(error, ModelOverflow) and own is not None:
+                own, request = None, plain
+                continue
             break
         usage += reply.usage
-        answer = text_of(reply.parts)
-        verdict = await work(_judge, answer, source, request, limit, ports.counter, last=method == _CALLS[-1])
+        answer, has_answer = text_of(reply.parts), True
+        verdict = await work(_judge, answer, source, prompt, limit, ports.counter, last=method == _CALLS[-1])
         if verdict.text:
             why = "; ".join(rejected) or None
             return Summary(verdict.text, "capped" if verdict.capped else method, "model", model, why, usage)
@@ -144,8 +162,33 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
             max_summary_tokens=max(1, int(limit * REPAIR_SHARE)),
         )
     text = await work(extract_summary, removal, ports.counter)
-    failed = len(rejected) == 1  # its first call gave no answer
-    return Summary(text, "fallback", "extract", model, "; ".join(rejected), usage, failed=failed)
+    return Summary(text, "fallback", "extract", model, "; ".join(rejected), usage, failed=not has_answer)
+
+
+def _own_request(task: SummaryTask, removal: Evict | Merge, max_tokens: int, inputs: UnitInputs) -> ModelRequest | None:
+    """The agent's own request up to what leaves the view, followed by the instructions; None: that is not wanted, or
+    the window has no room for it and the answer, which is shorter than what requests keep free for one."""
+    if not task.is_own or task.view is None or not isinstance(removal, Evict):
+        return None
+    leaving = [row for row in task.view.rows if row.seq in {message.seq for message in removal.messages}]
+    if not leaving:
+        return None
+    view = View.of(task.view.prefix, task.view.pinned, task.view.stubs)
+    view = view.with_rows([row for row in task.view.rows if row.seq <= leaving[-1].seq])
+    request = own_summary_request(
+        task.agent.model,
+        view,
+        leaving,
+        absorbed=removal.absorbed,
+        max_summary_tokens=max_tokens,
+        prompt=task.settings.prompt,
+        options={**task.agent.settings, **(task.settings.options or {})},
+    )
+    counter, (window, _) = inputs.counter, inputs.window(task.agent)
+    whole, shown = (one.prefix.tokens + rows_tokens(one, one.stubs, counter) for one in (task.view, view))
+    corrected = shown * (1 - task.overcount / max(1, whole))
+    added = counter.count(request.messages[-1].text) + (request.options.max_output_tokens or 0)
+    return request if corrected + added <= window else None
 
 
 _CALLS: tuple[SummaryMethod, ...] = ("normal", "aggressive")
@@ -163,12 +206,10 @@ class _Verdict:
     invented: Sequence[str] = ()
 
 
-def _judge(
-    answer: str, source: Source, request: ModelRequest, limit: int, counter: TokenCounter, *, last: bool
-) -> _Verdict:
+def _judge(answer: str, source: Source, prompt: str, limit: int, counter: TokenCounter, *, last: bool) -> _Verdict:
     """Check and audit an answer. `last`: there is no other, so what it lacks takes the place of its end."""
     try:
-        text = check_summary(answer, source=source.shown, request=request, max_tokens=limit, counter=counter)
+        text = check_summary(answer, source=source.shown, prompt=prompt, max_tokens=limit, counter=counter)
     except SummaryRejected as rejected:
         return _Verdict(problem=rejected.reason)
     is_cut = not clean_answer(answer).endswith(text)

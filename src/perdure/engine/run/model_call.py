@@ -26,7 +26,7 @@ from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, Store
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.runs import Failure, Step, StopReason
+from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -87,6 +87,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             failure=failure,
             reason=reason,
             exchange=_exchange(error, work.reply),
+            usage=_usage(error, work.reply),
             ends="run_end" not in ports.hooks.points,
         )
     inputs = ports.inputs()
@@ -199,11 +200,12 @@ def _store_failure(
     failure: Failure,
     reason: StopReason,
     exchange: Exchange | None,
+    usage: Usage,
     ends: bool,
 ) -> Progress:
-    """Store why a model call failed."""
+    """Store why a model call failed, and what it took."""
     run = tx.runs.keep_lease(log.run)
-    step = tx.steps.end(step, status="failed", at=inputs.now, stop_reason=reason, failure=failure)
+    step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
     return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)
@@ -220,6 +222,11 @@ def _exchange(error: BaseException, reply: ModelReply | None) -> Exchange | None
     """What went over the wire before a step failed, from the error or from the answer that was refused."""
     exchange = getattr(error, "exchange", None)
     return exchange if isinstance(exchange, Exchange) else reply.exchange if reply is not None else None
+
+
+def _usage(error: BaseException, reply: ModelReply | None) -> Usage:
+    """The tokens of an answer that is not used, which the provider bills all the same."""
+    return reply.usage if reply is not None else error.usage if isinstance(error, ModelError) else NO_USAGE
 
 
 def _checked_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> ModelReply:

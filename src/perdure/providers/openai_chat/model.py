@@ -114,6 +114,7 @@ class OpenAIChat:
         ) as error:
             fault = error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=response is not None)
             fault.exchange = self._exchange(body, response, reader, fault)
+            fault.usage = reader.usage
             if fault is error:
                 raise
             raise fault from error

@@ -68,6 +68,11 @@ class AnswerReader:
         """Whether the answer is complete, even if the connection breaks now."""
         return self.done or self.finish_reason is not None
 
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the server has counted so far."""
+        return usage_of(self._usage)
+
     def feed(self, chunk: bytes) -> list[ModelDelta]:
         """The deltas that this chunk of the body brings.
 
@@ -130,7 +135,7 @@ class AnswerReader:
         if stop == "end_turn" and not calls and not encodable("".join(self._text)).strip():
             thought = " but reasoning" if parts else ""
             raise ModelReplyEmpty(f"{self._who} answered nothing{thought}: neither text nor a tool call")
-        return ModelReply(parts=tuple(parts), usage=usage_of(self._usage), stop_reason=stop)
+        return ModelReply(parts=tuple(parts), usage=self.usage, stop_reason=stop)
 
     def partial_answer(self) -> dict[str, Any]:
         """The answer so far, in the shape of an answer that is not streamed."""

@@ -104,6 +104,7 @@ class DirectModel:
             )
         except ModelError as error:
             error.exchange = error.exchange or self._exchange(wire, response)
+            error.usage = error.usage if response is None else to_usage(response.usage)
             raise
         except Exception as error:
             handle = f"{self._provider}/{self._model}"
