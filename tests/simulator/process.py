@@ -85,7 +85,7 @@ class Process:
         self.faults = Faults(rng, place.rates, lease_s=LEASE_S)
         self.ids = SequentialIds(salt=number)
         self._place, self._main = place, main
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # in their order: a seed is one history
         self._store = SimulatedStore(
             place.path, owner=self.name, turn=place.turn, facts=place.facts, report=place.report, fault=self._fault
         )
@@ -140,7 +140,7 @@ class Process:
         """A fault point, in whichever task of the process reaches it: so we learn which tasks are its own."""
         task = asyncio.current_task()
         if task is not None and task is not self._main and task not in self._tasks:
-            self._tasks.add(task)
+            self._tasks[task] = None
             task.add_done_callback(retrieve_error)
         if not self.alive:
             raise Crash(point)
