@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any
 
 import httpx
 
 from perdure import AsyncPerdure
+from perdure.engine.context_engines.registry import EngineFactory
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
@@ -28,6 +29,7 @@ async def dashboard(
     config: ServerConfig | None = None,
     tools: Sequence[Callable[..., Any]] = (),
     model: str = MODEL,
+    context_engines: Mapping[str, EngineFactory] | None = None,
     **settings: Any,
 ) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
     """A client of the dashboard, which sends what its forms send, and the store behind it."""
@@ -35,6 +37,7 @@ async def dashboard(
         store=InlineStore(),
         models={model: ScriptedModel(*script)},
         tools=tools,
+        context_engines=context_engines,
         settings=Settings(**{"model": model, "secret_key": "for tests, this one", **settings}),
     )
     app = create_app(library, config or ServerConfig(), pages=build_routes())

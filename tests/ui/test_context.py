@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from perdure.context.engines import ContextEngine
 from perdure.testing import says
 from tests.ui.browser import dashboard, text_of
 
@@ -22,11 +25,13 @@ async def test_the_cells_show_the_window_by_part() -> None:
     assert abs(names.count("free") / 200 - free) < 0.05
 
 
-async def test_the_oldest_messages_leave_next() -> None:
-    """They are those that the next compaction takes, but for what came since."""
+@pytest.mark.parametrize("engine", ["paged", "sliding_window", "recursive_summary", "message_buffer"])
+async def test_the_oldest_messages_leave_next(engine: str) -> None:
+    """They are those that the next compaction of the agent's engine takes, but for what came since."""
     script = [says("An answer of some words. " * 40)] * 30
-    async with dashboard(*script, context_window_tokens=8_000) as (client, library):
-        agent = await library.create_agent("Ada")
+    async with dashboard(*script, context_window_tokens=24_000) as (client, library):
+        settings = {"context_engine": engine, "summaries": {"background": False}}
+        agent = await library.create_agent("Ada", settings=settings)
         where = f"/agents/{agent.id}/context?format=json"
         leaving: list[str] = []
         for number in range(30):
@@ -42,6 +47,18 @@ async def test_the_oldest_messages_leave_next() -> None:
     assert abs(len(hidden) - len(leaving)) <= 2
     shorter = min(len(hidden), len(leaving))
     assert leaving[:shorter] == hidden[:shorter]
+
+
+async def test_an_engine_of_somebody_else_is_not_asked_what_leaves() -> None:
+    """A page calls none of its code."""
+    async with dashboard(says("Hello."), context_engines={"own": ContextEngine}) as (client, library):
+        agent = await library.create_agent("Ada", settings={"context_engine": "own"})
+        await agent.send("Hello")
+        page = text_of((await client.get(f"/agents/{agent.id}/context")).text)
+        twin = (await client.get(f"/agents/{agent.id}/context?format=json")).json()
+
+    assert twin["leaving"] is None
+    assert "The agent's own context engine decides that before a request." in page
 
 
 async def test_the_raw_request_is_its_canonical_form() -> None:

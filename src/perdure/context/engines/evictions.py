@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 
+from perdure.context.engines.port import ContextEngine
 from perdure.context.window.atoms import Atom
 from perdure.context.window.plan import (
     LEAST_SUMMARY,
@@ -19,7 +21,8 @@ from perdure.context.window.plan import (
     split_atoms,
     summary_limit,
 )
-from perdure.core.messages import Message
+from perdure.core.errors import IrreducibleFloor
+from perdure.core.messages import Message, unlogged_message
 from perdure.core.nodes import SummaryNode
 
 
@@ -81,6 +84,23 @@ def evict_count(situation: Situation, count: int, *, absorbs: bool) -> Evict | N
     if limit < (LEAST_SUMMARY if absorbs else SUMMARY_LIMITS[0]):
         return None
     return evict_atoms(situation, leaving, limit, stay=stay, absorbed=absorbed)
+
+
+def leaving_by(engine: ContextEngine, situation: Situation) -> list[Message]:
+    """Return the messages that the next plan of a pure engine takes out of the view, oldest first: the plan before an
+    answer to one more message, else that for a message that fills the window."""
+    if not situation.rows:
+        return []
+    coming = replace(unlogged_message("user", "…"), seq=situation.rows[-1].seq + 1)
+    certificate = situation.certificate
+    free = max(0, certificate.budget_tokens - certificate.tokens)
+    following = replace(situation, rows=(*situation.rows, coming))
+    full = replace(following, certificate=replace(certificate, overcount=certificate.overcount - free - 1))
+    try:
+        found = engine.assemble(following) or engine.plan(full)
+    except IrreducibleFloor:
+        return []
+    return messages_of(found.atoms) if isinstance(found, Evict) else []
 
 
 def tokens_leaving(

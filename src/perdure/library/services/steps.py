@@ -10,6 +10,7 @@ from typing import TypeVar
 from perdure.app import App, ModelRegistry
 from perdure.app import prices_of as prices_of
 from perdure.context.costs.ledger import CostLedger
+from perdure.context.engines.evictions import leaving_by
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview, ResultUse
@@ -29,6 +30,7 @@ from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.situation import situation_of
+from perdure.engine.context_engines.registry import PAGED
 from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
@@ -199,14 +201,16 @@ class StepService:
 
         return await self._ports.store.read(read)
 
-    def leaving_next(self, next_request: Preview) -> Sequence[Message]:
-        """The messages in view that leave it at the next compaction, when the window is full, oldest first."""
-        state = next_request
-        return leaving_next(
-            situation_of(
-                state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
-            )
+    def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
+        """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
+        of somebody else, which is asked only then."""
+        state, used = next_request, self._ports.inputs().engines.of(next_request.agent)
+        if used.is_foreign:
+            return None
+        situation = situation_of(
+            state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
         )
+        return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
 
     async def ledger(self, agent_id: AgentId, conversation: ConversationId | None, *, limit: int) -> CostLedger:
         """The costs of a conversation's newest requests, and of the summaries since the first of them.

@@ -56,6 +56,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         ]
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
+    leaving = services.steps.leaving_next(preview)
     return {
         "title": f"{agent.name} · Context",
         "agent": agent_shape(agent),
@@ -63,9 +64,10 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "conversation_id": conversation.id,
         "context": context_shape(preview) | {"parts": _parts(preview, services.steps.prices_of(agent.model))},
         "grid": _grid(overview_of(preview)),
-        "leaving": [
+        "leaving": leaving
+        and [
             {"id": one.id, "role": one.role, "text": one.text[:LEAVING_CHARS], "at": one.occurred_at}
-            for one in services.steps.leaving_next(preview)
+            for one in leaving
         ],
         "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
         "deltas": list(preview.deltas),
