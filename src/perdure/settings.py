@@ -39,6 +39,8 @@ class Settings(Limits):
         model: the model handle of agents that are created without one; empty: chosen from what the environment offers.
         message_limit_chars: the length limit of a message, in characters.
         max_steps: the model calls of a run after which it ends with `max_steps`.
+        max_tokens: the tokens, in and out, after which a run makes no other model call; 0: no limit.
+        max_cost_usd: the US dollars, of models with a known price, after which it makes none; 0: no limit.
         context_window_tokens: the window of models whose own is unknown, in tokens.
         tool_output: how results of tools are compressed for agents that have no such setting: `off`, `lossless` or
             `full`.
@@ -98,6 +100,8 @@ class Settings(Limits):
     model: str = ""
     message_limit_chars: int = 500_000
     max_steps: int = 50
+    max_tokens: int = 0
+    max_cost_usd: float = 0.0
     context_window_tokens: int = 128_000
     tool_output: str = "full"
     lease_s: float = 15.0

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from perdure.core.access.audit import Used
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
@@ -118,7 +119,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
     **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
-    "secrets.list_behind.name": "",
+    **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
     **{"files.find_by_digest.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
     **{"vectors.fail.reason": "stolen", "steps.end.status": "failed", "messages.revise.parts": (Text("stolen"),)},
     **{"files.put_parts.parts": [FilePart(seq=1, first_line=2, first_char=0, text="stolen")]},

@@ -25,8 +25,8 @@ from perdure.app.keys import KEY_FILE as KEY_FILE
 from perdure.app.keys import cipher_of as cipher_of
 from perdure.app.keys import make_key_file as make_key_file
 from perdure.app.parts import configured_hooks as configured_hooks
+from perdure.app.parts import engine_settings, web_settings
 from perdure.app.parts import web_search_engine as web_search_engine
-from perdure.app.parts import web_settings
 from perdure.app.prices import price_of
 from perdure.app.prices import prices_of as prices_of
 from perdure.app.sandboxes import check_file as check_file
@@ -41,7 +41,6 @@ from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
-from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
@@ -56,7 +55,7 @@ from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.ports import EngineSettings, Ports, SystemClock
+from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
@@ -402,13 +401,14 @@ def _ports(
         counter=counter,
         hooks=hooks,
         owner=process_owner(uuid.uuid4().hex[:12]),
-        settings=_engine_settings(settings),
+        settings=engine_settings(settings),
         cipher=cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         find_extractor=extractors_of(settings, registry, telemetry),
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
         contents=open_object_store(settings.files),
+        price_of=RegistryNames(registry).price,
     )
 
 
@@ -421,20 +421,6 @@ def _embedded_store(
     embedder = reported_embedder(embedding.embedder, telemetry)
     worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
     return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
-
-
-def _engine_settings(settings: Settings) -> EngineSettings:
-    """The settings that the engine needs."""
-    return EngineSettings(
-        lease_s=settings.lease_s,
-        beat_s=min(1.0, settings.lease_s / 3),
-        message_limit_chars=settings.message_limit_chars,
-        limits=settings,
-        context_window_tokens=settings.context_window_tokens,
-        tool_output=settings.tool_output,
-        extract_at_close=settings.facts == "patterns",
-        schedule_grace_s=settings.schedule_grace_s,
-    )
 
 
 def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings, telemetry: Telemetry) -> Search:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from perdure.core.access.values import Limits as Budget
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import Hook
 from perdure.core.text.addresses import is_postgres
+from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
 from perdure.toolbox.builtin.toolbox import WebSettings
 from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
@@ -50,4 +52,19 @@ def web_settings(settings: Settings) -> WebSettings:
         searxng_url=settings.searxng_url,
         allowed_hosts=tuple(settings.web_allowed_hosts.split(",")),
         environment=os.environ,
+    )
+
+
+def engine_settings(settings: Settings) -> EngineSettings:
+    """The settings that the engine needs."""
+    return EngineSettings(
+        lease_s=settings.lease_s,
+        beat_s=min(1.0, settings.lease_s / 3),
+        message_limit_chars=settings.message_limit_chars,
+        limits=settings,
+        run_budget=Budget(tokens_per_run=settings.max_tokens or None, cost_per_run=settings.max_cost_usd or None),
+        context_window_tokens=settings.context_window_tokens,
+        tool_output=settings.tool_output,
+        extract_at_close=settings.facts == "patterns",
+        schedule_grace_s=settings.schedule_grace_s,
     )

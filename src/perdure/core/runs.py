@@ -38,6 +38,11 @@ FAILED_REASONS = frozenset(get_args(StopReason)) - {
 }
 
 
+MAX_COST = "max_cost_exceeded"
+"""The kind of failure of a run whose budget of money is used up: of the run, its agent or its key, not of the account
+at the provider, which has the same stop reason."""
+
+
 def status_of(reason: StopReason) -> RunStatus:
     """Return the status of a run that ended for this reason."""
     if reason == "cancelled":
@@ -101,7 +106,9 @@ class RunOptions:
         hops: how many agents have passed a message on, one because of the other, before this run.
         origin: the run that the first of those messages was written in; None: no agent wrote this one.
         max_tokens: the tokens, in and out, after which no other model call is made; None: no limit.
-        key_id: the API key whose tokens of the day the run counts for; None: none's.
+        max_cost_usd: the US dollars, of models with a known price, after which none is made; None: no limit.
+        key_id: the API key whose use of the day the run counts for; None: none's.
+        key_limits: what that key may use in a day, by the names of `Limits`.
         note: the run only stores its messages, and ends without a model call.
         form: in which form the caller gets the run's messages. Only the server reads it.
     """
@@ -115,9 +122,17 @@ class RunOptions:
     hops: int = 0
     origin: RunId | None = None
     max_tokens: int | None = None
+    max_cost_usd: float | None = None
     key_id: str | None = None
+    key_limits: Mapping[str, Any] = field(default_factory=dict, hash=False)
     note: bool = False
     form: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The fields that are set, by name: an older version can read a run that uses nothing it does not know."""
+        own = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in own.items() if value != getattr(NO_OPTIONS, name)}
 
     @property
     def differs(self) -> bool:

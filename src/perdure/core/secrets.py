@@ -74,7 +74,7 @@ class Cipher(Protocol):
         """Decrypt a value. Raises: SecretKeyMissing; SecretUnreadable: another key or purpose, or damage."""
 
     def is_current(self, sealed: bytes) -> bool:
-        """Whether the value was encrypted with the key that encrypts now. Raises: SecretKeyMissing, SecretUnreadable."""
+        """Whether the value was encrypted with the key of now. Raises: SecretKeyMissing, SecretUnreadable."""
 
 
 class NoCipher:

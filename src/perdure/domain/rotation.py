@@ -91,9 +91,7 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
     return rotated
 
 
-def rotate_tools(
-    tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime
-) -> tuple[Rotated, ToolId | None]:
+def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[Rotated, ToolId | None]:
     """Encrypt the variables of the next tools again; and the last one that was looked at, None at the end.
 
     Raises: SecretKeyMissing.

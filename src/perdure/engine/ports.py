@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.context.request.assemble import View
+from perdure.core.access.values import Limits as Budget
 from perdure.core.agents import Agent
 from perdure.core.errors import ToolError
 from perdure.core.facts.extraction import Extractor, FindExtractor
@@ -15,7 +16,7 @@ from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
-from perdure.core.runs import Callback, RunKey
+from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
 from perdure.engine.context_engines.calls import EngineCalls
@@ -39,6 +40,15 @@ async def send_nowhere(callback: Callback, report: Mapping[str, Any]) -> int:
     raise ToolError("this program sends no reports")
 
 
+PriceOf = Callable[[str, Usage], float | None]
+"""The US dollars for this usage of a model, by its handle; None: unknown."""
+
+
+def no_price(model: str, usage: Usage) -> float | None:
+    """`PriceOf` of a program that knows no prices."""
+    return None
+
+
 def extract_nothing(setting: str, model: str) -> Extractor | None:
     """`FindExtractor` of a program without facts."""
     return None
@@ -49,6 +59,9 @@ class SystemClock:
 
     def now(self) -> datetime:
         return datetime.now(UTC)
+
+
+NO_BUDGET = Budget()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,7 @@ class EngineSettings:
         context_window_tokens: the window of models that don't tell theirs, and the most that is used of others.
         reserve_tokens: kept free in the window for the answer.
         delta_flush_s, delta_flush_chars: stored previews of background runs are joined up to these.
+        run_budget: the tokens and dollars of every run.
         tool_output: how results of tools are compressed where agents say nothing of it: off, lossless or full.
         summary_timeout_s: how long a model may take for a summary before our own code makes one.
         tool_timeout_s: how long a tool may take that has no limit of its own.
@@ -84,6 +98,7 @@ class EngineSettings:
     poll_s: float = 0.1
     message_limit_chars: int = 500_000
     limits: Limits = DEFAULT_LIMITS
+    run_budget: Budget = NO_BUDGET
     context_window_tokens: int = 128_000
     reserve_tokens: int = 8_000
     tool_output: str = "full"
@@ -123,6 +138,7 @@ class UnitInputs:
         quarantined: whether the run goes on without that engine.
         swaps_early: whether prepared summaries may go into a view that fits: not if a hook may refuse a compaction, as
             that would end a run which has room.
+        price_of: what models cost.
     """
 
     ids: Ids
@@ -138,6 +154,7 @@ class UnitInputs:
     no_plan: NoPlan | None = None
     quarantined: bool = False
     swaps_early: bool = True
+    price_of: PriceOf = no_price
 
     def window(self, agent: Agent) -> tuple[int, int]:
         """(Tokens of the agent's window, how many of them are kept for the answer: at most a quarter).
@@ -170,6 +187,7 @@ class Ports:
         drain: whether this process is about to end.
         signals: what other processes have committed.
         contents: the bytes of files outside the database; None: they are in it.
+        price_of: what models cost.
     """
 
     store: Store
@@ -194,6 +212,7 @@ class Ports:
     drain: Drain = field(default_factory=Drain)
     signals: Signals = field(default_factory=Signals)
     contents: FileContents | None = None
+    price_of: PriceOf = no_price
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
@@ -209,4 +228,5 @@ class Ports:
             swaps_early="before_compaction" not in self.hooks.points,
             cached_view=None if parts is None else parts.view,
             engines=self.engine_calls.engines,
+            price_of=self.price_of,
         )

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from perdure.core.access.values import LOCAL, Principal
+from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
 from perdure.library.paging import Page
-
-current_principal: ContextVar[Principal] = ContextVar("current_principal", default=LOCAL)
-"""Who the current request is for. The library and the CLI belong to whoever has the store."""
 
 
 def outside() -> Author:

@@ -12,7 +12,7 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
 from perdure.core.incoming.images import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
-from perdure.core.runs import IfBusy
+from perdure.core.runs import IfBusy, RunOptions
 from perdure.engine.run.accept import Accepted
 from perdure.library.approval import AsyncApproval
 from perdure.library.checks import check_text
@@ -62,6 +62,8 @@ class AsyncSending(AsyncApproval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
     ) -> Reply:
@@ -76,6 +78,10 @@ class AsyncSending(AsyncApproval):
                 This call runs the functions among them, as often as the model calls them.
             idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
             images: pictures behind the text: files, bytes or addresses.
+            max_steps: the most model calls of the run; by default the setting.
+            max_tokens: the tokens, in and out, after which the run makes no other model call; it then ends with
+                `max_tokens_exceeded`. None: as many as agent and settings allow.
+            max_cost_usd: the same in US dollars, of models with a known price; it ends with `insufficient_credits`.
             if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
@@ -83,7 +89,10 @@ class AsyncSending(AsyncApproval):
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        accepted = await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, tools=tools)
+        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
+        accepted = await self._submit(
+            text, images, conversation, idempotency_key, if_busy, max_steps, options, tools=tools
+        )
         return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
@@ -94,6 +103,8 @@ class AsyncSending(AsyncApproval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
@@ -106,8 +117,9 @@ class AsyncSending(AsyncApproval):
         Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
+        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
         accepted = await self._submit(
-            text, images, conversation, idempotency_key, if_busy, max_steps, background, tools
+            text, images, conversation, idempotency_key, if_busy, max_steps, options, background, tools
         )
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
@@ -120,6 +132,8 @@ class AsyncSending(AsyncApproval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
@@ -129,7 +143,10 @@ class AsyncSending(AsyncApproval):
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        return await self._submit(text, images, conversation, idempotency_key, if_busy, max_steps, background, tools)
+        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
+        return await self._submit(
+            text, images, conversation, idempotency_key, if_busy, max_steps, options, background, tools
+        )
 
     async def _submit(
         self,
@@ -139,6 +156,7 @@ class AsyncSending(AsyncApproval):
         idempotency_key: str | None,
         if_busy: IfBusy,
         max_steps: int | None,
+        options: RunOptions,
         background: bool = False,
         tools: ClientTools | None = None,
     ) -> Accepted:
@@ -152,5 +170,6 @@ class AsyncSending(AsyncApproval):
             if_busy=if_busy,
             background=background,
             max_steps=max_steps,
+            options=options,
             client_tools=None if tools is None else tools.shapes,
         )

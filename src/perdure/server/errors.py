@@ -29,6 +29,7 @@ from perdure.core.errors import (
     GroupBusy,
     HookBlocked,
     InvalidInput,
+    LimitReached,
     McpPrivateRefused,
     McpStdioRefused,
     McpUnreachable,
@@ -139,6 +140,8 @@ def error_answer(error: PerdureError) -> Response:
             return failure_answer(Failure(kind=error.kind, message=str(error)))
         case ToolError() if not isinstance(error, HookBlocked | SandboxUnavailable):
             return _answer(400, {"detail": str(error)})
+        case LimitReached():
+            return _answer(429, {"detail": str(error)}, {"retry-after": str(error.retry_after_s)})
         case StoreBusy() | StoreClosed():
             log.warning("%s", error)
             return _answer(503, {"detail": str(error)}, {"retry-after": "1"})

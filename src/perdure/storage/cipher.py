@@ -107,7 +107,9 @@ class AesCipher:
         """Read the keys, if that has not been done, or if the file has changed since."""
         own = [text for text in (self._setting, self._old) if text]
         stamp = () if self._file is None else _stamp_of(self._file)
-        if self._texts and (stamp == self._stamp or not stamp):  # a file that is gone counts as long as the process runs
+        if self._texts and (
+            stamp == self._stamp or not stamp
+        ):  # a file that is gone counts as long as the process runs
             return
         if self._file is None and not self._setting:
             raise SecretKeyMissing

@@ -9,6 +9,7 @@ from __future__ import annotations
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
+from perdure.storage.tables.access.audit import OwnUsed
 from perdure.storage.tables.agent_files import AgentFiles
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
@@ -73,6 +74,7 @@ class Tx:
         self.passes = Passes(db, org_id)
         self.schedules = Schedules(db, org_id, limits)
         self.queues = Queues(db, org_id)
+        self.used = OwnUsed(db, org_id)
         self.steps = Steps(db, org_id)
         self.prefixes = Prefixes(db, org_id)
         self.system_messages = SystemMessages(db, org_id)

@@ -83,6 +83,18 @@ def create_key(
     tokens_per_day: Annotated[
         int | None, typer.Option("--tokens-per-day", min=1, help="Of models, in and out; a day is one in UTC.")
     ] = None,
+    cost_per_day: Annotated[
+        float | None, typer.Option("--cost-per-day", metavar="USD", help="Of models with a known price.")
+    ] = None,
+    tokens_per_run: Annotated[
+        int | None, typer.Option("--tokens-per-run", min=1, help="A run ends between two steps beyond it.")
+    ] = None,
+    cost_per_run: Annotated[
+        float | None, typer.Option("--cost-per-run", metavar="USD", help="The same in US dollars.")
+    ] = None,
+    message_chars: Annotated[
+        int | None, typer.Option("--message-chars", min=1, help="The longest message to an agent.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create an API key and print it, once: only its digest is stored."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -18,6 +19,7 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 """From the smallest to the largest; each includes those before it."""
 
 NAME_CHARS = 200
+LIMIT_MAX = 2**53
 KEYS_PER_ORGANISATION = 10_000
 USERS_PER_ORGANISATION = 100_000
 
@@ -45,16 +47,29 @@ def check_name(what: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What may be used in a time; None: any number. Tokens are those of models, in and out; days are those of UTC."""
+    """What a key or an agent may use; None: any amount. Tokens are those of models, in and out; days are those of UTC.
+
+    Args:
+        requests_per_minute: of a key; of an agent the runs that begin.
+        message_chars: the longest text of one request to an agent.
+        cost_per_day, cost_per_run: in US dollars, of models with a known price.
+    """
 
     requests_per_minute: int | None = None
+    message_chars: int | None = None
     tokens_per_day: int | None = None
+    cost_per_day: float | None = None
+    tokens_per_run: int | None = None
+    cost_per_run: float | None = None
 
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or value <= 0):
-                raise InvalidInput(f"{one.name} is {value!r:.60}: a number above 0 is needed, or nothing for no limit")
+            numbers = int | float if one.name.startswith("cost") else int
+            if value is None or (isinstance(value, numbers) and not isinstance(value, bool) and 0 < value < LIMIT_MAX):
+                continue
+            what = "a number" if numbers is not int else "a whole number"
+            raise InvalidInput(f"{one.name} is {value!r:.60}: {what} above 0 is needed, or nothing for no limit")
 
     @property
     def some(self) -> Mapping[str, Any]:
@@ -62,13 +77,15 @@ class Limits:
         return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) is not None}
 
     @property
-    def any(self) -> bool:
-        """Whether one is set."""
-        return bool(self.some)
+    def of_day(self) -> Mapping[str, Any]:
+        """Those of a day that are set, by name."""
+        return {name: value for name, value in self.some.items() if name.endswith("_per_day")}
 
 
 def limits_of(values: Mapping[str, Any]) -> Limits:
-    """The limits of names and numbers. Raises: InvalidInput."""
+    """The limits of names and numbers, which None leaves out. Raises: InvalidInput."""
+    if not isinstance(values, Mapping):
+        raise InvalidInput(f"limits is {values!r:.60}: give names of limits with numbers")
     known = {one.name for one in fields(Limits)}
     if unknown := sorted(values.keys() - known):
         raise InvalidInput(f"{unknown[0]!r:.60} is no limit: those are {', '.join(sorted(known))}")
@@ -153,3 +170,6 @@ class Principal:
 
 LOCAL = Principal()
 """Who sits at this machine, or has the server's own key: the administrator of the default organisation."""
+
+current_principal: ContextVar[Principal] = ContextVar("current_principal", default=LOCAL)
+"""Who the current request acts for. Tasks that it starts act for the same."""

@@ -45,6 +45,7 @@
     ├── McpUnreachable          an MCP server can't be reached, or ended
     ├── McpStdioRefused         an MCP server that is a program may be registered by an admin only
     ├── McpPrivateRefused       so may one on this machine or in a private network, where others use the API
+    ├── LimitReached            an agent or key has used what it may in a time; nothing was written
     ├── RequestRefused          one request of a batch can't be accepted, so none was
     ├── RunFailed               a run ended without an answer; the message is kept
     ├── SandboxUnavailable      this machine can't hold code back; no custom tool is run
@@ -222,6 +223,18 @@ class NotFound(PerdureError):
         what, of, owner = kind.partition(" of this ")
         super().__init__(f"{what} {key!r}{of}{owner} not found" + (f": {hint}" if hint else ""))
         self.kind, self.key = kind, key
+
+
+class LimitReached(PerdureError):
+    """An agent or key has used what it may in a minute or a day. Nothing was written.
+
+    Args:
+        retry_after_s: the seconds after which there is room again.
+    """
+
+    def __init__(self, text: str, *, retry_after_s: int) -> None:
+        super().__init__(f"{text}: wait {retry_after_s:,} s, or raise its limit")
+        self.retry_after_s = retry_after_s
 
 
 class Conflict(PerdureError):

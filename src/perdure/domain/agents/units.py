@@ -21,6 +21,7 @@ from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, che
 from perdure.domain.agents.compaction import check_compaction
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.guards import check_guards
+from perdure.domain.agents.limits import LIMITS, check_limits
 from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
@@ -45,6 +46,7 @@ _SETTINGS = (
     "context_window_tokens",
     "file_view_chars",
     GUARDS,
+    LIMITS,
     "max_files_open",
     TOOL_OUTPUT,
     "tool_rules",
@@ -206,6 +208,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     engine_choice(agent.settings)
     check_guards(agent.settings)
     check_policy(agent.settings)
+    check_limits(agent.settings)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

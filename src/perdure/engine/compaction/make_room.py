@@ -15,6 +15,7 @@ from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, V
 from perdure.core.nodes import SummaryNode, message_handle
 from perdure.core.runs import PrefixChange
 from perdure.core.telemetry.port import Compacted
+from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.hooks.points import after_compaction, before_compaction
@@ -111,6 +112,7 @@ def _store_removal(
     events: list[Event] = []
     for node in compaction.nodes:  # a prepared one is paid for by the run that takes it
         tx.runs.spend(log.run.key, node.usage)
+        count_use(tx, room.agent, log.run, node.model or "", node.usage, inputs)
     events += [
         ViewCompacted(
             node.seq,

@@ -32,6 +32,7 @@ from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
+from perdure.domain.agents.limits import limits_in
 from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
@@ -43,6 +44,7 @@ from perdure.engine.approvals.answers import (
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
+from perdure.engine.budget import check_agent, cost_of, left_of, within
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.run.compression import Shown
 from perdure.engine.run.interrupts import to_the_end
@@ -242,7 +244,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     Behind another run of the conversation, and in a batch, the input waits on the run's row: a message must not come to
     stand between that run's calls and their results.
 
-    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait;
+    Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait, LimitReached;
         ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
     """
     tx.agents.lock(request.agent_id)
@@ -258,6 +260,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
+    check_agent(tx, opening, request.drafts, inputs.now)
     if request.options.origin is not None:
         check_origin(tx, request.options.origin)
     if request.options.caller is not None:
@@ -338,7 +341,7 @@ def _add_run(
         lease_owner=inputs.owner,
         lease_until=inputs.until,
         waiting_input=waiting_input,
-        options=request.options,
+        options=within(request.options, limits_in(opening.agent.settings)),
         batch_id=request.batch_id,
     )
     if request.idempotency_key is not None:
@@ -423,6 +426,9 @@ def _add_resumed_run(
 ) -> Run:
     """A run that takes over from the one that stopped: its steps left, its hooks' contexts and its client tools."""
     stopped = pending.run
+    if stopped.options.max_tokens is not None or stopped.options.max_cost_usd is not None:
+        left = left_of(stopped, cost_of(run_log_of(tx, stopped), inputs))
+        request = replace(request, options=within(request.options, left))
     run = _add_run(
         tx,
         request,

@@ -32,6 +32,7 @@ from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits, write_waits
+from perdure.engine.budget import count_use
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.finish import end_run
@@ -167,6 +168,7 @@ def _store_reply(
         overcount=overcount,
     )
     step = tx.steps.end(step, status="success", at=inputs.now, usage=reply.usage, stop_reason=reply.stop_reason)
+    count_use(tx, agent, run, step.model, reply.usage, inputs)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
     log = replace(log, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))

@@ -16,8 +16,10 @@ from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
 from perdure.domain.provenance.context import recalled_sources
+from perdure.engine.budget import find_exceeded
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
+from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
@@ -100,6 +102,8 @@ def make_request(
         opening = opening.with_messages(added) if opening is not None else None
     opening = opening or tx.conversations.get_state(log.run.key.agent_id, log.run.conversation_seq)
     conversation, options = opening.conversation, log.run.options
+    if (ended := find_exceeded(tx, opening.agent, log, inputs)) is not None:
+        return end_run(tx, log, ended, events, inputs)
     if options.system is not None:  # the cached view has the conversation's own system text
         inputs = replace(inputs, cached_view=None)
     builder = RequestBuilder(

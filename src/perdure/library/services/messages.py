@@ -33,13 +33,14 @@ from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
+from perdure.engine.budget import check_budget
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.forgetting.forget import message_item, record
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender, current_principal
+from perdure.library.checks import check_callback, check_limit, check_number, check_sender
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -155,11 +156,9 @@ class MessageService:
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
         check_callback(callback)
+        check_budget(options)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
-        principal = current_principal.get()
-        if principal.limits.tokens_per_day is not None:
-            options = replace(options, key_id=principal.key_id)
         ports = self._ports
         messages, answers = await self.fetch_images(messages, answers)
         if answers is not None:

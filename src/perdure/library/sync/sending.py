@@ -30,6 +30,8 @@ class Sending(Approval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
     ) -> Reply:
@@ -44,6 +46,10 @@ class Sending(Approval):
                 This call runs the functions among them, as often as the model calls them.
             idempotency_key: the same key again is the same message: it is stored once, and its reply is returned.
             images: pictures behind the text: files, bytes or addresses.
+            max_steps: the most model calls of the run; by default the setting.
+            max_tokens: the tokens, in and out, after which the run makes no other model call; it then ends with
+                `max_tokens_exceeded`. None: as many as agent and settings allow.
+            max_cost_usd: the same in US dollars, of models with a known price; it ends with `insufficient_credits`.
             if_busy: whether to wait for the run of this conversation to end, or to raise ConversationBusy.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, ConversationBusy, ApprovalPending,
             IdempotencyMismatch;
@@ -57,6 +63,8 @@ class Sending(Approval):
                 idempotency_key=idempotency_key,
                 if_busy=if_busy,
                 max_steps=max_steps,
+                max_tokens=max_tokens,
+                max_cost_usd=max_cost_usd,
                 client_tools=client_tools,
                 images=images,
             )
@@ -70,6 +78,8 @@ class Sending(Approval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         background: bool = False,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
@@ -88,6 +98,8 @@ class Sending(Approval):
                 idempotency_key=idempotency_key,
                 if_busy=if_busy,
                 max_steps=max_steps,
+                max_tokens=max_tokens,
+                max_cost_usd=max_cost_usd,
                 background=background,
                 client_tools=client_tools,
                 images=images,
@@ -102,6 +114,8 @@ class Sending(Approval):
         idempotency_key: str | None = None,
         if_busy: IfBusy = "wait",
         max_steps: int | None = None,
+        max_tokens: int | None = None,
+        max_cost_usd: float | None = None,
         background: bool = True,
         client_tools: Sequence[ClientTool] = (),
         images: Sequence[Picture] = (),
@@ -117,6 +131,8 @@ class Sending(Approval):
                 idempotency_key=idempotency_key,
                 if_busy=if_busy,
                 max_steps=max_steps,
+                max_tokens=max_tokens,
+                max_cost_usd=max_cost_usd,
                 background=background,
                 client_tools=client_tools,
                 images=images,

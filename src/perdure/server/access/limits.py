@@ -1,8 +1,8 @@
-"""The limits of keys: requests a minute and tokens a day, over all processes.
+"""The limits of keys: requests a minute, tokens and dollars a day, over all processes.
 
 Each process counts by itself and exchanges its counts with the others through the store every `EXCHANGED_S`, so that a
-request pays no commit. Between two exchanges several processes together may let a little more pass. Tokens are counted
-by the transaction that ends a run.
+request pays no commit. Between two exchanges several processes together may let a little more pass. Tokens and dollars
+are counted by the engine, with each step (`engine.budget`), and there they end a run too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Limiter:
     async def admit(self, principal: Principal) -> None:
         """Count a request of a key with limits. Raises: Refusal: 429, with how long to wait."""
         limits, key_id = principal.limits, principal.key_id
-        if key_id is None or not limits.any:
+        if key_id is None or (limits.requests_per_minute is None and not limits.of_day):
             return
         now = self._clock.now().astimezone(UTC)
         counts = self._counts.setdefault(key_id, _Counts(principal.org_id, _minute(now)))
@@ -78,6 +78,8 @@ class Limiter:
         midnight = _until_midnight_s(now)
         if limits.tokens_per_day is not None and counts.day.tokens >= limits.tokens_per_day:
             raise _beyond(f"{limits.tokens_per_day:,} tokens a day", midnight)
+        if limits.cost_per_day is not None and counts.day.cost >= limits.cost_per_day:
+            raise _beyond(f"${limits.cost_per_day:g} a day", midnight)
         counts.new += 1
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import SEND_MESSAGE
-from perdure.core.runs import Run
+from perdure.core.runs import MAX_COST, Run
 from perdure.engine.run.accept import Accepted
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
@@ -115,8 +115,9 @@ async def reply_answer(
         raise
     except PerdureError as error:
         return continuing_run_answer(error, run_id)
-    if reply.failure is not None and reply.stop_reason in FAILED_BY_THE_MODEL:
-        return failure_answer(reply.failure, run_id=run_id)
+    failure = reply.failure
+    if failure is not None and failure.kind != MAX_COST and reply.stop_reason in FAILED_BY_THE_MODEL:
+        return failure_answer(failure, run_id=run_id)
     return json_answer(shape(reply))
 
 

@@ -20,16 +20,19 @@ from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
+from perdure.domain.agents.limits import LIMITS
 from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
+from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
 from perdure.domain.tools.specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
+from perdure.server.wire.access.limits import LimitsIn
 from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, join_texts, nulls, stamp
@@ -111,7 +114,9 @@ _UNSUPPORTED: Mapping[str, str] = {
     "message_ids": "choosing the messages in context",
 }
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
-_OWN_SETTINGS = (*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE)
+_OWN_SETTINGS = (
+    *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+)
 """Settings that answers hold where they are set."""
 
 
@@ -166,6 +171,8 @@ class AgentChangesIn(WireRequest):
     tool_output: Level | ItemsByName[Level] | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | JsonObject | None = None
     bypass_session_patterns: Items[str] | None = None
+    limits: LimitsIn | None = None
+    untrusted_writes: WritePolicy | None = None
     secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
     enable_sleeptime: bool | None = None
@@ -351,6 +358,10 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings[TOOL_OUTPUT] = body.tool_output
     if body.context_engine is not None:
         settings[CONTEXT_ENGINE] = body.context_engine or None
+    if body.limits is not None:
+        settings[LIMITS] = dict(body.limits.limits.some) or None
+    if body.untrusted_writes is not None:
+        settings[UNTRUSTED_WRITES] = body.untrusted_writes
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
         settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules

@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 from starlette.requests import Request
 
+from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Role, Text
@@ -97,13 +98,16 @@ _Item = Annotated[Annotated[MessageIn, Tag("message()")] | Annotated[AnswerIn, T
 class SendRequest(WireRequest):
     """A request to an agent: exactly one of `input` and `messages`, and how to answer.
 
-    `if_busy` is Perdure's: whether to wait behind a run of this conversation, or to be refused with 409, which is the
+    `max_tokens` and `max_cost_usd` are Perdure's: what the whole run may use, in and out, before it ends between two of
+    its steps. So is `if_busy`: whether to wait behind a run of this conversation, or to be refused with 409, the
     default. Fields for what this server does not support are refused with 501 (`read_send`).
     """
 
     input: Content | None = None
     messages: Annotated[list[_Item], MaxItems("messages_per_request"), keywords(minItems=1)] | None = None
     max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
+    max_tokens: Annotated[int, keywords(minimum=1, maximum=LIMIT_MAX)] | None = None
+    max_cost_usd: Annotated[float, Field(gt=0, lt=LIMIT_MAX)] | None = None
     streaming: bool = False
     stream_tokens: bool = False
     include_pings: bool = True
@@ -158,6 +162,8 @@ class SendRequest(WireRequest):
             logprobs=self.return_logprobs,
             top_logprobs=self.top_logprobs if self.return_logprobs else None,
             token_ids=self.return_token_ids,
+            max_tokens=self.max_tokens,
+            max_cost_usd=self.max_cost_usd,
             form=self.form,
         )
 

@@ -42,14 +42,13 @@ from perdure.storage.database.row_format import (
     restore,
     storable,
 )
-from perdure.storage.tables.access.audit import count_tokens
 from perdure.storage.tables.background.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, locate, register
 
 USAGE = Codec(usage_to_json, lambda text: Usage(**load(text)), null=NO_USAGE)
 FAILURE = Codec(dump_fields, lambda text: Failure(**load(text)))
 _CONTEXT = JSON_TUPLE._replace(null=())
-_OPTIONS = Codec(dump_fields, lambda text: RunOptions(**load(text)), null=NO_OPTIONS)
+_OPTIONS = Codec(lambda options: dump(options.values), lambda text: RunOptions(**load(text)), null=NO_OPTIONS)
 
 
 def _build_run(*, agent_id: AgentId, seq: int, hook_context: tuple[str, ...], **columns: Any) -> Run:
@@ -407,7 +406,6 @@ class Runs(Table):
         params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
         if not self._run(sql, **params):
             return self.get_by_key(run.key)
-        count_tokens(self._db, self._org_id, ended)
         return ended
 
     def cancel_stopped(self, key: RunKey) -> Run:

@@ -264,6 +264,7 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     db.run("DELETE FROM agent_files WHERE agent_id = :agent_id AND is_open = 1", params)
     # The organisation is the first column of the key; without it every secret would be read.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
+    db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :agent_id", params)
     if db.run("UPDATE vector_scopes SET org_id = :deleted WHERE number = :number", params):
         db.changed_scopes.add(number)
 

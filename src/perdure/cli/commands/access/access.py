@@ -26,7 +26,11 @@ class LimitOptions(TypedDict):
     """What a key may use: the fields of `Limits`."""
 
     requests_per_minute: int | None
+    message_chars: int | None
     tokens_per_day: int | None
+    cost_per_day: float | None
+    tokens_per_run: int | None
+    cost_per_run: float | None
 
 
 async def create_org(view: View, *, name: str) -> None:

@@ -8,30 +8,18 @@ from typing import Annotated, Any
 from pydantic import AwareDatetime, Field
 
 from perdure.core.access.audit import AuditEntry
-from perdure.core.access.values import NAME_CHARS, ApiKey, Limits, Organisation, Scope, User
+from perdure.core.access.values import NAME_CHARS, ApiKey, Organisation, Scope, User
+from perdure.server.wire.access.limits import LimitsIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
-_Count = Annotated[int, Field(ge=1, le=2**53)]
 
 
 class NamedIn(WireRequest):
     """A new organisation or user."""
 
     name: Name
-
-
-class KeyLimitsIn(WireRequest):
-    """What a key may use; a field that is missing or null is no limit. Days and minutes are those of UTC."""
-
-    requests_per_minute: _Count | None = None
-    tokens_per_day: _Count | None = None
-
-    @property
-    def limits(self) -> Limits:
-        """The values, as the library takes them."""
-        return Limits(requests_per_minute=self.requests_per_minute, tokens_per_day=self.tokens_per_day)
 
 
 class KeyIn(WireRequest):
@@ -41,7 +29,7 @@ class KeyIn(WireRequest):
     scope: Scope = "user"
     user_id: UserIdIn | None = None
     expires_at: AwareDatetime | None = None
-    limits: KeyLimitsIn = Field(default_factory=KeyLimitsIn)
+    limits: LimitsIn = Field(default_factory=LimitsIn)
 
 
 def organisation_shape(one: Organisation) -> dict[str, Any]:

@@ -17,7 +17,11 @@ from perdure.server.wire.input import SendRequest
 WireGroupKind = GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
 
-ONE_AGENT_OPTIONS = frozenset({"client_tools", "client_skills", "override_model", "override_system", "return_logprobs"})
+ONE_AGENT_OPTIONS = frozenset(
+    {"client_tools", "client_skills", "override_model", "override_system", "return_logprobs"}
+) | {
+    *("max_tokens", "max_cost_usd"),
+}
 """Fields of a request that a group does not take."""
 
 _RENAMED = {"sleeptime_agent_frequency": "frequency"}

@@ -1,17 +1,18 @@
-"""`directory.audit` and `directory.used`: what was done from outside, and how much keys and agents have used."""
+"""`directory.audit`, `directory.used` and `tx.used`: what was done from outside, and how much keys and agents have
+used."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from perdure.core.access.audit import AuditEntry, AuditFilter, Used
 from perdure.core.ids import OrgId
-from perdure.core.runs import Run
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, insert_into, iso, storable
 from perdure.storage.tables.access.organisations import next_numbers
+from perdure.storage.tables.table import Table
 
 _ENTRY = RowFormat(
     lambda created_at, **values: AuditEntry(at=created_at, **values),
@@ -59,13 +60,6 @@ class Audit:
         return self._db.run(sql, {"before": iso(before), "limit": limit})
 
 
-def count_tokens(db: Database, org_id: OrgId, run: Run) -> None:
-    """Count what an ended run has used for the key that it began with, if that has a limit of tokens."""
-    if run.options.key_id is not None and run.ended_at is not None:
-        day = run.ended_at.astimezone(UTC).date().isoformat()
-        UsedTable(db).add(org_id, day, {run.options.key_id: Used(tokens=run.usage.total_tokens)})
-
-
 class UsedTable:
     """How much keys and agents have used, by period: a day as `2026-01-31`, a minute as `2026-01-31T12:34`."""
 
@@ -78,6 +72,7 @@ class UsedTable:
             f"{insert_into('used', 'org_id, owner_id, period, requests, tokens, cost')}"
             " ON CONFLICT (owner_id, period) DO UPDATE SET requests = used.requests + excluded.requests,"
             " tokens = used.tokens + excluded.tokens, cost = used.cost + excluded.cost"
+            " WHERE used.org_id = excluded.org_id"
         )
         self._db.run_many(  # sorted, so that transactions on PostgreSQL lock rows in one order
             sql,
@@ -115,3 +110,26 @@ class UsedTable:
     def trim(self, *, before: str) -> int:
         """Delete the counts of periods before this one; return how many."""
         return self._db.run("DELETE FROM used WHERE period < :before", {"before": before})
+
+
+class OwnUsed(Table):
+    """`tx.used`: how much the keys and agents of one organisation have used in a day of UTC."""
+
+    def add(self, used: Mapping[str, Used], *, at: datetime) -> None:
+        """Add to what owners have used on the day of this moment. Their counts of days before yesterday go."""
+        table, day = UsedTable(self._db), day_of(at)
+        table.add(self._org_id, day, used)
+        before = day_of(at - timedelta(days=1))
+        self._db.run_many(
+            "DELETE FROM used WHERE owner_id = :owner_id AND period < :before AND org_id = :org_id",
+            [{"owner_id": storable(one), "before": before, "org_id": self._org_id} for one in sorted(used)],
+        )
+
+    def get(self, owner_id: str, *, at: datetime) -> Used:
+        """What an owner has used on the day of this moment."""
+        return UsedTable(self._db).get(self._org_id, owner_id, day_of(at))
+
+
+def day_of(at: datetime) -> str:
+    """The day of UTC, as the counts name it."""
+    return at.astimezone(UTC).date().isoformat()

@@ -1,0 +1,144 @@
+"""Budgets: what an agent, a key or one run may use. A budget ends a run between two steps, never inside one.
+
+A run has its own budget and that of its key in its options, the agent's is in its settings. What was used in a day is
+counted with each step, in the transaction that stores its answer, and looked at before the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from perdure.core.access.audit import Used
+from perdure.core.access.values import LIMIT_MAX, Limits, Principal
+from perdure.core.agents import Agent
+from perdure.core.conversations import ConversationState
+from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge
+from perdure.core.messages import Draft, text_of
+from perdure.core.runs import MAX_COST, Failure, Run, RunOptions, Usage
+from perdure.domain.agents.limits import limits_in
+from perdure.engine.ports import UnitInputs
+from perdure.engine.run.log import RunLog
+from perdure.engine.run.next_action import Finish
+from perdure.storage.tx import Tx
+
+MINUTE_S = 60
+
+
+def check_budget(options: RunOptions) -> None:
+    """Check the budget that a caller gives a run. Raises: InvalidInput."""
+    tokens, cost = options.max_tokens, options.max_cost_usd
+    if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
+        raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
+    if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
+        raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
+
+
+def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
+    """The options of a run that this principal asks for: within the limits of its key, whose day it counts for."""
+    options = within(options, principal.limits)
+    if principal.key_id is None or not principal.limits.of_day:
+        return options
+    return replace(options, key_id=principal.key_id, key_limits=principal.limits.of_day)
+
+
+def within(options: RunOptions, limits: Limits) -> RunOptions:
+    """The options with the lower ones of their budget and of these limits."""
+    if limits.tokens_per_run is None and limits.cost_per_run is None:
+        return options
+    tokens = [one for one in (options.max_tokens, limits.tokens_per_run) if one is not None]
+    costs = [one for one in (options.max_cost_usd, limits.cost_per_run) if one is not None]
+    return replace(options, max_tokens=min(tokens, default=None), max_cost_usd=min(costs, default=None))
+
+
+def left_of(run: Run, spent: float | None) -> Limits:
+    """What a run has left of its own budget, for the run that goes on with it: at least a trace, so that it is a
+    limit. `spent`: the US dollars of its steps."""
+    tokens, cost = run.options.max_tokens, run.options.max_cost_usd
+    return Limits(
+        tokens_per_run=None if tokens is None else max(1, tokens - run.usage.total_tokens),
+        cost_per_run=None if cost is None else max(1e-9, cost - (spent or 0.0)),
+    )
+
+
+def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
+    """Raises: MessageTooLarge: the texts are longer than the limits allow."""
+    if limits.message_chars is not None:
+        size = sum(len(text_of(draft.parts)) for draft in drafts if draft.kind == "message")
+        if size > limits.message_chars:
+            raise MessageTooLarge(size=size, limit=limits.message_chars)
+
+
+def check_agent(tx: Tx, opening: ConversationState, drafts: Sequence[Draft], at: datetime) -> None:
+    """Check that the agent may begin another run with these messages. Raises: LimitReached, MessageTooLarge."""
+    agent = opening.agent
+    limits = limits_in(agent.settings)
+    check_size(drafts, limits)
+    if (most := limits.requests_per_minute) is not None:
+        # Runs are numbered without gaps: this is the one that so many runs are as young as, or younger.
+        last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)
+        if last and (wait := MINUTE_S - (at - last[0].created_at).total_seconds()) > 0:
+            raise LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
+    if limits.of_day and (text := _beyond(tx.used.get(agent.id, at=at), limits.of_day)) is not None:
+        raise LimitReached(f"{agent.id} {text[1]}", retry_after_s=until_midnight_s(at))
+
+
+def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Finish | None:
+    """The end of a run that may make no other model call, because of its cost, or of the day of its agent or key; None:
+    it may go on. Its own tokens are `next_action`'s."""
+    options = log.run.options
+    if (most := options.max_cost_usd) is not None and (cost := cost_of(log, inputs)) >= most:
+        return _end("max_cost", f"the run has cost {_dollars(cost)}, and may cost {_dollars(most)}")
+    for owner_id, limits in _days(agent, options):
+        if (text := _beyond(tx.used.get(owner_id, at=inputs.now), limits)) is not None:
+            return _end(text[0], f"{owner_id} {text[1]}; tomorrow, by UTC, it may go on")
+    return None
+
+
+def cost_of(log: RunLog, inputs: UnitInputs) -> float:
+    """The US dollars of the run's steps so far; models without a known price cost nothing."""
+    return sum(inputs.price_of(step.model, step.usage) or 0.0 for step in log.steps)
+
+
+def count_use(tx: Tx, agent: Agent, run: Run, model: str, usage: Usage, inputs: UnitInputs) -> None:
+    """Count tokens and dollars for the day of the agent and of the run's key, where these have a limit."""
+    owners = [owner_id for owner_id, _ in _days(agent, run.options)]
+    if owners and usage.total_tokens:
+        used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
+        tx.used.add(dict.fromkeys(owners, used), at=inputs.now)
+
+
+def until_midnight_s(at: datetime) -> int:
+    """The seconds until the next day of UTC."""
+    at = at.astimezone(UTC)
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
+    return int((midnight - at).total_seconds()) + 1
+
+
+def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Who has limits of a day that the run counts for, and these limits by name."""
+    if limits := limits_in(agent.settings).of_day:
+        yield agent.id, limits
+    if options.key_id is not None and options.key_limits:
+        yield options.key_id, options.key_limits
+
+
+def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Which budget of a day is used up, and what to say of it; None: none is."""
+    if (tokens := limits.get("tokens_per_day")) is not None and used.tokens >= tokens:
+        return "max_tokens", f"may use {tokens:,} tokens a day, and has used {used.tokens:,}"
+    if (cost := limits.get("cost_per_day")) is not None and used.cost >= cost:
+        return "max_cost", f"may cost {_dollars(cost)} a day, and has cost {_dollars(used.cost)}"
+    return None
+
+
+def _end(budget: str, message: str) -> Finish:
+    if budget == "max_tokens":
+        return Finish("max_tokens_exceeded", Failure(kind="max_tokens_exceeded", message=message))
+    return Finish("insufficient_credits", Failure(kind=MAX_COST, message=message))
+
+
+def _dollars(amount: float) -> str:
+    return f"${amount:.4f}".rstrip("0").rstrip(".")

@@ -1,0 +1,186 @@
+"""Budgets of runs, agents and keys: a run ends between two steps, with a typed reason, and what it did stays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
+from perdure.core.access.values import Limits, Principal, current_principal
+from perdure.core.errors import LimitReached, MessageTooLarge
+from perdure.core.ids import KeyId
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls
+
+MODEL = "test/scripted"
+STEP = calls("memory_insert", label="human", new_string="Ada")
+STEP_TOKENS = 15
+"""What a step of the script uses: 10 in and 5 out."""
+KEY = KeyId("key-11111111-1111-4111-8111-111111111111")
+PRICES = '[[model]]\nmatch = ["test/scripted"]\nprice = { input = 10_000, output = 10_000 }\n'
+
+
+@pytest.fixture
+def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cent for each token of the scripted model."""
+    (tmp_path / "catalog.toml").write_text(PRICES)
+    monkeypatch.setenv("PERDURE_CATALOG", str(tmp_path / "catalog.toml"))
+
+
+@contextlib.asynccontextmanager
+async def opened(**settings: Any) -> AsyncIterator[tuple[AsyncPerdure, FakeClock]]:
+    """A store in memory whose model calls a tool again and again."""
+    clock, model = FakeClock(), ScriptedModel(otherwise=STEP)
+    chosen = Settings(model=MODEL, embedding="none", **settings)
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: model}, settings=chosen, clock=clock
+    ) as perdure:
+        yield perdure, clock
+
+
+async def ending(agent: AsyncAgent, **options: Any) -> tuple[str, str, int]:
+    """Stop reason, kind of failure and number of steps of a run that has to end by a budget."""
+    with pytest.raises(RunFailed) as failed:
+        await agent.send("Go on and on.", **options)
+    reply = failed.value.reply
+    assert reply is not None and reply.failure is not None
+    assert reply.messages[-1].role == "tool"  # between two steps: each call has its result
+    return reply.stop_reason, reply.failure.kind, reply.step_count
+
+
+@contextlib.contextmanager
+def acting_for(**limits: Any) -> Iterator[None]:
+    """What a request with a key of these limits does."""
+    token = current_principal.set(Principal(key_id=KEY, scope="user", limits=Limits(**limits)))
+    try:
+        yield
+    finally:
+        current_principal.reset(token)
+
+
+async def test_a_runs_own_budget_ends_it_between_steps(priced: None) -> None:
+    """Of tokens and of money; the step that goes beyond is whole, no other one begins."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ann")
+
+        assert await ending(agent, max_tokens=2 * STEP_TOKENS + 1) == ("max_tokens_exceeded", "max_tokens_exceeded", 3)
+        assert await ending(agent, max_cost_usd=0.16) == ("insufficient_credits", "max_cost_exceeded", 2)
+        for bad in ({"max_tokens": 0}, {"max_tokens": 1.5}, {"max_cost_usd": 0}, {"max_cost_usd": "much"}):
+            with pytest.raises(InvalidInput, match=next(iter(bad))):
+                await agent.send("Go on.", **bad)
+
+
+async def test_settings_agent_and_key_bound_each_run(priced: None) -> None:
+    """The lowest of them counts."""
+    async with opened(max_tokens=5 * STEP_TOKENS, max_cost_usd=9.0) as (perdure, _):
+        agent = await perdure.create_agent("ann")
+        assert (await ending(agent))[2] == 5
+        assert (await ending(agent, max_tokens=9 * STEP_TOKENS))[2] == 5
+        await agent.update(settings={"limits": {"cost_per_run": 0.6}})
+        assert await ending(agent) == ("insufficient_credits", "max_cost_exceeded", 4)
+        with acting_for(tokens_per_run=3 * STEP_TOKENS):
+            assert (await ending(agent))[2] == 3
+        with acting_for(cost_per_run=0.3):
+            assert (await ending(agent))[2] == 2
+
+
+async def test_a_day_of_an_agent_ends_its_run_and_refuses_the_next(priced: None) -> None:
+    """Counted with each step; the next day, by UTC, there is room again."""
+    async with opened() as (perdure, clock):
+        for limits, reason in (
+            ({"tokens_per_day": 3 * STEP_TOKENS}, "max_tokens_exceeded"),
+            ({"cost_per_day": 0.45}, "insufficient_credits"),
+        ):
+            agent = await perdure.create_agent(reason, settings={"limits": limits})
+            assert (await ending(agent))[::2] == (reason, 3)
+            with pytest.raises(LimitReached, match="a day, and has") as refused:
+                await agent.send("Go on.")
+            assert 0 < refused.value.retry_after_s <= 86_400
+            clock.advance(86_400)
+            assert (await ending(agent))[::2] == (reason, 3)
+
+
+async def test_a_day_of_a_key_counts_all_its_runs(priced: None) -> None:
+    """Over its agents; runs of others don't count for it."""
+    async with opened() as (perdure, _):
+        ann, bob = await perdure.create_agent("ann"), await perdure.create_agent("bob")
+        await ending(ann, max_tokens=STEP_TOKENS)
+        with acting_for(tokens_per_day=4 * STEP_TOKENS):
+            assert (await ending(ann, max_tokens=3 * STEP_TOKENS))[2] == 3
+            assert (await ending(bob))[2] == 1
+        with acting_for(cost_per_day=0.61):
+            assert (await ending(bob)) == ("insufficient_credits", "max_cost_exceeded", 1)  # $0.60 of it are used
+        assert (await ending(bob, max_tokens=2 * STEP_TOKENS))[2] == 2
+
+
+async def test_an_agent_begins_so_many_runs_a_minute(priced: None) -> None:
+    """In a window that slides."""
+    async with opened() as (perdure, clock):
+        agent = await perdure.create_agent("ann", settings={"limits": {"requests_per_minute": 2}})
+        for _ in range(2):
+            await ending(agent, max_tokens=1)
+            clock.advance(20)
+        with pytest.raises(LimitReached, match="2 runs a minute") as refused:
+            await agent.send("Go on.")
+        assert refused.value.retry_after_s in (20, 21)
+        clock.advance(refused.value.retry_after_s)
+        await ending(agent, max_tokens=1)
+
+
+async def test_longer_messages_than_agent_or_key_allows_are_refused() -> None:
+    """Before anything is stored."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ann", settings={"limits": {"message_chars": 20}})
+        with pytest.raises(MessageTooLarge):
+            await agent.send("x" * 21)
+        with acting_for(message_chars=10), pytest.raises(MessageTooLarge):
+            await agent.send("x" * 11)
+
+        assert await agent.messages() == []
+        for bad in ({"tokens": 1}, {"tokens_per_day": 0}, {"cost_per_day": -1.0}, {"message_chars": 1.5}, 7):
+            with pytest.raises(InvalidInput):
+                await agent.update(settings={"limits": bad})
+
+
+async def test_a_run_that_goes_on_after_an_approval_has_what_is_left(priced: None) -> None:
+    """As with its steps."""
+
+    def order() -> str:
+        """Order something."""
+        return "ordered"
+
+    model = ScriptedModel(STEP, calls("order"), otherwise=STEP)
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: model}, settings=Settings(model=MODEL, embedding="none"), tools=[order]
+    ) as perdure:
+        agent = await perdure.create_agent("ann")
+        await agent.tools.attach("order")
+        await agent.require_approval("order")
+        reply = await agent.send("Go on.", max_tokens=3 * STEP_TOKENS)
+        assert (reply.stop_reason, reply.step_count) == ("requires_approval", 2)
+        with pytest.raises(RunFailed) as failed:
+            await agent.approve()
+
+        assert failed.value.reply is not None
+        assert (failed.value.reply.stop_reason, failed.value.reply.step_count) == ("max_tokens_exceeded", 1)
+
+
+async def test_counts_go_with_their_agent(priced: None) -> None:
+    """And those of days before are not kept."""
+    async with opened() as (perdure, clock):
+        agent = await perdure.create_agent("ann", settings={"limits": {"tokens_per_day": 99_999}})
+        for _ in range(3):
+            await ending(agent, max_tokens=1)
+            clock.advance(86_400)
+
+        def periods(tx: Any) -> list[str]:
+            return [row[0] for row in tx.used._db.rows("SELECT period FROM used ORDER BY period", {})]
+
+        assert len(await perdure.app.store.read(periods)) == 2
+        await perdure.delete_agent(agent.id)
+        while await perdure.app.store.write(lambda tx: tx.upkeep.remove_some()):
+            pass
+        assert await perdure.app.store.read(periods) == []
