@@ -66,8 +66,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "grid": _grid(overview_of(preview)),
         "leaving": leaving
         and [
-            {"id": one.id, "role": one.role, "text": one.text[:LEAVING_CHARS], "at": one.occurred_at}
-            for one in leaving
+            {"id": one.id, "role": one.role, "text": one.text[:LEAVING_CHARS], "at": one.occurred_at} for one in leaving
         ],
         "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
         "deltas": list(preview.deltas),
