@@ -2,103 +2,23 @@
 
 from __future__ import annotations
 
-import re
+from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
-import httpx
 import pytest
 
-from perdure import AsyncPerdure, Settings
-from perdure.core.access.values import LOCAL, SCOPES, Limits, Principal, includes
-from perdure.core.ids import PREFIXES, OrgId
-from perdure.library.services.access.access import Access
+from perdure.core.access.values import SCOPES, Limits, includes
 from perdure.server.access import limits
-from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KEPT_S
 from perdure.server.access.scopes import RULES, rule_of
-from perdure.server.app import build_document, create_app
-from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS
-from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, says
-from perdure.ui.routes import build_routes
-from tests.support.servers import BASE, MODEL
-
-KEY = "the server's own key, of some length"
-OPERATIONS = [
-    (method.upper(), path)
-    for path, methods in sorted(build_document(True)["paths"].items())
-    for method in methods
-    if path not in OPEN_PATHS
-]
-PAGES = [
-    (method, str(getattr(route, "path", "")))
-    for route in build_routes()
-    for method in sorted(getattr(route, "methods", None) or ())
-    if not getattr(route, "path", "").startswith(("/static", "/sign-in"))
-]
-UUID = "11111111-1111-4111-8111-{:012d}"
-
-KINDS = {
-    "agent_id": "agent", "block_id": "block", "archive_id": "archive", "passage_id": "passage", "memory_id": "passage",
-    "folder_id": "folder", "file_id": "file", "message_id": "message", "run_id": "run", "job_id": "job",
-    "batch_id": "job", "conversation_id": "conversation", "step_id": "step", "tool_id": "tool", "group_id": "group",
-    "mcp_server_id": "mcp_server", "server_id": "mcp_server", "identity_id": "identity", "provider_id": "provider",
-    "sandbox_config_id": "sandbox", "env_var_id": "variable", "fact_id": "fact", "entity_id": "entity",
-    "scheduled_message_id": "schedule", "schedule_id": "schedule", "org_id": "org", "user_id": "user", "key_id": "key",
-}  # fmt: skip
-
-
-def filled(path: str) -> str:
-    """The path with an id of the right kind, or a word, for each parameter."""
-
-    def value(match: re.Match[str]) -> str:
-        name, _, form = match[1].partition(":")
-        if name in KINDS:
-            return f"{PREFIXES[KINDS[name]]}-{UUID.format(1)}"
-        return "1" if form == "int" or name == "number" else "name"
-
-    return re.sub(r"\{([^}]+)\}", value, path)
-
-
-@dataclass
-class World:
-    """One server over two organisations, with a key of each scope of the default one."""
-
-    http: httpx.AsyncClient
-    library: AsyncPerdure
-    clock: FakeClock
-    gate: Gate
-    keys: dict[str, str]
-
-    async def status(self, method: str, path: str, key: str | None, body: Any = None, **headers: str) -> int:
-        if key is not None:
-            headers["authorization"] = f"Bearer {key}"
-        json = {} if body is None and method not in ("GET", "HEAD") else body
-        return (await self.http.request(method, path, headers=headers, json=json)).status_code
-
-    def access(self, org_id: OrgId = LOCAL.org_id) -> Access:
-        ports = self.library.app.ports
-        return Access(self.library.app.shared.store, ports.clock, ports.ids, Principal(org_id=org_id))
+from tests.server.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
 
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    clock, settings = FakeClock(), Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
-    model = ScriptedModel(otherwise=says("Hello."))
-    library = await AsyncPerdure.open(
-        store=InlineStore(), models={MODEL: model}, settings=settings, clock=clock, ids=SequentialIds()
-    )
-    async with library:
-        app = create_app(library, ServerConfig(api_key=KEY), pages=build_routes())
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
-            world = World(http, library, clock, app.state.gate, {})
-            for scope in SCOPES:
-                world.keys[scope] = (await world.access().create_key(scope, scope))[1]
-            yield world
-        await app.state.gate.close()
+    async with open_world() as world:
+        yield world
 
 
 def test_every_route_and_page_has_a_scope() -> None:
@@ -120,16 +40,22 @@ async def test_every_route_refuses_who_may_not(world: World) -> None:
     world.clock.advance(2)
     wrong = "perdure_" + "x" * 43
     found: dict[str, list[tuple[str, str]]] = {}
+    tried: Counter[int] = Counter()
     for method, path in OPERATIONS:
         for key in (None, wrong, "nonsense", expired, revoked):
             if (status := await world.status(method, filled(path), key)) != 401:
                 found.setdefault(f"{status} for {key and key[:12]}", []).append((method, path))
+            tried[401] += 1
         rule = rule_of(method, filled(path))
         assert rule is not None
         for scope in SCOPES:
-            if not includes(scope, rule.scope) and await world.status(method, filled(path), world.keys[scope]) != 403:
+            if includes(scope, rule.scope):
+                continue
+            tried[403] += 1
+            if await world.status(method, filled(path), world.keys[scope]) != 403:
                 found.setdefault(f"not 403 for {scope}", []).append((method, path))
 
+    print(f"{len(OPERATIONS)} operations, requests by the answer that is due: {dict(tried)}")
     assert found == {}
 
 
@@ -163,63 +89,6 @@ async def test_enough_scope_passes_the_gate(world: World) -> None:
     assert await world.status("PATCH", f"/v1/blocks/{block.id}", world.keys["builder"], {"value": "x"}) == 200
     assert await world.status("POST", "/v1/users/", world.keys["admin"], {"name": "ann"}) == 200
     assert await world.status("GET", "/v1/audit", KEY) == 200
-
-
-async def test_no_route_reaches_another_organisation(world: World) -> None:
-    """Against its objects, each route that names one answers as if it were not there, and nothing of it changes."""
-    agent = await world.library.create_agent("ann", human="tea")
-    await agent.send("Hello")
-    await agent.archive("a fact of ann")
-    ids = await own_ids(world, agent.id)
-    acme = await world.access().create_organisation("Acme")
-    _, key = await world.access(acme.id).create_key("root", "admin")
-    before = await world.library.app.store.read(lambda tx: tx.agents.get(agent.id))
-    found = []
-    for method, path in OPERATIONS:
-        names = re.findall(r"\{(\w+)\}", path)
-        if not names or names[0] not in ids:
-            continue
-        url = re.sub(r"\{(\w+)\}", lambda match: ids.get(match[1]) or filled(match[0]), path)
-        url += "?query=tea" if path.endswith("/search") else "?source=x" if path.endswith("/writes") else ""
-        status = await world.status(method, url, key, None if method == "GET" else example_of(method, path))
-        if status not in (404, 405):
-            found.append((status, method, path))
-
-    assert found == []
-    assert await world.library.app.store.read(lambda tx: tx.agents.get(agent.id)) == before
-
-
-async def own_ids(world: World, agent_id: str) -> dict[str, str]:
-    """Parameter of a path -> the id of something that the default organisation has."""
-
-    async def one(path: str) -> str:
-        answer = await world.http.get(path, headers={"authorization": f"Bearer {KEY}"})
-        shape = answer.json()
-        return str((shape[0] if isinstance(shape, list) else shape)["id"])
-
-    user, (key, _) = await world.access().create_user("ann"), await world.access().create_key("more", "user")
-    paths = {
-        "block_id": "/v1/blocks/",
-        "archive_id": "/v1/archives/",
-        "run_id": "/v1/runs/",
-        "step_id": "/v1/steps/",
-        "tool_id": "/v1/tools/",
-        "message_id": f"/v1/agents/{agent_id}/messages",
-        "passage_id": f"/v1/agents/{agent_id}/archival-memory",
-    }
-    ids = {name: await one(path) for name, path in paths.items()}
-    ids |= {"agent_id": agent_id, "user_id": user.id, "key_id": key.id, "org_id": LOCAL.org_id}
-    return ids | {"memory_id": ids["passage_id"], "job_id": ids["run_id"].replace("run", "job")}
-
-
-def example_of(method: str, path: str) -> Any:
-    """The body that the document shows for a route, where that is enough."""
-    if path.endswith("/memory-sources/revert"):
-        return {"source": "x"}
-    operation = build_document(True)["paths"][path][method.lower()]
-    content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
-    examples = content.get("examples") or {"": {"value": content.get("example", {})}}
-    return next(iter(examples.values()))["value"]
 
 
 async def test_a_revoked_key_is_refused_within_seconds(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
