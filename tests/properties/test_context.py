@@ -23,6 +23,7 @@ from perdure import AsyncPerdure, RunFailed
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
 from perdure.context.window.economics import COLD_AFTER
+from perdure.core.conversations import CompactionMode
 from perdure.core.errors import ModelError, ModelOverflow
 from perdure.core.events import PrefixRewritten, ViewCompacted, ViewFull
 from perdure.core.ids import AgentId
@@ -116,11 +117,13 @@ class World:
     honest: bool
     """Whether the model tells what it measured."""
     engine: str = "paged"
+    mode: CompactionMode | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What the agent needs for its context engine."""
-        return {} if self.engine == "paged" else {"context_engine": ENGINES.get(self.engine, self.engine)}
+        """What the agent needs for its context engine, and for who writes its summaries."""
+        engine = {} if self.engine == "paged" else {"context_engine": ENGINES.get(self.engine, self.engine)}
+        return engine if self.mode is None else {**engine, "compaction": {"mode": self.mode}}
 
 
 @dataclass
@@ -137,7 +140,8 @@ class Talker:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
         real = tokens_of_request(request)
-        if real + min(RESERVE, self.window // 4) > self.window:
+        room = request.options.max_output_tokens if request.purpose == "summary" else min(RESERVE, self.window // 4)
+        if real + (room or 0) > self.window:
             self.too_large.append(f"{request.purpose}: {real} tokens in a window of {self.window}")
         usage = Usage(input_tokens=real if self.world.honest else 0, output_tokens=5)
         if request.purpose == "summary":
@@ -160,13 +164,12 @@ class Talker:
                 arguments = json.dumps({"label": "notes", "content": f"note {answer.seed}"})
                 yield ModelReply(parts=(ToolCall("call", "core_memory_append", arguments),), usage=usage)
             case _:
-                text = words(answer.kind, max(1, answer.chars), answer.seed)
-                if not text.strip():  # an empty answer is an error, whose usage is not stored
-                    self.usages.pop()
+                text = words(answer.kind, max(1, answer.chars), answer.seed)  # an empty one is paid for, too
                 yield ModelReply(parts=(Text(text),), usage=usage)
 
     def _summary(self, request: ModelRequest) -> tuple[Text, ...]:
-        source = request.messages[-1].text
+        own = len(request.messages) > 1 and request.messages[-1].kind == "alert"  # behind the agent's own request
+        source = request.messages[-2 if own else -1].text
         match self.world.summariser:
             case "good":
                 return (Text("They spoke of " + " ".join(source.split()[-30:-5])),)
@@ -214,6 +217,7 @@ worlds = st.builds(
     st.sampled_from(["good", "empty", "echo", "down", "huge"]),
     st.booleans(),
     st.sampled_from([*["paged"] * 4, "sliding_window", "recursive_summary", "message_buffer", "stubs", "extract"]),
+    st.sampled_from([None, None, None, "self_compact_sliding_window", "self_compact_all"]),
 )
 
 
