@@ -44,7 +44,7 @@ def test_the_limits_of_every_field_are_as_documented(address: str) -> None:
 @pytest.mark.parametrize("key", [None, KEY])
 def test_random_requests_are_answered_as_documented(key: str | None, address: str) -> None:
     """Valid and invalid ones of every operation, with a key and without."""
-    found = probe("fuzzing", examples=20, key=key, address=address)
+    found = probe("fuzzing", examples=40, key=key, address=address)
 
     check(found)
     assert found.requests >= REQUESTS, found.statuses

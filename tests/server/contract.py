@@ -86,6 +86,8 @@ RULES: Mapping[str, str] = {
     "agent_ids names|manager_agent_id|(termination_token|frequency) is of|manager_config.manager_type": "who speaks",
     "(max_turns|max_tokens|max_cost_usd|frequency|m(in|ax)_message_buffer_length) is": "a limit of its kind of group",
     "agent-.* is the (manager and in|companion of)|group-.* is a .*sleeptime group": "a manager or companion is nobody",
+    "messages: a group takes no answers to calls": "answers go to the agent that waits",
+    "the key would expire": "a moment that is still to come",
     "tool rule|tool_rules": "rules name tools, and must not contradict each other",
 }
 """The beginning of the detail of an answer that refuses what the document allows -> the rule, which no JSON schema can

@@ -146,10 +146,10 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
-    app.state.mcp_guard = mcp_servers.McpGuard(perdure, config)
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
     app.state.sessions = gate.sessions
+    app.state.mcp_guard = mcp_servers.McpGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))
     own = () if config.metrics == "off" else (metrics_route(perdure, metrics),)

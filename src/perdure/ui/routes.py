@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
+    access,
     approvals,
     changes,
     chat,
@@ -61,6 +62,7 @@ PAGES = (
     connections,
     data,
     settings,
+    access,
 )
 
 

@@ -15,6 +15,7 @@ from perdure.core.runs import Callback
 from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.mcp import McpService
+from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.errors import UNKNOWN
 from perdure.server.http import Library, json_answer, json_bytes
@@ -47,21 +48,29 @@ class McpGuard:
     """Checks the MCP servers that clients register. The library and the CLI belong to the admin and have no such check.
 
     Programs of this machine and private addresses need a setting. Without the setting for addresses, private ones are
-    allowed when only this machine reaches the server: it has no API key and no further allowed hosts.
+    allowed when only this machine reaches the server: it listens on loopback, and has no keys and no further allowed
+    hosts.
     """
 
-    def __init__(self, library: AsyncPerdure, config: ServerConfig) -> None:
+    def __init__(self, library: AsyncPerdure, config: ServerConfig, ring: KeyRing) -> None:
         settings = library.app.settings
         self._mcp = library.services.mcp
         self._allows_programs = settings.mcp_stdio == "on"
-        is_local_only = not config.api_key and not config.allowed_hosts
-        self.allows_private = settings.mcp_private == "on" or (not settings.mcp_private and is_local_only)
+        self._setting, self._ring = settings.mcp_private, ring
+        self._has_no_hosts = not config.allowed_hosts
+
+    @property
+    def allows_private(self) -> bool:
+        """Whether clients may name addresses on this machine and in private networks."""
+        if self._setting:
+            return self._setting == "on"
+        return self._has_no_hosts and not self._ring.needed
 
     async def new_options(self, config: McpConfigIn | NamedServerIn) -> ServerOptions:
         """The options of a new server, as the library takes them. Raises: McpStdioRefused, McpPrivateRefused."""
         options = config.new_options()
         self._check_transport(options["transport"])
-        options["private"] = await self._private(options.get("url", ""))
+        options["private"] = await self.private(options.get("url", ""))
         return options
 
     async def changes(self, changes: dict[str, Any], server: McpServer) -> McpChanges:
@@ -71,7 +80,7 @@ class McpGuard:
         """
         self._check_transport(server.transport)
         url = changes.get("url", "")
-        return McpChanges(**changes, private=None if url == server.url else await self._private(url))
+        return McpChanges(**changes, private=None if url == server.url else await self.private(url))
 
     def callback(self, url: str | None) -> Callback | None:
         """A callback to this address, which may be as private as that of an MCP server; None: there is none."""
@@ -82,7 +91,7 @@ class McpGuard:
         if transport == "stdio" and not self._allows_programs:
             raise McpStdioRefused
 
-    async def _private(self, url: str) -> bool | None:
+    async def private(self, url: str) -> bool | None:
         """Whether the address may be private; None: where it leads now decides. Raises: McpPrivateRefused."""
         if self.allows_private or not url:
             return None

@@ -9,13 +9,14 @@ from starlette.requests import Request
 
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
-from perdure.core.ids import McpServerId, ProviderId
+from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
 from perdure.core.text.reprs import plural
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
+from perdure.server.http import principal_of
 from perdure.ui.format import pretty
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
@@ -130,6 +131,12 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     ]
 
 
+def _rules_machine(request: Request) -> bool:
+    """Whether the request is an administrator's of the default organisation, who may name addresses inside. Those of
+    others are clients, as over the API."""
+    return principal_of(request).org_id == DEFAULT_ORG
+
+
 @pages.post("/connections/found/{name}/check", shows=connections)
 async def check_found(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider of the environment, or of this machine, for its models."""
@@ -152,7 +159,8 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
         api_key=form.get("key") or None,
         base_url=form.get("base_url") or None,
     )
-    provider = await library.services.providers.create(fields, private=True)
+    private = _rules_machine(request) or request.app.state.mcp_guard.allows_private
+    provider = await library.services.providers.create(fields, private=private)
     return Notice(f"{provider.name} was registered.")
 
 
@@ -176,7 +184,8 @@ async def add_server(request: Request, library: AsyncPerdure) -> Notice:
     """Register an MCP server by its address; its tools wait for approval."""
     form = await form_of(request)
     name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
-    await library.services.mcp.add_and_read(name, url=url, token=token)
+    private = None if _rules_machine(request) else await request.app.state.mcp_guard.private(url)
+    await library.services.mcp.add_and_read(name, url=url, token=token, private=private)
     return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
 
 

@@ -53,6 +53,11 @@ class Access:
     def _org_id(self) -> OrgId:
         return self._principal.org_id
 
+    def within(self, org_id: OrgId) -> Access:
+        """The same administrator's operations on another organisation."""
+        principal = replace(self._principal, org_id=org_id)
+        return Access(self._store, self._clock, self._ids, principal, trace_id=self._trace_id)
+
     # --- organisations
 
     async def create_organisation(self, name: str) -> Organisation:

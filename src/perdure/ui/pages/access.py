@@ -1,0 +1,171 @@
+"""Users and keys: who may use this store through a server, what each key may use, and who did what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.requests import Request
+
+from perdure.core.access.audit import AuditEntry, AuditFilter
+from perdure.core.access.values import SCOPES, ApiKey, Limits, as_scope, limits_of
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.access.access import Access
+from perdure.server.http import principal_of
+from perdure.server.log import trace_id
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of
+
+SHOWN = 200
+AUDIT_SHOWN = 50
+
+LIMIT_LABELS = {
+    "requests_per_minute": "Requests a minute",
+    "message_chars": "Characters of a message",
+    "tokens_per_day": "Tokens a day",
+    "cost_per_day": "US dollars a day",
+    "tokens_per_run": "Tokens a run",
+    "cost_per_run": "US dollars a run",
+}
+
+pages = Pages()
+
+
+def access_of(request: Request, library: AsyncPerdure) -> Access:
+    """The administration for who sent the request."""
+    app = library.app
+    return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
+
+
+@pages.get("/settings/access", "access.html")
+async def access(request: Request, library: AsyncPerdure) -> Data:
+    """The users and keys of the organisation, without the texts of keys; all organisations, if they may be seen."""
+    own, administration, now = principal_of(request).org_id, access_of(request, library), library.app.ports.clock.now()
+    users = await administration.users(limit=SHOWN)
+    names: dict[str, str] = {user.id: user.name for user in users}
+    keys = await administration.keys(limit=SHOWN)
+    names |= {key.id: key.name for key in keys}
+    rules_all = own == DEFAULT_ORG
+    organisations = await administration.organisations(limit=SHOWN) if rules_all else []
+    entries = await administration.audit(AuditFilter(), limit=AUDIT_SHOWN)
+    return {
+        "title": "Users and keys",
+        "organisation": (await administration.organisation(own)).name,
+        "rules_all": rules_all,
+        "organisations": [
+            {"id": one.id, "name": one.name, "deleted": one.deleted_at is not None, "own": one.id == own}
+            for one in organisations
+        ],
+        "users": [{"id": user.id, "name": user.name, "created_at": user.created_at} for user in users],
+        "keys": [_key_shape(key, names, now) for key in keys],
+        "key_needed": request.app.state.sessions.needed,
+        "scopes": list(reversed(SCOPES)),
+        "limits": LIMIT_LABELS,
+        "audit": [_entry_shape(entry, names) for entry in entries],
+        "audit_days": library.app.settings.audit_days,
+    }
+
+
+def _key_shape(key: ApiKey, names: dict[str, str], now: datetime) -> Data:
+    state = "revoked" if key.revoked_at is not None else "counts" if key.counts_at(now) else "expired"
+    return {
+        "id": key.id,
+        "name": key.name,
+        "start": key.start,
+        "scope": key.scope,
+        "user": names.get(key.user_id or "", key.user_id or ""),
+        "state": state,
+        "expires_at": key.expires_at,
+        "last_used_at": key.last_used_at,
+        "limits": {LIMIT_LABELS[name]: value for name, value in key.limits.some.items()},
+    }
+
+
+def _entry_shape(entry: AuditEntry, names: dict[str, str]) -> Data:
+    who = entry.user_id or entry.key_id
+    return {
+        "at": entry.at,
+        "who": names.get(who, who) if who else "this machine, or the server's own key",
+        "action": entry.action,
+        "object_id": entry.object_id,
+        "trace_id": entry.trace_id,
+    }
+
+
+@pages.post("/settings/access/keys", shows=access)
+async def create_key(request: Request, library: AsyncPerdure) -> Notice:
+    """Create a key, and show its text this once."""
+    form = await form_of(request)
+    days = _number(form, "days", whole=True)
+    now = library.app.ports.clock.now().astimezone(UTC)
+    key, text = await access_of(request, library).create_key(
+        field_of(form, "name"),
+        as_scope(field_of(form, "scope")),
+        user_id=UserId(form["user"]) if form.get("user") else None,
+        expires_at=None if days is None else now + timedelta(days=days),
+        limits=_limits(form),
+    )
+    return Notice(f"{key.name}: {text} Copy it now: only its digest is stored, and nobody can show it again.")
+
+
+@pages.post("/settings/access/keys/{key_id}/revoke", shows=access)
+async def revoke_key(request: Request, library: AsyncPerdure) -> Notice:
+    """Revoke a key."""
+    key = await access_of(request, library).revoke_key(KeyId(request.path_params["key_id"]))
+    return Notice(f"{key.name} was revoked: every process refuses it within seconds.")
+
+
+@pages.post("/settings/access/users", shows=access)
+async def create_user(request: Request, library: AsyncPerdure) -> Notice:
+    """Create a user."""
+    user = await access_of(request, library).create_user(field_of(await form_of(request), "name"))
+    return Notice(f"{user.name} was added. A key of this user is the next step.")
+
+
+@pages.post("/settings/access/users/{user_id}/delete", shows=access)
+async def delete_user(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete a user with the user's keys."""
+    await access_of(request, library).delete_user(UserId(request.path_params["user_id"]))
+    return Notice("The user was deleted with the keys.")
+
+
+@pages.post("/settings/access/organisations", shows=access)
+async def create_organisation(request: Request, library: AsyncPerdure) -> Notice:
+    """Create an organisation with its first key, of an administrator."""
+    form = await form_of(request)
+    administration = _of_all(request, library)
+    made = await administration.create_organisation(field_of(form, "name"))
+    _, text = await administration.within(made.id).create_key("admin", "admin")
+    return Notice(f"{made.name} was made. The key of its administrator: {text} Copy it now, nobody can show it again.")
+
+
+@pages.post("/settings/access/organisations/{org_id}/delete", shows=access)
+async def delete_organisation(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete an organisation with everything in it."""
+    await _of_all(request, library).delete_organisation(OrgId(request.path_params["org_id"]))
+    return Notice("Its keys count no more. Everything else of it is being removed.")
+
+
+def _of_all(request: Request, library: AsyncPerdure) -> Access:
+    """The administration of all organisations. Raises: InvalidInput: it is another one's administrator who asks."""
+    if principal_of(request).org_id != DEFAULT_ORG:
+        raise InvalidInput("organisations are made and deleted by administrators of the default one")
+    return access_of(request, library)
+
+
+def _limits(form: dict[str, str]) -> Limits:
+    """The limits that a form sets. Raises: InvalidInput."""
+    values: dict[str, Any] = {name: _number(form, name, whole=not name.startswith("cost")) for name in LIMIT_LABELS}
+    return limits_of({name: value for name, value in values.items() if value is not None})
+
+
+def _number(form: dict[str, str], name: str, *, whole: bool) -> int | float | None:
+    """A number of a form; None: the field is empty. Raises: InvalidInput."""
+    text = form.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return int(text) if whole else float(text)
+    except ValueError as error:
+        raise InvalidInput(f"{LIMIT_LABELS.get(name, name)}: {text!r:.40} is no number") from error
