@@ -47,7 +47,11 @@ async def test_users_and_keys_are_made_and_ended() -> None:
         assert "was deleted" in text_of((await client.post(f"{PAGE}/users/{page['users'][0]['id']}/delete")).text)
         actions = [entry["action"] for entry in (await client.get(f"{PAGE}?format=json")).json()["audit"]]
         assert actions == ["user.delete", "key.revoke", "key.create", "user.create"]
-        for bad in ({"name": ""}, {"name": "x", "scope": "god"}, {"name": "x", "scope": "user", "cost_per_day": "much"}):
+        for bad in (
+            {"name": ""},
+            {"name": "x", "scope": "god"},
+            {"name": "x", "scope": "user", "cost_per_day": "much"},
+        ):
             assert (await client.post(f"{PAGE}/keys", data=bad)).status_code == 422
 
 

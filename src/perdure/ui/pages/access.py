@@ -38,7 +38,7 @@ def access_of(request: Request, library: AsyncPerdure) -> Access:
     return Access(app.shared.store, app.ports.clock, app.ports.ids, principal_of(request), trace_id=trace_id())
 
 
-@pages.get("/settings/access", "access.html")
+@pages.get("/settings/access", "settings/access.html")
 async def access(request: Request, library: AsyncPerdure) -> Data:
     """The users and keys of the organisation, without the texts of keys; all organisations, if they may be seen."""
     own, administration, now = principal_of(request).org_id, access_of(request, library), library.app.ports.clock.now()

@@ -16,7 +16,7 @@ SECRET = frozenset({"secret_key", "secret_key_old"})
 pages = Pages()
 
 
-@pages.get("/settings", "settings.html")
+@pages.get("/settings", "settings/settings.html")
 async def settings(request: Request, library: AsyncPerdure) -> Data:
     """Every setting with its variable and default; secrets as whether they are set."""
     current, default = library.app.settings, Settings()
