@@ -12,6 +12,7 @@ from perdure.core.access.values import ApiKey, Limits, Organisation, User
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.directory import Directory
+from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 from tests.contracts.isolation import rows_of
 from tests.contracts.organisations import fill
@@ -169,6 +170,24 @@ class AccessContract(Contract):
             assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 2
             assert await store.write_directory(lambda one: one.audit.trim(before=LATER, limit=2)) == 1
             assert await store.read_directory(page, AuditFilter()) == ["d"]
+
+    async def test_an_organisation_counts_its_own_use_of_a_day(self) -> None:
+        """A later day begins anew, and takes the counts of days before the last with it."""
+        async with self.open_store() as store, self.open_store(org_id=ACME) as other:
+
+            def add(tx: Tx, days: int) -> None:
+                tx.used.add({"agent-1": Used(1, 10, 0.5)}, at=AT + timedelta(days=days))
+
+            for days in (0, 0, 1):
+                await store.write(add, days)
+
+            def used(tx: Tx, days: int) -> Used:
+                return tx.used.get("agent-1", at=AT + timedelta(days=days))
+
+            assert [await store.read(used, days) for days in range(3)] == [Used(2, 20, 1), Used(1, 10, 0.5), Used()]
+            assert await other.read(used, 0) == Used()
+            await store.write(add, 2)
+            assert [await store.read(used, days) for days in range(3)] == [Used(), Used(1, 10, 0.5), Used(1, 10, 0.5)]
 
     async def test_use_is_added_up_by_period(self) -> None:
         """For each owner; old periods are deleted."""

@@ -66,7 +66,7 @@ def test_a_result_beyond_its_tools_limit_is_shortened_not_cut(tmp_path: Path) ->
         ({"where": "plan=legacy-77"}, '"plan":"legacy-77"'),
         ({"path": "[2].amount"}, "[2].amount| "),
         ({"rows": "1001"}, "8123456"),
-        ({"pattern": "CX-44.1"}, "CX-4411"),
+        ({"grep": "CX-44.1"}, "CX-4411"),
     ],
 )
 def test_the_whole_opens_by_its_handle(tmp_path: Path, how: dict[str, str], expected: str) -> None:

@@ -45,6 +45,7 @@ NOT_WRITTEN = {
     "POST /v1/conversations/{conversation_id}/stream": 400,
     "POST /v1/runs/{run_id}/stream": 400,
     "POST /v1/agents/{agent_id}/undo": 404,
+    "POST /v1/agents/{agent_id}/companion/wake": 404,
     "PATCH /v1/agents/{agent_id}/messages/{message_id}": 422,
     "PATCH /v1/groups/{group_id}/messages/{message_id}": 404,
     "POST /v1/groups/{group_id}/messages": 501,

@@ -65,14 +65,23 @@ def _lines(text: str) -> list[str]:
 
 
 def _changes(base: Sequence[str], other: Sequence[str]) -> list[_Change]:
-    """What is different in another text, in order."""
-    if diff_steps(base, other) > DIFF_STEPS:
-        shorter = min(len(base), len(other))
-        first = next((at for at in range(shorter) if base[at] != other[at]), shorter)
-        same = next((at for at in range(shorter - first) if base[-1 - at] != other[-1 - at]), shorter - first)
-        return [_Change(first, len(base) - same, tuple(other[first : len(other) - same]))]
-    matcher = difflib.SequenceMatcher(None, base, other, autojunk=False)
-    return [_Change(i1, i2, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in matcher.get_opcodes() if tag != "equal"]
+    """What is different in another text, in order.
+
+    Equal lines at both ends are no part of a change: where a line stands several times, a matcher alone may take
+    another one of them for the one that went.
+    """
+    shorter = min(len(base), len(other))
+    first = next((at for at in range(shorter) if base[at] != other[at]), shorter)
+    same = next((at for at in range(shorter - first) if base[-1 - at] != other[-1 - at]), shorter - first)
+    old, new = base[first : len(base) - same], other[first : len(other) - same]
+    if not old or not new or diff_steps(old, new) > DIFF_STEPS:
+        return [_Change(first, first + len(old), tuple(new))] if old or new else []
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    return [
+        _Change(first + i1, first + i2, tuple(new[j1:j2]))
+        for tag, i1, i2, j1, j2 in matcher.get_opcodes()
+        if tag != "equal"
+    ]
 
 
 def _next_group(left: list[_Change], right: list[_Change]) -> tuple[list[_Change], list[_Change]]:
