@@ -29,6 +29,7 @@ from perdure.testing import ScriptedModel
 MODEL = "openai/gpt-4.1"
 AGENTS = (16, 200)
 LEAST_RATIO, MOST_GROWTH = 1.5, 0.05
+ROUNDS = 3
 SAMPLE_S = 2.0
 BODY = {"messages": [{"role": "user", "content": SAID[0]}]}
 
@@ -158,7 +159,9 @@ def main() -> int:
     """Measure and print; the exit code is 1 if a bar was missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--messages", type=int, default=1_600, help="how many messages make a figure; 0: memory only")
-    parser.add_argument("--minutes", type=float, default=3.0, help="how long memory is watched under load")
+    parser.add_argument(
+        "--minutes", type=float, default=3.0, help="how long memory is watched under load; 0: not at all"
+    )
     parser.add_argument("--rate", type=float, default=0.0, help="messages a second meanwhile; 0: as many as it does")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="perdure-cluster-") as name:
@@ -199,41 +202,51 @@ def _measure_all(folder: Path, messages: int, minutes: float, rate: float) -> in
             def groups(server: Process) -> dict[str, Sequence[int]]:
                 return {"servers": family(server.pid), "postgres": family(postmaster), **shared}
 
-            found: dict[tuple[int, int], Load] = {}
-            for count in (1, 2) if messages else (2,):
-                with workers(folder, environment, count) as server:
+            growth, found = 0.0, {}
+            with workers(folder, environment, 1) as one, workers(folder, environment, 2) as two:
+                for server in (one, two):
                     measure([Line(server.url, path, BODY) for path in paths], groups(server), most=2)  # warm
-                    for crowd in AGENTS if messages else ():
-                        least = measure(
-                            [Line(floor.url, "/message", {"input": SAID[0]})] * crowd,
-                            groups(floor),
-                            most=max(2, messages // crowd),
-                        )
-                        load = measure(
-                            [Line(server.url, path, BODY) for path in paths[:crowd]],
-                            groups(server),
-                            most=max(2, messages // crowd),
-                        )
-                        found[count, crowd] = load
-                        show(f"floor, {crowd} clients", least)
-                        show(f"{crowd} agents, {count} worker{'s' if count > 1 else ''}", load, least)
-                        used = [f"{cpu_s(pid):.1f} s" for pid in family(server.pid)[1:]]
-                        print(f"    CPU of each worker so far: {', '.join(used) or 'one process'}")
-                    if count == 2:
-                        lines = [Line(server.url, path, BODY) for path in paths[:16]]
-                        growth = _watch_memory(server, lines, minutes, rate)
-            for crowd in AGENTS if messages else ():
-                ratio = found[2, crowd].per_s / found[1, crowd].per_s
-                used_cores = sum(found[2, crowd].cores.values())
+                for crowd in AGENTS if messages else ():
+                    found[crowd] = _compare(
+                        [Line(floor.url, "/message", {"input": SAID[0]})] * crowd,
+                        [[Line(server.url, path, BODY) for path in paths[:crowd]] for server in (one, two)],
+                        [groups(floor), groups(one), groups(two)],
+                        most=max(2, messages // crowd),
+                    )
+                used = [f"{cpu_s(pid):.1f} s" for pid in family(two.pid)[1:]]
+                print(f"    CPU of each of the two workers: {', '.join(used)}")
+                if minutes:
+                    lines = [Line(two.url, path, BODY) for path in paths[:16]]
+                    growth = _watch_memory(two, lines, minutes, rate)
+            for crowd, (ratio, used_cores) in found.items():
                 print(f"two workers with {crowd} agents: {ratio:.2f} times one (bar {LEAST_RATIO})", end="; ")
                 print(f"{used_cores:.2f} of {os.cpu_count()} cores were used")
                 if ratio < LEAST_RATIO:
                     missed.append(f"{crowd} agents")
-    print(f"memory grew by {100 * growth:.1f} % after the first third (bar {100 * MOST_GROWTH:.0f} %)")
+    if minutes:
+        print(f"memory grew by {100 * growth:.1f} % after the first third (bar {100 * MOST_GROWTH:.0f} %)")
     if growth > MOST_GROWTH:
         missed.append("memory")
     print(f"missed: {', '.join(missed)}" if missed else "no bar was missed")
     return int(bool(missed))
+
+
+def _compare(
+    floor: Sequence[Line], crowds: Sequence[Sequence[Line]], groups: Sequence[Mapping[str, Sequence[int]]], *, most: int
+) -> tuple[float, float]:
+    """Measure the floor, one worker and two in turn, `ROUNDS` times; how many times as fast the two are, and how many
+    cores all processes used then, both as medians. Turns, because others may use the machine meanwhile."""
+    ratios, cores = [], []
+    for _ in range(ROUNDS):
+        least, one, two = [
+            measure(lines, pids, most=most) for lines, pids in zip((floor, *crowds), groups, strict=True)
+        ]
+        show(f"floor, {len(floor)} clients", least)
+        show(f"{len(floor)} agents, 1 worker", one, least)
+        show(f"{len(floor)} agents, 2 workers", two, least)
+        ratios.append(two.per_s / one.per_s)
+        cores.append(sum(two.cores.values()))
+    return statistics.median(ratios), statistics.median(cores)
 
 
 def _watch_memory(server: Process, lines: Sequence[Line], minutes: float, rate: float) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import dataclasses
 import json
 import random
@@ -197,8 +198,9 @@ def _server_cpu_s(address: str) -> float:
     own = first.cpu_times()
     total: float = own.user + own.system + own.children_user + own.children_system
     for child in first.children():
-        times = child.cpu_times()
-        total += times.user + times.system
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile; its time is little
+            times = child.cpu_times()
+            total += times.user + times.system
     return total
 
 

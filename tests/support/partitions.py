@@ -22,6 +22,14 @@ from perdure.storage.distribution import distributed, preparation
 PARTS = 8
 """More than the keys that one statement of a small test names."""
 
+_KEYS = """
+    SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype IN ('p', 'u')
+"""
+_INDEXES = """
+    SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i WHERE i.indrelid = %s::regclass
+    AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conindid = i.indexrelid)
+"""
+
 
 def split_tables(address: str, parts: int = PARTS) -> None:
     """Prepare the tables for their distribution, and split each into parts by the hash of its column."""
@@ -29,9 +37,12 @@ def split_tables(address: str, parts: int = PARTS) -> None:
         for statement in preparation():
             connection.execute(statement.encode())
         for table, column in distributed().items():
+            keys = connection.execute(_KEYS, [table]).fetchall()
+            indexes = [row[0] for row in connection.execute(_INDEXES, [table]).fetchall()]
             connection.execute(f"ALTER TABLE {table} RENAME TO {table}_whole".encode())
             connection.execute(
-                f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL) PARTITION BY HASH ({column})".encode()
+                f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL EXCLUDING INDEXES)"
+                f" PARTITION BY HASH ({column})".encode()
             )
             for part in range(parts):
                 connection.execute(
@@ -40,6 +51,10 @@ def split_tables(address: str, parts: int = PARTS) -> None:
                 )
             connection.execute(f"INSERT INTO {table} SELECT * FROM {table}_whole".encode())
             connection.execute(f"DROP TABLE {table}_whole".encode())
+            for name, definition in keys:
+                connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}".encode())
+            for index in indexes:
+                connection.execute(index.encode())
 
 
 @dataclass(slots=True)
@@ -63,6 +78,10 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
         def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
             recording.note(sql, params)
             return super().rows(sql, params)
+
+        def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Any]:
+            recording.note(sql, params)
+            return super().rows_of_bytes(sql, params)
 
         def run(self, sql: str, params: Mapping[str, Any]) -> int:
             recording.note(sql, params)

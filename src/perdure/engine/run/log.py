@@ -3,9 +3,8 @@ leaves beside it for the next one."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -31,8 +30,6 @@ Line = tuple[AgentId, int]
 
 Tell = Callable[[Sequence[StoredEvent | Delta]], None]
 """Publishes what happens in a run, in order; it takes no time."""
-
-VIEWS_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,30 +236,6 @@ class Progress:
     question: EngineQuestion | None = None
     no_plan: NoPlan | None = None
     quarantined: bool = False
-
-
-class Views(OrderedDict[Line, RequestParts]):
-    """The parts of the newest requests of at most 256 conversations, so that a long conversation costs no more than a
-    short one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes. A run with a system
-    text of its own shows another prefix than the conversation's, so its views are not kept."""
-
-    def put(self, progress: Progress) -> None:
-        """Keep the parts of a request that was recorded, or that needs room first."""
-        parts = progress.request
-        if progress.room is not None:
-            parts = RequestParts(progress.room.agent, progress.room.view)
-        if parts is not None and progress.log.run.options.system is None:
-            line = (progress.log.run.key.agent_id, progress.log.run.conversation_seq)
-            self[line] = parts
-            self.move_to_end(line)
-            if len(self) > VIEWS_MAX:
-                self.popitem(last=False)
-
-    def extend(self, log: RunLog) -> None:
-        """Add the messages of an ended run to the view of its conversation, so that they need not be read."""
-        line = (log.run.key.agent_id, log.run.conversation_seq)
-        if (parts := self.get(line)) is not None and log.run.ended and not open_calls_in(log.messages):
-            self[line] = replace(parts, view=parts.view.with_rows(parts.view.following(log.messages)))
 
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:

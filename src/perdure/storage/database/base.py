@@ -52,6 +52,10 @@ class Database(Protocol):
         """The suffix of a table in a statement that makes the database use this index. Without statistics SQLite would
         rather read all rows of the agent or graph, by the first column of the primary key."""
 
+    def on_conflict(self, table: str, column: str) -> str:
+        """The beginning of the clause for a row whose key is there already. PostgreSQL goes by the constraint, because
+        a distributed table has a longer key."""
+
     def is_settled(self, number: int) -> bool:
         """Whether everything read of a scope is committed and of one moment."""
 
@@ -63,6 +67,9 @@ class Database(Protocol):
         it is about, such as `run agent-1 3`. At most 100 characters, without commas."""
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]: ...
+
+    def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        """`rows` whose columns hold much in bytes, without a text of them on the way."""
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         """The result of a statement that selects integers `AS number`, in its order."""

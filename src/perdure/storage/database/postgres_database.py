@@ -53,11 +53,17 @@ class PostgresDatabase:
     def by_index(self, name: str) -> str:
         return ""
 
+    def on_conflict(self, table: str, column: str) -> str:
+        return f"ON CONFLICT ON CONSTRAINT {table}_pkey"
+
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
+
+    def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
+        return self._connection.execute(_pyformat(sql).encode(), params, binary=True).fetchall()
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         import numpy as np

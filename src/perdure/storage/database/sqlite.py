@@ -90,12 +90,17 @@ class SqliteDatabase:
     def by_index(self, name: str) -> str:
         return f" INDEXED BY {name}"
 
+    def on_conflict(self, table: str, column: str) -> str:
+        return f"ON CONFLICT ({column})"
+
     def in_numbers(self, column: str, name: str, values: Sequence[int]) -> tuple[str, dict[str, Any]]:
         return f"{column} IN (SELECT value FROM json_each(:{name}))", {name: f"[{','.join(map(str, values))}]"}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         statement, values = _positional(sql)
         return self._cursor.execute(statement, values(params)).fetchall()
+
+    rows_of_bytes = rows
 
     # One text of all numbers takes half the time of a row for each, and numpy parses it five times faster.
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:

@@ -265,7 +265,8 @@ class Vectors(Table):
             number=number,
         )
         self._db.run_many(
-            f"{insert_into('vectors', 'key, number, generation, version, vector')} ON CONFLICT (key) DO UPDATE SET"
+            f"{insert_into('vectors', 'key, number, generation, version, vector')}"
+            f" {self._db.on_conflict('vectors', 'key')} DO UPDATE SET"
             " generation = excluded.generation, version = excluded.version, vector = excluded.vector",
             [
                 {
@@ -298,12 +299,11 @@ class Vectors(Table):
             return VectorBlock()
         first_seq = keys[0][0] & _MASK
         params = _keys(scope, first_seq, min(first_seq + limit - 1, _MASK))
-        count, right, last, seqs, versions, vectors = self._rows(
+        count, right, last, seqs, versions, vectors = db.rows_of_bytes(
             f"SELECT COUNT(*), SUM(CASE WHEN LENGTH(vector) = :size THEN 1 ELSE 0 END), MAX({_SEQ}),"
             f" {db.concat(_SEQ, 'key')}, {db.concat('version', 'key')}, {db.concat_bytes('vector', 'key')}"
             f" FROM {source}",
-            size=size,
-            **params,
+            params | {"size": size},
         )[0]
         if count == right:
             return VectorBlock(seqs=_numbers(seqs), versions=_numbers(versions), vectors=vectors, last=last)

@@ -1,0 +1,68 @@
+"""The views of the conversations that this process works on, kept from one request to the next."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import replace
+
+from perdure.core.messages import Message
+from perdure.engine.run.log import Line, Progress, RequestParts, RunLog, open_calls_in
+
+VIEWS_MAX = 256
+VIEWS_BYTES = 32 * 2**20
+"""256 views of a hundred short messages, or one that fills a window of a million tokens."""
+MESSAGE_BYTES = 1_100
+"""What a message takes beside its text."""
+TOKEN_BYTES = 4
+
+
+class Views(OrderedDict[Line, RequestParts]):
+    """The parts of the newest requests of the conversations that were used last, so that a long conversation costs no
+    more than a short one. Safe to lose: a view is a prefix and the rows after it, and neither ever changes. A run with
+    a system text of its own shows another prefix than the conversation's, so its views are not kept.
+
+    Args:
+        max_bytes: of all views together, by an estimate; one that is larger is kept alone.
+    """
+
+    def __init__(self, *, max_bytes: int = VIEWS_BYTES) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+        self._sizes: dict[Line, int] = {}
+        self.nbytes = 0
+
+    def put(self, progress: Progress) -> None:
+        """Keep the parts of a request that was recorded, or that needs room first."""
+        parts = progress.request
+        if progress.room is not None:
+            parts = RequestParts(progress.room.agent, progress.room.view)
+        if parts is not None and progress.log.run.options.system is None:
+            self.keep((progress.log.run.key.agent_id, progress.log.run.conversation_seq), parts)
+
+    def extend(self, log: RunLog) -> None:
+        """Add the messages of an ended run to the view of its conversation, so that they need not be read."""
+        line = (log.run.key.agent_id, log.run.conversation_seq)
+        if (parts := self.get(line)) is not None and log.run.ended and not open_calls_in(log.messages):
+            self.keep(line, replace(parts, view=parts.view.with_rows(parts.view.following(log.messages))))
+
+    def keep(self, line: Line, parts: RequestParts) -> None:
+        """Keep a view as the newest; drop those that were used longest ago and have no room."""
+        before, rows = self.get(line), parts.view.rows
+        known = 0 if before is None else len(before.view.rows)
+        # A view mostly grows, and a long one is not counted again for each message.
+        if before is not None and before.view.prefix is parts.view.prefix and known <= len(rows):
+            size = self._sizes[line] + size_of(rows[known:])
+        else:
+            size = size_of(parts.view.pinned) + size_of(rows)
+        self.nbytes += size - self._sizes.get(line, 0)
+        self[line], self._sizes[line] = parts, size
+        self.move_to_end(line)
+        while len(self) > 1 and (len(self) > VIEWS_MAX or self.nbytes > self._max_bytes):
+            oldest, _ = self.popitem(last=False)
+            self.nbytes -= self._sizes.pop(oldest)
+
+
+def size_of(messages: Sequence[Message]) -> int:
+    """About so many bytes of memory these messages take."""
+    return sum(MESSAGE_BYTES + TOKEN_BYTES * message.tokens for message in messages)
