@@ -27,6 +27,7 @@ from perdure import AsyncPerdure, RunFailed, Settings
 from perdure.app import start
 from perdure.core.access.values import LOCAL
 from perdure.core.secret_mask import SecretMask
+from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from perdure.library.services.access.access import Access
 from perdure.library.services.providers import ProviderFields
@@ -34,7 +35,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.postgres_server import address_of_a_new_schema
+from tests.support.postgres_server import address_of_an_empty_store
 from tests.support.servers import BASE, MODEL
 
 CANARIES = {
@@ -132,12 +133,15 @@ def spans() -> InMemorySpanExporter:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def used(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: InMemorySpanExporter
-) -> Used:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a store that is still empty."""
+    (tmp_path / "store").mkdir()
+    return str(tmp_path / "store" / "perdure.db") if request.param == "sqlite" else address_of_an_empty_store()
+
+
+@pytest.fixture
+async def used(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spans: InMemorySpanExporter) -> Used:
     folder = tmp_path / "store"
-    folder.mkdir()
-    address = str(folder / "perdure.db") if request.param == "sqlite" else address_of_a_new_schema()
     environment = {"EXA_API_KEY": CANARIES["WEB_SEARCH"], "OPENAI_API_KEY": CANARIES["MODEL"]}
     environment |= {"PERDURE_SECRET_KEY": CANARIES["ENCRYPTION"], "PERDURE_API_KEY": CANARIES["SERVER"]}
     log = io.StringIO()
@@ -154,7 +158,7 @@ async def used(
                 key = await use_everything(library, provider)
                 exports = await exports_of(library, key)
                 await library.backup(folder / "backup.db")
-                if request.param == "sqlite":  # with its write-ahead log, as it is while the server runs
+                if not is_postgres(address):  # with its write-ahead log, as it is while the server runs
                     for file in folder.glob("perdure.db*"):
                         (tmp_path / f"running-{file.name}").write_bytes(file.read_bytes())
     told = "\n".join(span.to_json() for span in spans.get_finished_spans())
@@ -221,7 +225,7 @@ def texts_of(used: Used) -> dict[str, str]:
     for file in used.folder.rglob("*"):
         if file.is_file() and file.name != "secret.key":
             found[str(file.relative_to(used.folder))] = file.read_bytes().decode("latin-1")
-    if used.address.startswith("postgresql:"):
+    if is_postgres(used.address):
         with psycopg.connect(used.address) as connection:
             tables = connection.execute(
                 "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"

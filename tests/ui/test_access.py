@@ -83,7 +83,7 @@ async def test_only_administrators_may_see_it() -> None:
         ports = library.app.ports
         access = Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
         for scope in ("builder", "user", "read-only"):
-            _, text = await access.create_key("ann", scope)  # type: ignore[arg-type]
+            _, text = await access.create_key("ann", scope)
             client.headers["authorization"] = f"Bearer {text}"
             assert (await client.get(PAGE)).status_code == 403
             assert (await client.post(f"{PAGE}/keys", data={"name": "x", "scope": "admin"})).status_code == 403
