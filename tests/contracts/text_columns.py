@@ -135,7 +135,8 @@ def columns_of(db: Any) -> set[str]:
     else:
         rows = db.rows(
             "SELECT table_name, column_name, data_type FROM information_schema.columns"
-            " WHERE table_schema = current_schema() AND table_name NOT LIKE '%at_first'",  # of the tests
+            " WHERE table_schema = current_schema() AND table_name NOT LIKE '%at_first'"  # of the tests
+            " AND NOT EXISTS (SELECT 1 FROM pg_class p WHERE p.relname = table_name AND p.relispartition)",
             {},
         )
     return {f"{table}.{name}" for table, name, type_ in rows if not any(one in type_.upper() for one in NUMBER_TYPES)}

@@ -35,6 +35,8 @@ OF_ALL_SHARDS = {
     "FROM erasures e WHERE ended_at IS NULL": "erasures to take over",
     "SELECT DISTINCT r.agent_id FROM resetting r": "resets to carry out",
     "EXISTS (SELECT 1 FROM agents WHERE org_id = :deleted)": "deletes to carry out",
+    "a.hidden = 1 AND a.number > :after": "ephemeral conversations that nobody uses, looked for in pauses",
+    "SELECT DISTINCT m.agent_id, m.conversation_seq FROM (SELECT": "newest messages without facts, at each start",
     "FROM schedules s WHERE s.next_at": "due schedules",
     "SELECT MIN(s.next_at) FROM schedules s": "when the next one is due",
     "t.callback_due_at <= :at": "due callbacks",

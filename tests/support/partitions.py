@@ -16,45 +16,16 @@ from typing import Any
 import psycopg
 import pytest
 
+from perdure.storage.copy.split import split_store
 from perdure.storage.database import postgres, postgres_database
-from perdure.storage.distribution import distributed, preparation
 
 PARTS = 8
 """More than the keys that one statement of a small test names."""
 
-_KEYS = """
-    SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype IN ('p', 'u')
-"""
-_INDEXES = """
-    SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i WHERE i.indrelid = %s::regclass
-    AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conindid = i.indexrelid)
-"""
-
 
 def split_tables(address: str, parts: int = PARTS) -> None:
-    """Prepare the tables for their distribution, and split each into parts by the hash of its column."""
-    with psycopg.connect(address, autocommit=False) as connection:
-        for statement in preparation():
-            connection.execute(statement.encode())
-        for table, column in distributed().items():
-            keys = connection.execute(_KEYS, [table]).fetchall()
-            indexes = [row[0] for row in connection.execute(_INDEXES, [table]).fetchall()]
-            connection.execute(f"ALTER TABLE {table} RENAME TO {table}_whole".encode())
-            connection.execute(
-                f"CREATE TABLE {table} (LIKE {table}_whole INCLUDING ALL EXCLUDING INDEXES)"
-                f" PARTITION BY HASH ({column})".encode()
-            )
-            for part in range(parts):
-                connection.execute(
-                    f"CREATE TABLE {table}_part{part} PARTITION OF {table}"
-                    f" FOR VALUES WITH (MODULUS {parts}, REMAINDER {part})".encode()
-                )
-            connection.execute(f"INSERT INTO {table} SELECT * FROM {table}_whole".encode())
-            connection.execute(f"DROP TABLE {table}_whole".encode())
-            for name, definition in keys:
-                connection.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}".encode())
-            for index in indexes:
-                connection.execute(index.encode())
+    """Split each table into parts by the hash of its column."""
+    split_store(address, parts, lambda step, done, total: None)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,6 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("agent_details", "agent_blocks", "agent_archives", "agent_folders", "agent_files", "agent_tools"),
                 *("agent_identities", "agent_graphs", "conversations", "conversation_blocks", "captures"),
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
-                "message_sources",
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
                 *("corrections", "correction_items", "erasures", "message_sources"),
@@ -93,12 +92,16 @@ UNIQUE_ELSEWHERE: Mapping[str, Mapping[str, str]] = {
 """Table -> its unique constraints that lack the column of distribution -> the column that is indexed in their place. A
 counter or a new random id makes their values, so nothing but the database's own check is lost."""
 
-NEW_INDEXES: Mapping[str, str] = {
-    "runs_unended": "UNIQUE INDEX runs_unended ON runs"
-    " (conversation_id, (CASE status WHEN 'running' THEN -1 ELSE seq END), agent_id)"
-    " WHERE status IN ('queued', 'running')",
+NEW_INDEXES: Mapping[str, tuple[str, str]] = {
+    "runs_unended": (
+        "runs",
+        "UNIQUE INDEX runs_unended ON runs"
+        " (conversation_id, (CASE status WHEN 'running' THEN -1 ELSE seq END), agent_id)"
+        " WHERE status IN ('queued', 'running')",
+    ),
 }
-"""Unique index -> what takes its place; for the same reason. A conversation has one agent, so both forbid the same."""
+"""Unique index -> its table and what takes its place; for the same reason. A conversation has one agent, so both forbid
+the same."""
 
 NEW_KEYS: Mapping[str, tuple[str, str]] = {"schedules": ("agent_id, id", "id"), "vectors": ("number, key", "")}
 """Table -> the primary key that it has to have, and the column that is indexed besides; for the same reason."""
@@ -114,9 +117,10 @@ def family_of(table: str) -> str | None:
     return next((first for first, tables in FAMILIES.items() if table in tables), None)
 
 
-def preparation() -> Sequence[str]:
-    """The statements after which each unique index of a distributed table holds the column of distribution."""
-    return list(_preparation())
+def preparation(table: str | None = None) -> Sequence[str]:
+    """The statements after which each unique index of a distributed table, or of all, holds the column of
+    distribution."""
+    return [statement for one, statement in _preparation() if table in (None, one)]
 
 
 def citus_statements() -> Sequence[str]:
@@ -131,20 +135,30 @@ def citus_statements() -> Sequence[str]:
     ]
 
 
-def _preparation() -> Iterator[str]:
+def _preparation() -> Iterator[tuple[str, str]]:
+    """(Table, statement)."""
     for table, constraints in UNIQUE_ELSEWHERE.items():
         for constraint, column in constraints.items():
-            yield f"ALTER TABLE {table} DROP CONSTRAINT {constraint}"
-            yield f"CREATE INDEX {constraint} ON {table} ({column})"
-    for index, definition in NEW_INDEXES.items():
-        yield f"DROP INDEX {index}"
-        yield f"CREATE {definition}"
+            yield table, f"ALTER TABLE {table} DROP CONSTRAINT {constraint}"
+            yield table, f"CREATE INDEX {constraint} ON {table} ({column})"
+    for index, (table, definition) in NEW_INDEXES.items():
+        yield table, f"DROP INDEX {index}"
+        yield table, f"CREATE {definition}"
     for table, (key, column) in NEW_KEYS.items():
-        yield f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({key})"
+        yield table, f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({key})"
         if column:
-            yield f"CREATE INDEX {table}_by_{column} ON {table} ({column})"
+            yield table, f"CREATE INDEX {table}_by_{column} ON {table} ({column})"
 
 
 def _beside(first: str, table: str) -> str:
     """The table beside whose rows those of another one lie."""
     return "none" if table == first else first
+
+
+def main() -> None:
+    """Print the statements that spread a new database over the nodes of Citus."""
+    print("BEGIN;", *(f"{statement};" for statement in (*preparation(), *citus_statements())), "COMMIT;", sep="\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -159,6 +159,17 @@ def scrub() -> None:
     """
 
 
+@command(store, "database.copies.split")
+def split(
+    parts: Annotated[int, typer.Option("--parts", metavar="N", help="How many parts of each table: 2 to 256.")] = 16,
+) -> None:
+    """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
+
+    Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it
+    was. Only stores with hundreds of millions of rows gain from it.
+    """
+
+
 @command(store, "upkeep.reindex")
 def reindex(
     archive: Annotated[

@@ -68,3 +68,18 @@ def open_side(address: Address, *, new: bool = False) -> Side:
     except ImportError as error:
         raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
     return PostgresSide(str(address), PostgresDatabase)
+
+
+async def split(address: Address, parts: int, *, progress: Progress) -> int:
+    """Split the tables of a store on PostgreSQL into so many hash partitions; how many tables were.
+
+    Raises: InvalidInput: it is a file, there is no store, or so many parts are not possible; StoreBusy: a process has
+        it open; ExtraMissing: psycopg; StoreError.
+    """
+    if not is_postgres(address):
+        raise InvalidInput(f"{address} is a file: only a store on PostgreSQL has partitions")
+    try:
+        from perdure.storage.copy.split import split_store
+    except ImportError as error:
+        raise ExtraMissing("a store on PostgreSQL", extra="postgres") from error
+    return await run_in_thread(lambda tell: split_store(str(address), parts, tell), progress)

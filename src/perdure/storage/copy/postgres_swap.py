@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import datetime
@@ -20,6 +21,8 @@ from perdure.storage.database.postgres import OPEN_LOCK, PostgresDatabase
 from perdure.storage.database.postgres_errors import check_address, store_error
 from perdure.storage.database.row_format import iso
 
+ENDING_S = 1.0
+"""How long the server may take to end the sessions of a process that has just ended."""
 NEW_SCHEMA = "perdure_restore"
 _RELATIONS = """
     SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p')
@@ -34,7 +37,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 def check_unused(address: str) -> None:
     """Raises: StoreBusy: a process has the store open; StoreError: the server can't be reached."""
-    with _alone(address):
+    with alone(address):
         pass
 
 
@@ -44,7 +47,7 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
 
     Raises: StoreBusy: a process has the store open; StoreError.
     """
-    with _alone(address) as connection:
+    with alone(address) as connection:
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         if schema is None:
             raise InvalidInput(f"{without_password(address)} names no schema that exists: make it, or name another one")
@@ -90,13 +93,16 @@ def _move(connection: Connection, from_schema: str, name: str, to_schema: str) -
 
 
 @contextmanager
-def _alone(address: str) -> Iterator[Connection]:
+def alone(address: str) -> Iterator[Connection]:
     """A connection while no process has the store open, and none opens it. Raises: StoreBusy."""
     check_address(address)
     try:
         with closing(psycopg.connect(address, connect_timeout=10, autocommit=True)) as connection:
-            row = connection.execute(f"SELECT pg_try_advisory_lock({OPEN_LOCK})".encode()).fetchone()
-            if not row or not row[0]:
+            deadline = time.monotonic() + ENDING_S
+            while connection.execute(f"SELECT pg_try_advisory_lock({OPEN_LOCK})".encode()).fetchone() != (True,):
+                if time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
                 raise StoreBusy(
                     f"a process has {without_password(address)} open: stop it (`perdure serve`, a chat), then try again"
                 )

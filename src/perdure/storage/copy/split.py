@@ -1,0 +1,74 @@
+"""Split the tables of a store on PostgreSQL into hash partitions, by the columns of distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from perdure.core.errors import InvalidInput
+from perdure.storage.copy.copier import Progress
+from perdure.storage.copy.postgres_swap import alone
+from perdure.storage.distribution import distributed, preparation
+
+PARTS_MAX = 256
+_KIND = "SELECT relkind FROM pg_class WHERE oid = to_regclass(%s)"
+_KEYS = """
+    SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = %s::regclass AND contype IN ('p', 'u')
+"""
+_INDEXES = """
+    SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i WHERE i.indrelid = %s::regclass
+    AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conindid = i.indexrelid)
+"""
+
+
+def split_store(address: str, parts: int, progress: Progress) -> int:
+    """Split each table that is not split yet, in a transaction of its own; how many were. Killed, it goes on where it
+    was. It needs room for a second copy of the largest table.
+
+    Raises: InvalidInput: so many parts are not possible, or there is no store; StoreBusy: a process has the store open;
+        StoreError.
+    """
+    if not 2 <= parts <= PARTS_MAX:
+        raise InvalidInput(f"{parts} parts: choose 2 to {PARTS_MAX}")
+    with alone(address) as connection:
+        kinds = {table: connection.execute(_KIND, [table]).fetchone() for table in distributed()}
+        if missing := sorted(table for table, kind in kinds.items() if kind is None):
+            raise InvalidInput(f"there is no table {missing[0]}: open the store once with this version of Perdure")
+        whole = [table for table, kind in kinds.items() if kind is not None and kind[0] in ("r", b"r")]
+        for done, table in enumerate(whole):
+            progress("splitting", done, len(whole))
+            with connection.transaction():
+                _split(connection, table, distributed()[table], parts)
+    return len(whole)
+
+
+def _split(connection: psycopg.Connection[tuple[Any, ...]], table: str, column: str, parts: int) -> None:
+    """Put a table in parts in the place of one, with all names of its keys and indexes."""
+    for statement in preparation(table):
+        connection.execute(statement.encode())
+    keys = connection.execute(_KEYS, [table]).fetchall()
+    indexes = [row[0] for row in connection.execute(_INDEXES, [table]).fetchall()]
+    whole = sql.Identifier(f"{table}_whole")
+    name, by = sql.Identifier(table), sql.Identifier(column)
+    connection.execute(sql.SQL("ALTER TABLE {} RENAME TO {}").format(name, whole))
+    connection.execute(
+        sql.SQL("CREATE TABLE {} (LIKE {} INCLUDING ALL EXCLUDING INDEXES) PARTITION BY HASH ({})").format(
+            name, whole, by
+        )
+    )
+    for part in range(parts):
+        connection.execute(
+            sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES WITH (MODULUS {}, REMAINDER {})").format(
+                sql.Identifier(f"{table}_part{part}"), name, sql.Literal(parts), sql.Literal(part)
+            )
+        )
+    connection.execute(sql.SQL("INSERT INTO {} SELECT * FROM {}").format(name, whole))
+    connection.execute(sql.SQL("DROP TABLE {}").format(whole))
+    for key, definition in keys:
+        connection.execute(
+            sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(name, sql.Identifier(key), sql.SQL(definition))
+        )
+    for definition in indexes:
+        connection.execute(definition.encode())

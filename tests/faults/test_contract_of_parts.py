@@ -1,0 +1,43 @@
+"""The store contract on PostgreSQL whose tables are split by the columns of distribution, whole.
+
+PostgreSQL has the rules of Citus there: a unique key holds the column, and a row never changes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+
+import pytest
+
+from perdure.core.ids import DEFAULT_ORG, OrgId
+from perdure.storage.copy.split import split_store
+from perdure.storage.database.postgres import PostgresStore
+from perdure.storage.distribution import distributed
+from perdure.storage.store import Store
+from perdure.testing.clock import START
+from tests.contracts import StoreContract
+from tests.support.postgres_server import address_of_an_empty_store
+
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reason="its rules are checked in tests/storage"),
+]
+
+
+@functools.cache
+def split_once() -> None:
+    """Split the tables of the schema that the tests of this process empty again and again."""
+    assert split_store(address_of_an_empty_store(), 3, lambda step, done, total: None) == len(distributed())
+
+
+class TestSplitStore(StoreContract):
+    address: str
+
+    @pytest.fixture(autouse=True)
+    def _empty(self) -> None:
+        split_once()
+        self.address = address_of_an_empty_store()
+
+    async def open(self, *, org_id: OrgId = DEFAULT_ORG) -> Store:
+        return await PostgresStore.open(self.address, at=START, org_id=org_id)
