@@ -11,7 +11,9 @@ from perdure.testing import HttpModel, says
 if __name__ == "__main__":
 
     async def serve(port: int) -> None:
-        async with HttpModel(otherwise=says(SAID[1]), models=("gpt-4.1",), port=port):
-            await asyncio.Event().wait()
+        async with HttpModel(otherwise=says(SAID[1]), models=("gpt-4.1",), port=port) as model:
+            while True:  # in half an hour the bodies of all requests would take the memory that is measured
+                await asyncio.sleep(1)
+                model.requests[:] = [{}] * len(model.requests)  # their number stays: answers are numbered by it
 
     asyncio.run(serve(int(sys.argv[1])))
