@@ -9,8 +9,8 @@ from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Text
 from perdure.core.runs import Prefix
+from perdure.engine.run.driving.views import Views, size_of
 from perdure.engine.run.log import Line, RequestParts
-from perdure.engine.run.views import Views, size_of
 from perdure.testing import InlineStore
 from perdure.testing.clock import START
 from tests.contracts.base import Contract

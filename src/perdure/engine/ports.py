@@ -24,9 +24,9 @@ from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.run.driving.drain import Drain
+from perdure.engine.run.driving.views import Views
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan
-from perdure.engine.run.views import Views
 from perdure.engine.search.search import Search
 from perdure.engine.signals import Signals
 from perdure.storage.store import Store

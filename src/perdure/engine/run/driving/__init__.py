@@ -1,1 +1,1 @@
-"""What the runner drives with: its units of work, and how it lets go of its runs."""
+"""What drives runs of a process: what its runner does with them, how it ends, and the views that it keeps."""
