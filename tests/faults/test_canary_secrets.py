@@ -35,7 +35,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.postgres_server import address_of_an_empty_store
+from tests.support.postgres_server import address_of_a_new_schema
 from tests.support.servers import BASE, MODEL
 
 CANARIES = {
@@ -136,7 +136,7 @@ def spans() -> InMemorySpanExporter:
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of a store that is still empty."""
     (tmp_path / "store").mkdir()
-    return str(tmp_path / "store" / "perdure.db") if request.param == "sqlite" else address_of_an_empty_store()
+    return str(tmp_path / "store" / "perdure.db") if request.param == "sqlite" else address_of_a_new_schema()
 
 
 @pytest.fixture
