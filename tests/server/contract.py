@@ -88,6 +88,9 @@ RULES: Mapping[str, str] = {
     "agent-.* is the (manager and in|companion of)|group-.* is a .*sleeptime group": "a manager or companion is nobody",
     "messages: a group takes no answers to calls": "answers go to the agent that waits",
     "the key would expire": "a moment that is still to come",
+    "there is no context engine": "names of engines that are there",
+    "the name of (a key|a user|an organisation) is": "printable characters only",
+    "the default organisation can't be deleted": "that one stays",
     "tool rule|tool_rules": "rules name tools, and must not contradict each other",
 }
 """The beginning of the detail of an answer that refuses what the document allows -> the rule, which no JSON schema can
