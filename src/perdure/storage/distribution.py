@@ -8,6 +8,7 @@ table has its line here. `docs/scale.md` shows the statements that `citus_statem
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 FAMILIES: Mapping[str, Mapping[str, str]] = {
@@ -157,7 +158,8 @@ def _beside(first: str, table: str) -> str:
 
 def main() -> None:
     """Print the statements that spread a new database over the nodes of Citus."""
-    print("BEGIN;", *(f"{statement};" for statement in (*preparation(), *citus_statements())), "COMMIT;", sep="\n")
+    lines = ["BEGIN", *preparation(), *citus_statements(), "COMMIT"]
+    sys.stdout.writelines(f"{line};\n" for line in lines)
 
 
 if __name__ == "__main__":
