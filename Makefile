@@ -39,10 +39,16 @@ format: .venv/.dev-stamp ## generate the library's plain calls, and format the c
 	@$(BIN)/ruff check --select I --fix
 	@$(BIN)/ruff format
 
+# Those that take any store; the others are about files, or take PostgreSQL anyway.
+ON_POSTGRES := kill kill_server kill_batch kill_extraction kill_embedding kill_approvals kill_companion kill_group \
+	kill_reset kill_agent_messages kill_of_one_caller two_processes schedules
+
 faults: .venv/.dev-stamp ## the long fault and property runs
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 tests/faults tests/properties tests/wire \
 		tests/server/test_watchdog.py tests/server/test_writer_wait.py tests/engine/test_room.py \
 		tests/library/test_companions.py tests/library/test_fan_out.py -q $(ARGS)
+	@PERDURE_FAULTS=full PERDURE_TEST_STORE=postgres $(BIN)/pytest -o faulthandler_timeout=1800 \
+		$(ON_POSTGRES:%=tests/faults/test_%.py) -q $(ARGS)
 	@PERDURE_FAULTS=full $(BIN)/pytest -o faulthandler_timeout=1800 --ignore tests/faults --ignore tests/properties --ignore tests/wire \
 		-m hypothesis -q $(ARGS)
 

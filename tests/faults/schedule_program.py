@@ -10,9 +10,10 @@ from pathlib import Path
 from perdure import AsyncPerdure, Settings
 from perdure.engine.schedules import worker
 from perdure.testing import ScriptedModel, says
+from tests.support.stores import SECRET_KEY
 
 MODEL = "test/scripted"
-SETTINGS = Settings(model=MODEL, embedding="none", facts="off", schedules_per_agent=10_000)
+SETTINGS = Settings(model=MODEL, embedding="none", facts="off", schedules_per_agent=10_000, secret_key=SECRET_KEY)
 
 
 class FileClock:

@@ -13,10 +13,10 @@ import httpx
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.settings import STORE_FILE
-from perdure.testing import HttpModel, InlineStore
+from perdure.testing import HttpModel
 from tests.faults.test_kill_server import STUCK_S, make_agents
 from tests.simulator.invariants import check_agent
+from tests.support.stores import new_settings, opened
 from tests.wire.obedient import Server, obey
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -31,7 +31,7 @@ async def test_a_batch_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
     """A batch that was accepted is answered whole, each message once; the same key again adds nothing."""
     chance = random.Random(seed)
     async with HttpModel(otherwise=obey) as model:
-        server = Server(tmp_path, model.url)
+        server = Server(tmp_path, model.url, settings=new_settings(tmp_path))
         try:
             agents = await make_agents(server, "abc")
             texts = {
@@ -56,10 +56,9 @@ async def test_a_batch_goes_on_after_a_kill(tmp_path: Path, seed: int) -> None:
             await server.kill()
     assert (batch["status"], batch["metadata"]) == ("completed", {"runs": {"completed": REQUESTS}})
     assert "Traceback" not in server.log.read_text()
-    store = InlineStore(tmp_path / STORE_FILE)
-    for agent_id in agents:
-        await store.read(check_agent, AgentId(agent_id), sent=texts[agent_id])
-    await store.close()
+    async with opened(server.settings["PERDURE_STORE"]) as store:
+        for agent_id in agents:
+            await store.read(check_agent, AgentId(agent_id), sent=texts[agent_id])
 
 
 async def _send(server: Server, requests: list[dict[str, str]]) -> dict[str, Any]:

@@ -17,15 +17,18 @@ from perdure.core.passages import PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.core.vectors import ScopeCounts
 from perdure.library.perdure import AsyncPerdure
+from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing import ScriptedEmbedder
 from tests.contracts.upkeep import faults_of
+from tests.support.stores import SECRET_KEY, new_address
 
 pytestmark = pytest.mark.faults
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 KILLS = 40 if os.environ.get("PERDURE_FAULTS") == "full" else 2
 ARCHIVE = "kept"
+SETTINGS = Settings(secret_key=SECRET_KEY)
 
 # It puts texts away and says so of each batch, while its worker makes their vectors, a few at a time.
 TARGET = """
@@ -55,13 +58,13 @@ asyncio.run(main(sys.argv[1], int(sys.argv[2])))
 """
 
 
-def torment(store: Path, kills: int, chance: random.Random) -> list[int]:
+def torment(store: str, kills: int, chance: random.Random) -> list[int]:
     """The batches that were acknowledged by processes that were killed, each while it embedded."""
     kept: list[int] = []
     for kill in range(kills):
         with subprocess.Popen(
-            [sys.executable, "-c", TARGET, str(store), str(kill * 1_000)],
-            env={**os.environ, "PYTHONPATH": str(SRC)},
+            [sys.executable, "-c", TARGET, store, str(kill * 1_000)],
+            env={**os.environ, "PYTHONPATH": str(SRC), "PERDURE_SECRET_KEY": SECRET_KEY},
             stdout=subprocess.PIPE,
             text=True,
         ) as child:
@@ -94,9 +97,9 @@ def matches(tx: Tx, archive_id: ArchiveId, text: str) -> Sequence[int]:
 @pytest.mark.parametrize("seed", [0])
 async def test_a_kill_of_the_embedding_process_loses_no_vector(tmp_path: Path, seed: int) -> None:
     """What was acknowledged is found by its words at once, and by its vector when the next process has made it."""
-    store = tmp_path / "store.db"
+    store = new_address(tmp_path)
     kept = await asyncio.to_thread(torment, store, KILLS, random.Random(seed))
-    async with await AsyncPerdure.open(store) as perdure:  # without an embedder nothing is made up for yet
+    async with await AsyncPerdure.open(store, settings=SETTINGS) as perdure:
         (archive,) = await perdure.archives.list(name=ARCHIVE)
 
         def lost(tx: Tx) -> list[int]:
@@ -107,7 +110,7 @@ async def test_a_kill_of_the_embedding_process_loses_no_vector(tmp_path: Path, s
         counts, passages = await perdure.app.store.read(state)
         assert passages >= 20 * len(kept) > 0
         assert counts.scope.row_count + counts.waiting == passages
-    async with await AsyncPerdure.open(store, embedder=ScriptedEmbedder()) as perdure:
+    async with await AsyncPerdure.open(store, embedder=ScriptedEmbedder(), settings=SETTINGS) as perdure:
         while True:
             counts, passages = await perdure.app.store.read(state)
             if not counts.waiting:

@@ -22,11 +22,11 @@ import pytest
 
 from perdure.core.facts.values import FactFilter, Graph
 from perdure.core.ids import AgentId
-from perdure.settings import STORE_FILE
 from perdure.storage.tx import Tx
-from perdure.testing import HttpModel, InlineStore, says
+from perdure.testing import HttpModel, says
 from perdure.testing.http_model import HttpLine, Later
 from tests.contracts.upkeep import faults_of
+from tests.support.stores import new_settings, opened
 from tests.wire.obedient import MODEL, Server, obey
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -138,7 +138,7 @@ async def test_a_kill_between_extraction_and_commit_loses_and_doubles_no_fact(tm
     chance = random.Random(seed)
     scribe = Scribe(random.Random(chance.random()))
     async with HttpModel(otherwise=scribe) as model:
-        server = Server(tmp_path, model.url, settings={"PERDURE_FACTS": "model"})
+        server = Server(tmp_path, model.url, settings={"PERDURE_FACTS": "model", **new_settings(tmp_path)})
         try:
             await server.start()
             # A connection that is kept may be closed by the server just when it is used again.
@@ -156,8 +156,5 @@ async def test_a_kill_between_extraction_and_commit_loses_and_doubles_no_fact(tm
             await server.kill()
     print(f"seed {seed}: {KILLS} kills, {speaker.sent} messages, {scribe.extractions} extractions")
     assert "Traceback" not in server.log.read_text()
-    store = InlineStore(tmp_path / STORE_FILE)
-    try:
+    async with opened(server.settings["PERDURE_STORE"]) as store:
         await store.read(lambda tx: check(tx, speaker))
-    finally:
-        await store.close()

@@ -20,10 +20,10 @@ import httpx
 import pytest
 
 from perdure.core.ids import AgentId
-from perdure.settings import STORE_FILE
 from perdure.storage.tx import Tx
-from perdure.testing import HttpModel, InlineStore
+from perdure.testing import HttpModel
 from tests.simulator.invariants import check_agent
+from tests.support.stores import new_settings, opened
 from tests.wire.obedient import MODEL, Server, obey
 
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -141,9 +141,8 @@ async def check_cut_streams(server: Server, clients: Sequence[Client]) -> int:
     return len(cut)
 
 
-async def check_store(path: Path, clients: Sequence[Client]) -> None:
+async def check_store(address: str, clients: Sequence[Client]) -> None:
     """Everything that was promised stands in the store, once."""
-    store = InlineStore(path)
 
     def check(tx: Tx) -> None:
         for client in clients:
@@ -160,10 +159,8 @@ async def check_store(path: Path, clients: Sequence[Client]) -> None:
                 assert human.value.split("\n").count(key) == words.count("append")
                 assert passages[f"note of {key}"] == words.count("archive")
 
-    try:
+    async with opened(address) as store:
         await store.read(check)
-    finally:
-        await store.close()
 
 
 async def make_agents(server: Server, names: str) -> list[str]:
@@ -191,7 +188,7 @@ async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, se
     cut stream did not tell can be read from its run, and nothing is stuck."""
     chance = random.Random(seed)
     async with HttpModel(otherwise=obey) as model:
-        server = Server(tmp_path, model.url)
+        server = Server(tmp_path, model.url, settings=new_settings(tmp_path))
         try:
             agents = await make_agents(server, "abcd")
             clients = [
@@ -209,4 +206,4 @@ async def test_a_kill_of_the_server_loses_and_doubles_nothing(tmp_path: Path, se
     print(f"seed {seed}: {KILLS} kills, {sent} messages and {cut} cut streams in {took:.1f} s")
     assert all(text.endswith("done") for client in clients for text in client.answered.values())
     assert "Traceback" not in server.log.read_text()
-    await check_store(tmp_path / STORE_FILE, clients)
+    await check_store(server.settings["PERDURE_STORE"], clients)

@@ -28,6 +28,7 @@ from perdure.testing import FakeClock, SequentialIds
 from tests.faults.children import SRC, Child
 from tests.faults.schedule_program import MODEL, SETTINGS, FileClock, scripted_model
 from tests.support.due_times import Dealt, slow_due_times, slow_policy
+from tests.support.stores import new_address
 from tests.support.warm import warm
 
 pytestmark = pytest.mark.faults
@@ -159,14 +160,14 @@ async def settle(perdure: AsyncPerdure) -> None:
 
 @pytest.mark.parametrize("start", [START, SPRING])
 async def test_two_engines_fire_each_due_time_as_its_policy_says(tmp_path: Path, start: datetime) -> None:
-    """Over one file, at the same moments; the clock jumps to and fro."""
-    chance, clock = random.Random(f"{start}"), FakeClock(start)
+    """Over one store, at the same moments; the clock jumps to and fro."""
+    chance, clock, address = random.Random(f"{start}"), FakeClock(start), new_address(tmp_path)
     looks = looks_of(chance, LOOKS, start)
     async with AsyncExitStack() as stack:
         engines = [
             await stack.enter_async_context(
                 await AsyncPerdure.open(
-                    tmp_path / "agents.db",
+                    address,
                     models={MODEL: scripted_model()},
                     clock=clock,
                     settings=replace(SETTINGS, schedules="off"),
@@ -190,9 +191,9 @@ async def test_two_engines_fire_each_due_time_as_its_policy_says(tmp_path: Path,
 
 
 @asynccontextmanager
-async def firing_processes(tmp_path: Path, count: int) -> AsyncIterator[list[Child]]:
+async def firing_processes(tmp_path: Path, address: str, count: int) -> AsyncIterator[list[Child]]:
     """Processes that fire; whoever takes one out puts another one in."""
-    children = [await start_process(tmp_path) for _ in range(count)]
+    children = [await start_process(tmp_path, address) for _ in range(count)]
     try:
         yield children
     finally:
@@ -200,13 +201,13 @@ async def firing_processes(tmp_path: Path, count: int) -> AsyncIterator[list[Chi
             await child.kill()
 
 
-async def start_process(tmp_path: Path) -> Child:
+async def start_process(tmp_path: Path, address: str) -> Child:
     environment = {**os.environ, "PYTHONPATH": f"{SRC}{os.pathsep}{SRC.parent}"}
     with (tmp_path / "stderr.txt").open("ab") as errors:
         return Child(
             await asyncio.create_subprocess_exec(
                 warm("tests.faults.schedule_program", environment),
-                str(tmp_path / "agents.db"),
+                address,
                 str(tmp_path / "clock"),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -217,19 +218,20 @@ async def start_process(tmp_path: Path) -> Child:
 
 
 async def test_killed_processes_fire_each_due_time_as_its_policy_says(tmp_path: Path) -> None:
-    """Two processes over one file; one of them is killed at each jump of the clock, somewhere in its work."""
+    """Two processes over one store; one of them is killed at each jump of the clock, somewhere in its work."""
     chance, clock = random.Random(24), FileClock(tmp_path / "clock")
     clock.set(START)
+    address = new_address(tmp_path)
     looks = [START, *looks_of(chance, KILLED_LOOKS, START)]  # processes look as soon as they start
     async with await AsyncPerdure.open(
-        tmp_path / "agents.db",
+        address,
         models={MODEL: scripted_model()},
         clock=clock,
         settings=replace(SETTINGS, schedules="off"),
     ) as perdure:
         schedules = await store_schedules(perdure, timings(chance, KILLED, START), AGENTS)
         kills = 0
-        async with firing_processes(tmp_path, 2) as children:
+        async with firing_processes(tmp_path, address, 2) as children:
             await asyncio.gather(*(child.ready() for child in children))
             for moment in looks:
                 clock.set(moment)
@@ -237,7 +239,7 @@ async def test_killed_processes_fire_each_due_time_as_its_policy_says(tmp_path: 
                 victim = chance.randrange(2)
                 await children[victim].kill()
                 kills += 1
-                children[victim] = await start_process(tmp_path)
+                children[victim] = await start_process(tmp_path, address)
                 async with asyncio.timeout(SETTLE_S):
                     while await count_due(perdure, moment):  # noqa: ASYNC110
                         await asyncio.sleep(0.01)

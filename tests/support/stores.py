@@ -30,6 +30,11 @@ def new_address(folder: Path, name: str = "perdure.db", *, postgres: bool = POST
         return thread.submit(address_of_a_new_schema).result()
 
 
+def new_settings(folder: Path) -> dict[str, str]:
+    """The variables of a server over a new store."""
+    return {"PERDURE_STORE": new_address(folder), "PERDURE_SECRET_KEY": SECRET_KEY}
+
+
 @asynccontextmanager
 async def opened(address: str) -> AsyncIterator[Store]:
     """The store alone, without the work of an app, to be looked at."""
