@@ -57,8 +57,8 @@ def test_every_block_is_written_for_the_type_checkers(tmp_path: Path) -> None:
 
 
 def test_every_block_says_what_it_is() -> None:
-    """A block with another info string would be checked by nobody."""
-    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "mermaid"}
+    """A block with another info string would be checked by nobody. `test_pages` compares those of SQL."""
+    known = {"python", NO_RUN, "text", "console", "console no-run", "sh no-run", "sql", "mermaid"}
 
     found = Counter(block.info for page in PAGES for block in fences(page))
 
