@@ -38,7 +38,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "org": ("access", "Create, list or delete organisations; audit."),
     "user": ("access", "Create, list or delete users."),
     "key": ("access", "Create, list or revoke API keys; show the server's own."),
-    "store": ("archives", "Verify, scrub or reindex the store."),
+    "store": ("archives", "Verify, scrub, reindex or split the store."),
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""
 
