@@ -38,7 +38,8 @@ async def test_a_store_that_is_split_keeps_every_row_and_works_on(source: Path) 
 
     assert await split(address, 2, progress=ignore) == len(distributed())
     assert await split(address, 2, progress=ignore) == 0
-    assert run_sql(address, "SELECT COUNT(*) FROM pg_class WHERE relname = 'messages_part1'") == [(1,)]
+    part = "SELECT COUNT(*) FROM pg_tables WHERE tablename = 'messages_part1' AND schemaname = current_schema()"
+    assert run_sql(address, part) == [(1,)]
     after = await migrate_db(address, source.with_name("back.db"), at=START, progress=ignore)
     assert (after.rows, after.digest) == (before.rows, before.digest)
 
