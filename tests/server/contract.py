@@ -87,6 +87,7 @@ RULES: Mapping[str, str] = {
     "(max_turns|max_tokens|max_cost_usd|frequency|m(in|ax)_message_buffer_length) is": "a limit of its kind of group",
     "agent-.* is the (manager and in|companion of)|group-.* is a .*sleeptime group": "a manager or companion is nobody",
     "messages: a group takes no answers to calls": "answers go to the agent that waits",
+    "a group takes messages of users only": "the role is a user's",
     "the key would expire": "a moment that is still to come",
     "there is no context engine": "names of engines that are there",
     "the name of (a key|a user|an organisation) is": "printable characters only",

@@ -28,7 +28,7 @@ class ForgetIn(MentionsIn):
 class UndoIn(WireRequest):
     """Which correction to undo; by default the last."""
 
-    number: Annotated[int, keywords(minimum=1)] | None = None
+    number: Annotated[int, keywords(minimum=1, maximum=2**53)] | None = None
 
 
 class Mention(TypedDict):
