@@ -11,7 +11,7 @@ import contextlib
 import io
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,13 +28,13 @@ from perdure.app import start
 from perdure.core.access.values import LOCAL
 from perdure.core.secret_mask import SecretMask
 from perdure.core.text.addresses import is_postgres
-from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from perdure.library.services.access.access import Access
 from perdure.library.services.providers import ProviderFields
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
 from perdure.testing import ScriptedModel, calls, says
+from tests.support.leaking_sandbox import SOURCE, LeakingSandbox
 from tests.support.postgres_server import address_of_a_new_schema
 from tests.support.servers import BASE, MODEL
 
@@ -53,35 +53,6 @@ CANARIES = {
     "MODEL": "sk-canary-model-key-c7d3",
 }
 """Beside these there is an API key of the store, whose text is made anew each time."""
-
-SOURCE = '''
-def leak(text: str) -> str:
-    """Say what it sees.
-
-    Args:
-        text: anything.
-    """
-    return text
-'''
-
-
-class Leaking:
-    """`Sandbox` whose code tells its environment, in its result and in what it prints."""
-
-    async def run(
-        self,
-        job: SandboxJob,
-        *,
-        progress: Callable[[str], None] | None = None,
-        lines: Callable[[str], None] | None = None,
-    ) -> SandboxResult:
-        told = json.dumps(dict(job.environment))
-        return SandboxResult(status="success", value=dict(job.environment), stdout=told, stderr=told)
-
-    async def isolation(self) -> Isolation:
-        return Isolation(backend="none", measures=(), enough=True, summary="a stand-in")
-
-    async def close(self) -> None: ...
 
 
 @contextlib.asynccontextmanager
@@ -152,7 +123,7 @@ async def used(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sp
             model=MODEL, store=address, secret_key=CANARIES["ENCRYPTION"], web_search="exa", trace_content="on"
         )
         model = ScriptedModel(calls("leak", text="now"), otherwise=says("done"))
-        app = await start(settings, models={MODEL: model}, sandbox=Leaking())
+        app = await start(settings, models={MODEL: model}, sandbox=LeakingSandbox())
         with log_to(log, form="json", level="debug", environment=environment):
             async with AsyncPerdure(app) as library:
                 key = await use_everything(library, provider)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import httpx
@@ -15,11 +15,11 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.app import start
 from perdure.core.secret_mask import SecretMask
-from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxResult
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
+from tests.support.leaking_sandbox import SOURCE, LeakingSandbox
 
 MODEL = "test/scripted"
 BASE = "http://127.0.0.1:8283"
@@ -36,36 +36,6 @@ CANARIES = {
 MASK = SecretMask({value: name for name, value in CANARIES.items()})
 """Finds them however they are encoded."""
 
-SOURCE = '''
-def leak(text: str) -> str:
-    """Say what it sees.
-
-    Args:
-        text: anything.
-    """
-    return text
-'''
-
-
-class Leaking:
-    """`Sandbox` whose code tells its environment, in its result and in what it prints."""
-
-    async def run(
-        self,
-        job: SandboxJob,
-        *,
-        progress: Callable[[str], None] | None = None,
-        lines: Callable[[str], None] | None = None,
-    ) -> SandboxResult:
-        secrets = {name: value for name, value in job.environment.items() if name != "LITERAL"}
-        told = json.dumps(secrets)
-        return SandboxResult(status="success", value=secrets, stdout=told, stderr=told)
-
-    async def isolation(self) -> Isolation:
-        return Isolation(backend="none", measures=(), enough=True, summary="a stand-in")
-
-    async def close(self) -> None: ...
-
 
 @contextlib.asynccontextmanager
 async def serving(
@@ -75,7 +45,7 @@ async def serving(
     monkeypatch.setenv("EXA_API_KEY", CANARIES["web"])
     settings = Settings(model=MODEL, embedding="none", secret_key=CANARIES["key"], web_search="exa")
     model = ScriptedModel(calls("leak", text="now"), says("done"))
-    app = await start(settings, models={MODEL: model}, store=InlineStore(), sandbox=Leaking())
+    app = await start(settings, models={MODEL: model}, store=InlineStore(), sandbox=LeakingSandbox(hidden={"LITERAL"}))
     config = ServerConfig(api_key=CANARIES["api"])
     async with AsyncPerdure(app) as library:
         api = create_app(library, config)
