@@ -96,7 +96,7 @@ class Settings(Limits):
 
     home: str = ""
     store: str = field(default="", repr=False)
-    postgres_connections: int = 8
+    postgres_connections: int = 4
     model: str = ""
     message_limit_chars: int = 500_000
     max_steps: int = 50

@@ -19,7 +19,7 @@ async def open_store(
     at: datetime,
     org_id: OrgId = DEFAULT_ORG,
     limits: Limits = DEFAULT_LIMITS,
-    connections: int = 8,
+    connections: int = 4,
 ) -> Store:
     """The store at this address, created or upgraded if need be.
 
