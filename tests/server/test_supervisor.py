@@ -21,7 +21,7 @@ from perdure.server.supervisor import SHORT_LIVES, Supervisor, WorkersFailed
 # A worker that answers each connection with its number, says that it is ready, and ends with SIGTERM or its line.
 WORKER = """
 import os, select, socket, sys
-listener, line = (socket.socket(fileno=int(number)) for number in sys.argv[-1].split(","))
+listener, line = (socket.socket(fileno=int(number)) for number in sys.argv[-1].split(",")[:2])
 listener.setblocking(True)
 line.sendall(b'{"model": "m"}\\n')
 while True:

@@ -58,6 +58,8 @@ class Connections:
         self._open: dict[Connection, str] = {}  # -> the network of its address
         self._counts = Counter[str]()  # of connections by network
         self._waiting: dict[Connection, None] = {}  # for a request's head; longest wait first
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a connection was added or removed."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -72,6 +74,7 @@ class Connections:
         self._open[connection] = network
         self._counts[network] += 1
         self.wait(connection)
+        self.on_change()
         if len(self._open) > self.limit + PROBES:
             connection.abort()
         return served
@@ -84,6 +87,7 @@ class Connections:
             self._counts[network] -= 1
             if not self._counts[network]:
                 del self._counts[network]
+            self.on_change()
 
     def wait(self, connection: Connection) -> None:
         """Mark a connection as waiting for a request's head, from now on."""

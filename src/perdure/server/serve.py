@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 
 from perdure.core.errors import InvalidInput
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.acceptor import Acceptor, Shares
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.connections import Connection, Connections
@@ -30,10 +31,6 @@ BACKLOG = 2_048
 SETTLE_S = 1.0
 """How long answers whose runs have ended may take to be written after a drain, in seconds."""
 
-ACCEPT_MAX = 64
-"""Connections that asyncio accepts at once. They are counted only from the loop's next iteration on, so more of them
-could use up the process's open files, including those reserved for the store."""
-
 
 async def serve(
     perdure: AsyncPerdure,
@@ -41,6 +38,7 @@ async def serve(
     *,
     pages: Sequence[BaseRoute] = (),
     listener: socket.socket | None = None,
+    shares: tuple[Shares, int] | None = None,
     on_ready: Callable[[str], None] | None = None,
 ) -> None:
     """Serve until a signal (SIGINT, SIGTERM, in the main thread) or this task's cancellation stops it.
@@ -55,10 +53,10 @@ async def serve(
     Args:
         pages: the routes of the dashboard.
         listener: a socket that listens at the address already; it is closed at the end.
+        shares: those of the processes that share the socket, and the place of this one.
         on_ready: called once with the address, such as `http://127.0.0.1:8283`, when the server accepts requests.
     Raises: InvalidInput: the address can't be bound.
     """
-    is_shared = listener is not None
     app = create_app(perdure, config, pages=pages)
     gate = app.state.gate
     if not await gate.ring.usable():
@@ -77,7 +75,6 @@ async def serve(
             app,
             http=Connection.factory(connections),  # type: ignore[arg-type]  # called as a class is
             ws="none",
-            backlog=1 if is_shared else ACCEPT_MAX,  # or the first of several processes would take all that wait
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -87,6 +84,7 @@ async def serve(
         app.state.streams,
         connections,
         lambda: gate.organisations.drain(config.drain_s),
+        shares=shares,
         on_ready=(lambda: on_ready(address_of(listener))) if on_ready is not None else None,
     )
     try:
@@ -168,10 +166,12 @@ class _Server(uvicorn.Server):
         connections: Connections,
         drain: Callable[[], Awaitable[None]],
         *,
+        shares: tuple[Shares, int] | None,
         on_ready: Callable[[], None] | None,
     ) -> None:
         super().__init__(config)
         self._streams, self._connections, self._drain_app, self._on_ready = streams, connections, drain, on_ready
+        self._shares = shares
         self._loop: asyncio.AbstractEventLoop | None = None
         self._draining: asyncio.Task[None] | None = None
         self._signals = 0
@@ -200,12 +200,19 @@ class _Server(uvicorn.Server):
             self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
         self._loop = asyncio.get_running_loop()
         for listener in sockets or ():
-            listener.listen(BACKLOG)  # a long queue in the kernel, of which `ACCEPT_MAX` are accepted at once
+            acceptor = Acceptor(listener, self._make_connection, lambda: len(self._connections), self._shares)
+            self._connections.on_change = acceptor.note
+            self.servers.append(acceptor)  # type: ignore[arg-type]  # it has what uvicorn calls
+            acceptor.start()
         if self.started and self._on_ready is not None:
             self._on_ready()
+
+    def _make_connection(self) -> asyncio.Protocol:
+        make = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)  # type: ignore[call-arg]
 
     async def on_tick(self, counter: int) -> bool:
         if counter % 10 == 0:  # every second

@@ -1,9 +1,9 @@
 """Several processes that serve one address: they share a socket that is bound once, and one that dies is started
 again.
 
-A worker is `python -m perdure serve --worker LISTENER,LINE`: two open files that it inherits, the listening socket and
-a line to this process. Over the line it says that it is ready; it stops when the line breaks, so that none is left
-behind.
+A worker is `python -m perdure serve --worker LISTENER,LINE,SHARES,PLACE`: three open files that it inherits, and its
+place among the workers. They are the listening socket; a line to this process, over which it says that it is ready, and
+whose break stops it, so that none is left behind; and the number of connections that each worker has.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.errors import PerdureError
+from perdure.server.acceptor import Shares
 
 log = logging.getLogger(__name__)
 
@@ -43,15 +44,18 @@ class WorkerLine:
 
     listener: socket.socket
     line: socket.socket
+    shares: tuple[Shares, int]
 
     @classmethod
     def parse(cls, text: str) -> WorkerLine:
         """The files that `--worker` names. Raises: ValueError, OSError: they are none."""
-        listener, line = (socket.socket(fileno=int(number)) for number in text.split(","))
+        *files, place = map(int, text.split(","))
+        listener, line = (socket.socket(fileno=number) for number in files[:2])
         for one in (listener, line):
-            os.set_inheritable(one.fileno(), False)  # the programs that tools start do not get them
             one.setblocking(False)
-        return cls(listener, line)
+        for number in files:
+            os.set_inheritable(number, False)  # the programs that tools start do not get them
+        return cls(listener, line, (Shares.inherit(files[2]), place))
 
     def tell_ready(self, about: Mapping[str, Any]) -> None:
         """Say that requests are answered, with what people should know."""
@@ -90,6 +94,7 @@ class Supervisor:
         self._listener, self._count, self._command, self._environment = listener, count, command, environment
         self._grace_s, self._on_ready, self._short_life_s = grace_s, on_ready, short_life_s
         self._on_end = on_end
+        self._shares = Shares.create(count)
         self._processes: dict[int, asyncio.subprocess.Process] = {}
         self._ready: dict[int, Mapping[str, Any]] = {}
         self._is_told = False
@@ -111,6 +116,7 @@ class Supervisor:
             await asyncio.gather(*places, return_exceptions=True)
             for number in (signal.SIGTERM, signal.SIGINT):
                 loop.remove_signal_handler(number)
+            self._shares.close()
 
     def stop(self, number: signal.Signals = signal.SIGTERM, *, again: bool = True) -> None:
         """Pass a signal on to all workers, and start none any more. A second one ends what they wait for."""
@@ -152,10 +158,10 @@ class Supervisor:
         with ours:
             ours.setblocking(False)
             with theirs:
-                files = (self._listener.fileno(), theirs.fileno())
+                files = (self._listener.fileno(), theirs.fileno(), self._shares.file.fileno())
                 # A session of its own: the interrupt key of a terminal reaches this process alone, which passes it on.
                 process = await asyncio.create_subprocess_exec(
-                    *(*self._command, "--worker", ",".join(map(str, files))),
+                    *(*self._command, "--worker", ",".join(map(str, (*files, place)))),
                     env=self._environment,
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=files,
@@ -174,6 +180,7 @@ class Supervisor:
                 await asyncio.gather(hearing, stopping, return_exceptions=True)
                 self._processes.pop(place, None)
                 self._ready.pop(place, None)
+                self._shares.leave(place)
                 if process.returncode is None:
                     process.kill()
                 self._on_end(process.pid)

@@ -212,8 +212,10 @@ async def _serve(
 
             with _ignore_stop_signals():
                 orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
-                listener = None if files is None else files.listener
-                await run_server(perdure, config, pages=build_routes(), listener=listener, on_ready=ready)
+                shared = (None, None) if files is None else (files.listener, files.shares)
+                await run_server(
+                    perdure, config, pages=build_routes(), listener=shared[0], shares=shared[1], on_ready=ready
+                )
                 if orphaned is not None:
                     orphaned.cancel()
     except PerdureError as error:

@@ -1,0 +1,166 @@
+"""Accepts the connections of the listening socket, so that workers which share it get equal shares.
+
+An event loop's own server would not do: uvloop accepts all that wait at once, so the first worker that wakes gets all
+connections of a burst, and a flood of them could use up the process's open files before one is counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import mmap
+import os
+import socket
+import tempfile
+from collections.abc import Callable
+from typing import BinaryIO
+
+log = logging.getLogger(__name__)
+
+ACCEPTING_MAX = 64
+"""How many accepted connections may not be counted yet."""
+COURTESY_S = 0.01
+"""How long a connection is left to a worker that has fewer. That one may be busy, or about to die."""
+PAUSE_S = 1.0
+"""The pause when the process can't open another file."""
+NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+ABSENT = 0xFFFF_FFFF
+SIZE = 4
+
+
+class Shares:
+    """How many connections each worker has, in memory that all of them and their supervisor share."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self._counts = memoryview(mmap.mmap(file.fileno(), 0)).cast("I")
+
+    @classmethod
+    def create(cls, count: int) -> Shares:
+        """The shares of so many workers, none of which is there yet."""
+        file = tempfile.TemporaryFile()  # noqa: SIM115  # until `close`
+        file.write(ABSENT.to_bytes(SIZE, "little") * count)
+        file.flush()
+        return cls(file)
+
+    @classmethod
+    def inherit(cls, number: int) -> Shares:
+        """The shares in an open file of this process. Raises: OSError, ValueError: it is none."""
+        with os.fdopen(number, "r+b") as file:  # the memory stays without it
+            return cls(file)
+
+    def close(self) -> None:
+        """Close the file; the memory stays as long as this."""
+        self.file.close()
+
+    def put(self, place: int, count: int) -> None:
+        """Note how many connections a worker has."""
+        self._counts[place] = count
+
+    def leave(self, place: int) -> None:
+        """Note that a worker is gone."""
+        self._counts[place] = ABSENT
+
+    def has_least(self, place: int) -> bool:
+        """Whether no other worker has fewer connections."""
+        return self._counts[place] <= min(self._counts)
+
+
+class Acceptor:
+    """Accepts connections until it is closed; uvicorn takes it for a server.
+
+    Args:
+        make: makes the protocol of a connection.
+        count: how many connections are open.
+        shares: those of the workers that share the socket, and the place of this one.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        make: Callable[[], asyncio.Protocol],
+        count: Callable[[], int],
+        shares: tuple[Shares, int] | None = None,
+    ) -> None:
+        self._listener, self._make, self._count, self._shares = listener, make, count, shares
+        self._loop = asyncio.get_running_loop()
+        self._accepting: set[asyncio.Task[None]] = set()
+        self._waiting: asyncio.TimerHandle | None = None
+        self._was_left = False  # to the others, for `COURTESY_S`
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Accept from now on."""
+        self.note()
+        self._watch()
+
+    def note(self) -> None:
+        """Tell the other workers how many connections there are; call it when the number has changed."""
+        if self._shares is not None and not self._is_closed:
+            shares, place = self._shares
+            shares.put(place, self._count() + len(self._accepting))
+
+    def close(self) -> None:
+        """Accept no more."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._shares is not None:
+            shares, place = self._shares
+            shares.leave(place)
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._loop.remove_reader(self._listener)
+
+    async def wait_closed(self) -> None:
+        """Return when no accepted connection is about to be made."""
+        while self._accepting:
+            await asyncio.wait(self._accepting)
+
+    def _watch(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _wait(self, seconds: float) -> None:
+        """Accept nothing for a while."""
+        self._loop.remove_reader(self._listener)
+        self._waiting = self._loop.call_later(seconds, self._watch)
+
+    def _accept(self) -> None:
+        """Accept what waits; one connection if others want some too."""
+        for _ in range(ACCEPTING_MAX - len(self._accepting) if self._shares is None else 1):
+            if self._shares is not None and not self._was_left:
+                shares, place = self._shares
+                if not shares.has_least(place):
+                    self._was_left = True
+                    self._wait(COURTESY_S)
+                    return
+            self._was_left = False
+            try:
+                connection, _ = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in NO_FILES:
+                    raise
+                log.warning("no connection can be accepted for %g s: %s", PAUSE_S, error.strerror)
+                self._wait(PAUSE_S)
+                return
+            task = self._loop.create_task(self._connect(connection))
+            self._accepting.add(task)
+            self.note()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        try:
+            connection.setblocking(False)
+            await self._loop.connect_accepted_socket(self._make, connection)
+        except Exception:
+            log.exception("an accepted connection could not be served")
+            connection.close()
+        finally:
+            task = asyncio.current_task()
+            assert task is not None
+            self._accepting.discard(task)
+            self.note()
