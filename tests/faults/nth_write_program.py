@@ -14,10 +14,13 @@ import sqlite3
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, NotFound, PerdureError
+from perdure.engine.run import runner
+from perdure.settings import Settings
 from perdure.testing.clock import START
 
 MODEL = "perdure/extractive"
@@ -77,7 +80,8 @@ SESSION: tuple[Callable[[AsyncPerdure], Awaitable[None]], ...] = (
 
 async def attempt(path: Path, done: list[str]) -> None:
     """Open the store and do what is left of the session; note each step that was acknowledged."""
-    async with await AsyncPerdure.open(path) as perdure:
+    settings = replace(Settings.from_environment(), lease_s=1.0)  # an earlier try may have kept a run
+    async with await AsyncPerdure.open(path, settings=settings) as perdure:
         for step in SESSION[len(done) :]:
             await step(perdure)
             done.append(step.__name__)
@@ -132,6 +136,7 @@ def session(template: Path, path: Path, n: int, error: int) -> dict[str, Any]:
 
 
 def main(folder: Path, error: int, first: int, step: int) -> None:
+    runner.STORE_PAUSE_S = 0.001  # a full disk stays full until a caller has heard of it
     template, path = folder / "template.db", folder / "session.db"
     if not template.exists():
         asyncio.run(build(template))

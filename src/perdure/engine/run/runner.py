@@ -41,6 +41,7 @@ from perdure.engine.workers.pauses import Pauses
 log = logging.getLogger(__name__)
 
 STORE_TRIES = 5
+STORE_PAUSE_S = 0.1  # doubled before each try of a store that failed
 RECOVERY_S = 2.0
 UNUSED_S = 3_600.0
 BATCH_RUNS = 16  # runs of batches that a process answers at once; more would only meet the limits of providers
@@ -387,7 +388,7 @@ class Runner:
                     failures += 1
                     if failures == STORE_TRIES:
                         raise
-                    await asyncio.sleep(0.1 * 2**failures)
+                    await asyncio.sleep(STORE_PAUSE_S * 2**failures)
                     continue
                 failures = 0
                 if progress is None and seq in wanted:
