@@ -162,7 +162,7 @@ class _count_statements:
 
     def __enter__(self) -> _count_statements:
         self.count = 0
-        self._before = {name: getattr(postgres.PostgresDatabase, name) for name in ("rows", "run", "run_many")}
+        self._before = {name: getattr(postgres.PostgresDatabase, name) for name in ("rows", "run_counted", "run_many")}
         for name, method in self._before.items():
             setattr(postgres.PostgresDatabase, name, self._counted(method))
         return self

@@ -118,9 +118,9 @@ def store_where_units_meet(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]
                 with contextlib.suppress(threading.BrokenBarrierError):
                     barrier[0].wait(WAIT_S)
 
-        def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
             self._meet()
-            return super().run(sql, params)
+            return super().run_counted(sql, params)
 
         def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
             self._meet()

@@ -13,6 +13,9 @@ import psycopg
 
 Cut = Literal["", "before commit", "after commit", "dead"]
 
+SYNC = b"S\x00\x00\x00\x04"
+"""The message after which the server sends its answers. The client's own may not have arrived yet."""
+
 
 class CutLine:
     """Passes bytes between a store and its server.
@@ -61,7 +64,7 @@ class CutLine:
                     back.cancel()
                     await asyncio.gather(back, return_exceptions=True)
                     if cut == "after commit":
-                        far_writer.write(data)
+                        far_writer.write(data + SYNC)
                         await far_reader.read(1)  # the server has answered
                     self.cut = self.then
                     break

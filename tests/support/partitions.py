@@ -54,9 +54,9 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
             recording.note(sql, params)
             return super().rows_of_bytes(sql, params)
 
-        def run(self, sql: str, params: Mapping[str, Any]) -> int:
+        def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
             recording.note(sql, params)
-            return super().run(sql, params)
+            return super().run_counted(sql, params)
 
         def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
             if params:
@@ -71,9 +71,7 @@ def record(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recording]:
 def parts_read(address: str, sql: str, params: Mapping[str, Any]) -> Mapping[str, int]:
     """Table -> how many of its parts the planner reads or writes for a statement."""
     with psycopg.connect(address) as connection:
-        plan = connection.execute(
-            f"EXPLAIN (FORMAT JSON) {postgres_database._pyformat(sql)}".encode(), params
-        ).fetchall()[0][0]
+        plan = connection.execute(b"EXPLAIN (FORMAT JSON) " + postgres_database._pyformat(sql), params).fetchall()[0][0]
         connection.rollback()
     found: dict[str, set[str]] = {}
     for name in _relations(plan[0]["Plan"]):

@@ -81,10 +81,15 @@ class Database(Protocol):
     def concat_bytes(self, column: str, by: str) -> str:
         """The aggregate that concatenates a column of bytes in order of `by`."""
 
-    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+    def run(self, sql: str, params: Mapping[str, Any]) -> None:
+        """Run a statement. A store on PostgreSQL sends it with the next one whose result is needed, or with the commit,
+        which then raises its error."""
+
+    def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
         """Run a statement and return the number of rows it changed."""
 
-    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None: ...
+    def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
+        """`run` a statement once for each of the parameters."""
 
     def full_text_table(self, table: str) -> None:
         """Create the full-text index `table` of rows (scope number, sequence number, labels, words)."""

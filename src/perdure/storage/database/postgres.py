@@ -69,10 +69,6 @@ DEFAULTS = {
 }
 """What an address may say otherwise: a machine that vanished is noticed after 45 seconds."""
 
-# With the number of the transaction, which says later what became of it. One round trip, as BEGIN alone.
-_BEGIN_WRITE = "BEGIN; SELECT pg_current_xact_id()::text"
-_BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
@@ -80,7 +76,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 class _Attempt:
     """How far one try of a unit came: its transaction, and its result once the commit was sent."""
 
-    xid: str = ""
+    transaction_id: str = ""
     is_committing: bool = False
     result: Any = None
 
@@ -232,7 +228,7 @@ class PostgresStore(Views):
                 if not is_lost(error):
                     raise store_error(error) from error
                 if attempt.is_committing and not snapshot:
-                    if self._is_committed(attempt.xid, error):
+                    if self._is_committed(attempt.transaction_id, error):
                         return attempt.result  # type: ignore[no-any-return]
                 elif not pauses.wait():
                     raise store_error(error) from error
@@ -241,18 +237,19 @@ class PostgresStore(Views):
         """Run a unit once, in a transaction. Raises: psycopg.Error; what the unit raises."""
         connection = self._pool.getconn(timeout=GET_S)
         try:
-            if snapshot:
-                connection.execute(_BEGIN_READ, prepare=False)
-            else:
-                cursor = connection.execute(_BEGIN_WRITE, prepare=False)
-                cursor.nextset()
-                attempt.xid = str(cursor.fetchall()[0][0])
             database = PostgresDatabase(connection, read_only=snapshot)
+            database.begin()
             attempt.result = unit(Tx(database, self._org_id, self._limits))
+            if not snapshot:
+                attempt.transaction_id = database.transaction_id()
             attempt.is_committing = True
-            status = connection.execute("COMMIT", prepare=False).statusmessage
+            status = database.commit()
             if status != "COMMIT":  # a statement had failed, and the unit did not say so
                 raise StoreError(f"the transaction ended with {status}: nothing was written")
+        except psycopg.Error:
+            # It may have skipped statements that psycopg takes for prepared now. The pool makes another connection.
+            connection.close()
+            raise
         finally:
             if connection.info.transaction_status not in (TransactionStatus.IDLE, TransactionStatus.UNKNOWN):
                 with suppress(psycopg.Error):  # then the pool drops the connection
@@ -261,7 +258,7 @@ class PostgresStore(Views):
         if database.topics:
             self._signals.send(database.topics)
 
-    def _is_committed(self, xid: str, lost: psycopg.Error) -> bool:
+    def _is_committed(self, transaction_id: str, lost: psycopg.Error) -> bool:
         """Whether a transaction was committed whose answer was lost, as the database says.
 
         Raises: StoreUnavailable: it does not say; StoreError.
@@ -272,10 +269,10 @@ class PostgresStore(Views):
         problem: object = lost
         with suppress(StoreError):
             while True:
-                status = self._execute(asked, xid, deadline=deadline)[0][0]
+                status = self._execute(asked, transaction_id, deadline=deadline)[0][0]
                 if status in ("committed", "aborted"):
                     return bool(status == "committed")
-                problem = f"transaction {xid} is {status or 'too old to be known'}"
+                problem = f"transaction {transaction_id} is {status or 'too old to be known'}"
                 if status is None or not pauses.wait():  # else its process on the server has not noticed yet
                     break
         raise StoreUnavailable(

@@ -20,17 +20,22 @@ if TYPE_CHECKING:
 TSVECTOR_BYTES = 900_000
 TOPIC_CHARS = 100
 
+_TRANSACTION_ID = b"SELECT pg_current_xact_id()::text"
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
 @functools.lru_cache(maxsize=1024)
-def _pyformat(sql: str) -> str:
+def _pyformat(sql: str) -> bytes:
     """The statement with `%(name)s` for `:name`."""
-    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%"))
+    return _PARAMETER.sub(r"%(\1)s", sql.replace("%", "%%")).encode()
 
 
 class PostgresDatabase:
-    """One connection, as `Tx` needs it."""
+    """One connection, as `Tx` needs it.
+
+    After `begin` it queues statements without a result, and sends them with the next one whose result is needed: a
+    round trip to the server costs more than most statements, and lets another thread have the interpreter.
+    """
 
     clustered = ""
     blob = "BYTEA"
@@ -42,6 +47,49 @@ class PostgresDatabase:
         self.embedding: str | None = None
         self.topics: dict[str, None] = {}
         self.for_update = "" if read_only else " FOR UPDATE"
+        self._queue: list[tuple[bytes, Sequence[Mapping[str, Any]]]] = []
+        self._is_queueing = False
+        self._transaction_id: psycopg.Cursor[tuple[Any, ...]] | None = None
+
+    def begin(self) -> None:
+        """Begin a transaction, together with the first statement."""
+        self._is_queueing = True
+        if self.read_only:
+            self._queue.append((b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", ({},)))
+        else:
+            self._queue += [(b"BEGIN", ({},)), (_TRANSACTION_ID, ({},))]
+
+    def transaction_id(self) -> str:
+        """The number of the write transaction, which says later what became of it. Raises: psycopg.Error."""
+        if self._transaction_id is None:
+            self._send()
+        assert self._transaction_id is not None
+        return str(self._transaction_id.fetchall()[0][0])
+
+    def commit(self) -> str | None:
+        """Commit, together with what is queued; return what the server says it did. Raises: psycopg.Error."""
+        return self._send(b"COMMIT").statusmessage
+
+    def _send(
+        self, query: bytes = b"", params: Mapping[str, Any] | None = None, *, binary: bool = False
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Run what is queued and then this statement, in one round trip; return the cursor of the last."""
+        if not self._queue:
+            return self._connection.execute(query, params, binary=binary)
+        queue, self._queue = self._queue, []
+        with self._connection.pipeline():
+            for queued, all_params in queue:
+                cursor = self._run_all(queued, all_params)
+                if queued == _TRANSACTION_ID:
+                    self._transaction_id = cursor
+            return self._connection.execute(query, params, binary=binary) if query else cursor
+
+    def _run_all(self, query: bytes, all_params: Sequence[Mapping[str, Any]]) -> psycopg.Cursor[tuple[Any, ...]]:
+        if len(all_params) == 1:  # `executemany` waits for the server twice
+            return self._connection.execute(query, all_params[0])
+        cursor = self._connection.cursor()
+        cursor.executemany(query, all_params)
+        return cursor
 
     def signal(self, topic: str) -> None:
         if len(topic) <= TOPIC_CHARS and "," not in topic:
@@ -60,10 +108,10 @@ class PostgresDatabase:
         return f"{column} = ANY(CAST(:{name} AS BIGINT[]))", {name: list(values)}
 
     def rows(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        return self._connection.execute(_pyformat(sql).encode(), params).fetchall()
+        return self._send(_pyformat(sql), params).fetchall()
 
     def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
-        return self._connection.execute(_pyformat(sql).encode(), params, binary=True).fetchall()
+        return self._send(_pyformat(sql), params, binary=True).fetchall()
 
     def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
         import numpy as np
@@ -76,12 +124,17 @@ class PostgresDatabase:
     def concat_bytes(self, column: str, by: str) -> str:
         return f"string_agg({column}, CAST('' AS BYTEA) ORDER BY {by})"
 
-    def run(self, sql: str, params: Mapping[str, Any]) -> int:
-        return self._connection.execute(_pyformat(sql).encode(), params).rowcount
+    def run(self, sql: str, params: Mapping[str, Any]) -> None:
+        self.run_many(sql, (params,))
+
+    def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
+        return self._send(_pyformat(sql), params).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_pyformat(sql).encode(), params)
+        if params and self._is_queueing:
+            self._queue.append((_pyformat(sql), params))
+        elif params:
+            self._run_all(_pyformat(sql), params)
 
     def full_text_table(self, table: str) -> None:
         self.run(

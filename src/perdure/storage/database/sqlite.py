@@ -57,6 +57,9 @@ DAMAGED_SCHEMA = ("no such column", "no such table", "no such index", "invalid f
 
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
+SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What SQLite's module raises. The second: the text of an error quotes a damaged schema, which is not UTF-8."""
+
 Outcome = tuple[Any, BaseException | None]
 """The result of a unit of work, and its error."""
 
@@ -117,7 +120,11 @@ class SqliteDatabase:
     def concat_bytes(self, column: str, by: str) -> str:
         return f"CAST(group_concat({column}, '') AS BLOB)"
 
-    def run(self, sql: str, params: Mapping[str, Any]) -> int:
+    def run(self, sql: str, params: Mapping[str, Any]) -> None:
+        statement, values = _positional(sql)
+        self._cursor.execute(statement, values(params))
+
+    def run_counted(self, sql: str, params: Mapping[str, Any]) -> int:
         statement, values = _positional(sql)
         return self._cursor.execute(statement, values(params)).rowcount
 
@@ -239,7 +246,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=512
         )
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise store_error(error, path) from error
     try:
         connection.execute("PRAGMA foreign_keys = ON")
@@ -247,7 +254,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         if read_only:
             connection.execute("PRAGMA query_only = ON")
             connection.execute(f"PRAGMA cache_size = -{READER_CACHE_KB}")
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         connection.close()
         raise store_error(error, path) from error
     return connection
@@ -266,7 +273,7 @@ def scrub(connection: sqlite3.Connection, path: Path) -> None:
             is_busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if not is_busy:
                 return
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise store_error(error, path) from error
     raise StoreBusy(f"the log of {path} can't be emptied while another process reads it: end that, then try again")
 
@@ -359,7 +366,7 @@ def upgrade(
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-    except sqlite3.Error as error:
+    except SQLITE_ERRORS as error:
         raise store_error(error, path) from error
 
 
@@ -403,8 +410,10 @@ def _check_writable(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {int(waits)}")
 
 
-def store_error(error: sqlite3.Error, path: Path) -> StoreError:
+def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
     """Perdure's error for an error of SQLite."""
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, "its schema is not UTF-8")
     name = getattr(error, "sqlite_errorname", None) or ""
     text = str(error)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -482,7 +491,7 @@ def run_unit(
         connection.execute("RELEASE unit")
         if isinstance(error, OverflowError):
             return None, too_large(error)
-        return None, store_error(error, path) if isinstance(error, sqlite3.Error) else error
+        return None, store_error(error, path) if isinstance(error, SQLITE_ERRORS) else error
     connection.execute("RELEASE unit")
     return result, None
 

@@ -23,6 +23,7 @@ from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUna
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.sqlite import (
+    SQLITE_ERRORS,
     Outcome,
     SqliteDatabase,
     backup,
@@ -202,7 +203,7 @@ class SqliteStore(Views):
                 self._watcher = connect(self._path, read_only=True)
             try:
                 return str(self._watcher.execute("PRAGMA data_version").fetchone()[0])
-            except sqlite3.Error as error:
+            except SQLITE_ERRORS as error:
                 raise store_error(error, self._path) from error
 
     def _read(self, unit: Callable[..., T], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> T:
@@ -218,7 +219,7 @@ class SqliteStore(Views):
             finally:
                 if connection.in_transaction:
                     connection.execute("COMMIT")
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise store_error(error, self._path) from error
         except OverflowError as error:
             raise too_large(error) from error
@@ -278,7 +279,7 @@ class SqliteStore(Views):
 
     def _roll_back(self, error: BaseException) -> BaseException:
         """Undo the failed transaction; return the error for its callers."""
-        failure = store_error(error, self._path) if isinstance(error, sqlite3.Error) else error
+        failure = store_error(error, self._path) if isinstance(error, SQLITE_ERRORS) else error
         with contextlib.suppress(sqlite3.Error):
             if self._writer.in_transaction:
                 self._writer.execute("ROLLBACK")

@@ -108,7 +108,7 @@ def _drop_old(db: Database, table: str, limit: int) -> tuple[int, int] | None:
     at once would take long."""
     for part, first, rows in (("data", 10, max(1, limit // 10)), ("docsize", -1, limit)):  # a row of data is a page
         ids = f"SELECT id FROM {table}_old_{part} WHERE id > {first} ORDER BY id LIMIT :rows"
-        if db.run(f"DELETE FROM {table}_old_{part} WHERE id IN ({ids})", {"rows": rows}):
+        if db.run_counted(f"DELETE FROM {table}_old_{part} WHERE id IN ({ids})", {"rows": rows}):
             return IN_USE, 0
     db.run(f"DROP TABLE {table}_old", {})
     db.run("DELETE FROM rebuilding WHERE name = :name", {"name": table})

@@ -55,7 +55,7 @@ class AgentFiles(Table):
 
     def close(self, agent_id: AgentId, file_id: FileId) -> bool:
         """Close a file; return whether it was open."""
-        changed = self._run(
+        changed = self._run_counted(
             "UPDATE agent_files SET is_open = 0 WHERE agent_id = :agent_id AND file_id = :file_id AND is_open = 1"
             " AND EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org_id)"
             " AND EXISTS (SELECT 1 FROM files WHERE id = :file_id AND status <> 'deleted')",

@@ -42,7 +42,7 @@ class Archives(Table):
         """Update name, description, metadata and `updated_at` only. Raises: NotFound."""
         columns = assignments("name, description, metadata, updated_at")
         sql = f"UPDATE archives SET {columns} WHERE id = :id AND org_id = :org_id"
-        if not self._run(sql, **_ARCHIVE.params(archive)):
+        if not self._run_counted(sql, **_ARCHIVE.params(archive)):
             raise NotFound("archive", archive.id)
 
     def list(
@@ -88,7 +88,7 @@ class Archives(Table):
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         """Raises: NotFound, TooMany. Attaching twice is no error."""
         self.get(archive_id)
-        if self._run(
+        if self._run_counted(
             "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT :agent_id, :archive_id,"
             " COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id"
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
@@ -110,7 +110,7 @@ class Archives(Table):
         """Detach an archive from up to `limit` agents; return from how many. Raises: NotFound."""
         self.get(archive_id)
         agents = "SELECT agent_id FROM agent_archives WHERE archive_id = :id ORDER BY agent_id LIMIT :limit"
-        return self._run(
+        return self._run_counted(
             f"DELETE FROM agent_archives WHERE archive_id = :id AND agent_id IN ({agents})", id=archive_id, limit=limit
         )
 

@@ -158,7 +158,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
         if block.label != before.label:
             self._check_labels(block)
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
-        if not self._run(_UPDATE, **_BLOCK.params(after) | {"id": OwnId(before.id), "expected": expected}):
+        if not self._run_counted(_UPDATE, **_BLOCK.params(after) | {"id": OwnId(before.id), "expected": expected}):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)
         self._add_version(after, diff=unified_diff(before.value, after.value), author=author, at=at)
         return after
@@ -202,7 +202,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Raises: NotFound: it is not attached."""
-        if not self._run(
+        if not self._run_counted(
             f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}"
             " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
             agent_id=agent_id,

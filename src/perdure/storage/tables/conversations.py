@@ -152,7 +152,7 @@ class Conversations(Table):
 
     def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
         sql = f"UPDATE conversations SET {assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
-        if not self._run(sql, **params):
+        if not self._run_counted(sql, **params):
             raise NotFound("conversation", conversation.id)
 
     def page(

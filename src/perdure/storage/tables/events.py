@@ -98,7 +98,7 @@ class Events(Table):
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
         """Remove stored previews that are older than `since` or not among the newest `keep`; return how many. A run's
         newest event always stays."""
-        return self._run(
+        return self._run_counted(
             f"DELETE FROM events WHERE {_OWN_RUN} AND type = 'delta.streamed'"
             " AND (created_at < :since OR seq <= (SELECT d.seq FROM events d WHERE d.agent_id = :agent_id"
             " AND d.run_seq = :run_seq AND d.type = 'delta.streamed' ORDER BY d.seq DESC LIMIT 1 OFFSET :keep))"

@@ -152,12 +152,12 @@ class Files(Table):
         """Remove a file's views of up to `limit` agents; return how many."""
         agents = "SELECT agent_id FROM agent_files WHERE file_id = :file_id ORDER BY agent_id LIMIT :limit"
         sql = f"DELETE FROM agent_files WHERE agent_id IN ({agents}) AND {_OWN_FILE}"
-        return self._run(sql, file_id=file_id, limit=limit)
+        return self._run_counted(sql, file_id=file_id, limit=limit)
 
     def purge(self, file: File) -> None:
         """Remove the row and text of a deleted file whose passages and views are removed. Raises: LeaseLost."""
         sql = f"DELETE FROM files WHERE {_LEASE_HOLDS} AND status = 'deleted'"
-        if not self._run(sql, id=file.id, owner=file.lease_owner, tries=file.tries):
+        if not self._run_counted(sql, id=file.id, owner=file.lease_owner, tries=file.tries):
             raise LeaseLost(f"{file.id} is not ours to remove")
         for table in ("file_parts", "file_pages"):
             self._run(f"DELETE FROM {table} WHERE file_id = :id", id=file.id)
@@ -185,7 +185,7 @@ class Files(Table):
         """Remove up to `limit` parts older than `before` whose file was never added; return how many."""
         parts = f"{_ABANDONED} LIMIT :limit"
         sql = f"DELETE FROM file_uploads WHERE (file_id, seq) IN ({parts})"
-        return self._run(sql, before=iso(before), limit=limit)
+        return self._run_counted(sql, before=iso(before), limit=limit)
 
     def named_keys(self, keys: Sequence[str]) -> set[str]:
         """Those of the keys of objects that a file names, also a deleted one that is not removed yet."""
@@ -259,7 +259,7 @@ class Files(Table):
     def _update_claimed(self, file: File, changes: str, params: Mapping[str, Any]) -> None:
         """Update a file that is claimed as `file` says. Raises: LeaseLost."""
         lease = {"id": file.id, "owner": file.lease_owner, "tries": file.tries}
-        if not self._run(f"UPDATE files SET {changes} WHERE {_LEASE_HOLDS}", **{**params, **lease}):
+        if not self._run_counted(f"UPDATE files SET {changes} WHERE {_LEASE_HOLDS}", **{**params, **lease}):
             raise LeaseLost(f"{file.id} is not ours to process any more")
 
     def release_all(self, owner: str) -> None:

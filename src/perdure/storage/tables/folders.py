@@ -28,7 +28,7 @@ class Folders(Table):
         """Add a folder without files, and return it with its number. Raises: AlreadyExists: its name exists."""
         folder = replace(folder, number=next_number(self._db), version=0, file_count=0)
         sql = f"{insert_into('folders', _FOLDER.columns)} ON CONFLICT (org_id, name) DO NOTHING"
-        if not self._run(sql, **_FOLDER.params(folder)):
+        if not self._run_counted(sql, **_FOLDER.params(folder)):
             raise AlreadyExists("folder", folder.name)
         return folder
 
@@ -92,7 +92,7 @@ class Folders(Table):
         self.get(folder_id)
         own = own_agent(self._db, self._org_id, agent_id)
         link: dict[str, Any] = {"agent_id": own, "folder_id": folder_id, "opens": int(opens)}
-        if not self._run(
+        if not self._run_counted(
             "INSERT INTO agent_folders (agent_id, folder_id, position, opens) SELECT :agent_id, :folder_id,"
             " COALESCE(MAX(position), 0) + 1, :opens FROM agent_folders WHERE agent_id = :agent_id"
             " ON CONFLICT (agent_id, folder_id) DO NOTHING",
@@ -111,7 +111,9 @@ class Folders(Table):
         self.get(folder_id)
         own = own_agent(self._db, self._org_id, agent_id)
         link = {"agent_id": own, "folder_id": folder_id}
-        if not self._run("DELETE FROM agent_folders WHERE agent_id = :agent_id AND folder_id = :folder_id", **link):
+        if not self._run_counted(
+            "DELETE FROM agent_folders WHERE agent_id = :agent_id AND folder_id = :folder_id", **link
+        ):
             return False
         self._run(
             "DELETE FROM agent_files WHERE agent_id = :agent_id"

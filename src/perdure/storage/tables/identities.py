@@ -30,7 +30,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         """Add an identity, and return it with its number. Raises: AlreadyExists: its key or id exists."""
         identity = replace(identity, org_id=self._org_id, number=next_number(self._db))
         sql = f"{insert_into('identities', _IDENTITY.columns)} ON CONFLICT DO NOTHING"
-        if not self._run(sql, **_IDENTITY.params(identity)):
+        if not self._run_counted(sql, **_IDENTITY.params(identity)):
             raise AlreadyExists("identity with the key", identity.identifier_key)
         return identity
 
@@ -84,7 +84,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def detach_agent(self, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Raises: NotFound: there is no such agent, or it does not have the identity."""
-        if not self._run(
+        if not self._run_counted(
             f"DELETE FROM agent_identities WHERE agent_id = :agent_id AND identity_id = :identity_id AND {OWN_AGENT}",
             agent_id=agent_id,
             identity_id=self._own(identity_id),
@@ -103,7 +103,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def detach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Raises: NotFound: the block does not have the identity."""
-        if not self._run(
+        if not self._run_counted(
             "DELETE FROM block_identities WHERE block_id = :block_id AND identity_id = :identity_id"
             " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
             block_id=block_id,

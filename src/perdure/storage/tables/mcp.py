@@ -71,7 +71,7 @@ class Mcp(Table):
             server, org_id=self._org_id, number=next_number(self._db), listed_at=None, failure="", left_out=()
         )
         sql = f"{insert_into('mcp_servers', _SERVER.columns)} ON CONFLICT (org_id, name) DO NOTHING"
-        if not self._run(sql, **_SERVER.params(server)):
+        if not self._run_counted(sql, **_SERVER.params(server)):
             raise AlreadyExists("MCP server", server.name)
         return self.get(server.id)
 
@@ -100,7 +100,7 @@ class Mcp(Table):
         """Store a listing of a server's tools with the entries that were left out, or a failure, which keeps the last
         listing. Raises: NotFound."""
         columns = "failure" if failure else "failure, listed_at, left_out"
-        if not self._run(
+        if not self._run_counted(
             f"UPDATE mcp_servers SET {assignments(columns)} WHERE id = :id AND org_id = :org_id",
             id=server_id,
             failure=storable(failure),
@@ -140,7 +140,7 @@ class Mcp(Table):
         """Raises: NotFound."""
         self.get(server_id)
         sql = "DELETE FROM mcp_tools WHERE server_id = :id AND name = :name"
-        if not self._run(sql, id=server_id, name=storable(name)):
+        if not self._run_counted(sql, id=server_id, name=storable(name)):
             raise NotFound("MCP tool", name)
 
     def tools(self, server_id: McpServerId) -> Sequence[McpTool]:

@@ -33,7 +33,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         """Add a provider, and return it with its number. Raises: AlreadyExists: its name is taken."""
         provider = replace(provider, org_id=self._org_id, number=next_number(self._db))
         sql = f"{insert_into('providers', _PROVIDER.columns)} ON CONFLICT DO NOTHING"
-        if not self._run(sql, **_PROVIDER.params(provider)):
+        if not self._run_counted(sql, **_PROVIDER.params(provider)):
             raise AlreadyExists("provider", provider.name)
         return provider
 
@@ -58,10 +58,10 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def put(self, provider: ModelProvider) -> None:
         """Update a provider. Raises: NotFound."""
         sql = f"UPDATE providers SET {assignments(_CHANGES)} WHERE id = :id AND org_id = :org_id"
-        if not self._run(sql, **_PROVIDER.params(provider, f"id, {_CHANGES}")):
+        if not self._run_counted(sql, **_PROVIDER.params(provider, f"id, {_CHANGES}")):
             raise NotFound("provider", provider.id)
 
     def delete(self, provider_id: ProviderId) -> None:
         """Raises: NotFound."""
-        if not self._run("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
+        if not self._run_counted("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
             raise NotFound("provider", provider_id)

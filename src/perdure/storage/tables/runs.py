@@ -143,7 +143,7 @@ class Runs(Table):
         Raises: NotFound: the agent.
         """
         agent_id, conversation = opening.agent.id, opening.conversation
-        if not self._run(
+        if not self._run_counted(
             "UPDATE agents SET run_seq = :run_seq + 1, message_seq = :message_seq + :rows,"
             " message_count = message_count + :count, last_run_at = :at WHERE id = :id AND org_id = :org_id",
             id=agent_id,
@@ -284,7 +284,7 @@ class Runs(Table):
         """Release every run that this owner has claimed, or only those not begun; return how many."""
         status = "status = 'queued'" if queued else _UNENDED
         self._db.signal("runs")
-        return self._run(
+        return self._run_counted(
             "UPDATE runs AS r SET lease_owner = NULL, lease_until = NULL"
             f" WHERE lease_owner = :owner AND {status} AND {_OWN_RUN_OF_R}",
             owner=owner,
@@ -294,7 +294,7 @@ class Runs(Table):
         """Release one run, if this owner has claimed it; whether it had."""
         self._db.signal("runs")
         sql = f"UPDATE runs SET lease_owner = NULL, lease_until = NULL WHERE {_OWN_RUN} AND lease_owner = :owner"
-        return bool(self._run(f"{sql} AND {_UNENDED}", owner=owner, **key._asdict()))
+        return bool(self._run_counted(f"{sql} AND {_UNENDED}", owner=owner, **key._asdict()))
 
     def begin_input(self, key: RunKey, *, first_message_seq: int) -> None:
         """Set the number of the run's first message."""
@@ -368,7 +368,7 @@ class Runs(Table):
     def request_cancel(self, key: RunKey) -> bool:
         """Request a run's end. Whether the run was unended and had no such request yet."""
         sql = f"UPDATE runs SET cancel_requested = 1 WHERE {_OWN_RUN} AND cancel_requested = 0 AND {_UNENDED}"
-        return bool(self._run(sql, **key._asdict()))
+        return bool(self._run_counted(sql, **key._asdict()))
 
     def set_context(self, run: Run, context: Sequence[str]) -> Run:
         """Replace the hooks' context that waits for the run's next request."""
@@ -404,7 +404,7 @@ class Runs(Table):
         )
         sql = f"UPDATE runs SET {assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
         params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
-        if not self._run(sql, **params):
+        if not self._run_counted(sql, **params):
             return self.get_by_key(run.key)
         return ended
 

@@ -79,7 +79,7 @@ class Secrets(Table):
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"
-        if not self._run(sql, agent_id=storable(owner_id), name=storable(name)):
+        if not self._run_counted(sql, agent_id=storable(owner_id), name=storable(name)):
             raise NotFound("secret", name)
 
 
@@ -113,7 +113,7 @@ class Sandbox(Table):
     def add_variable(self, variable: Variable) -> None:
         """Raises: AlreadyExists: its name exists; TooMany."""
         sql = f"{insert_into('sandbox_variables', f'org_id, {_VARIABLE.columns}')} ON CONFLICT DO NOTHING"
-        if not self._run(sql, **_VARIABLE.params(variable)):
+        if not self._run_counted(sql, **_VARIABLE.params(variable)):
             raise AlreadyExists("variable", variable.name)
         self._limits.check("secrets_per_owner", len(self.list_variables()))
 
@@ -139,5 +139,5 @@ class Sandbox(Table):
     def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
         sql = "DELETE FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
-        if not self._run(sql, id=storable(variable_id)):
+        if not self._run_counted(sql, id=storable(variable_id)):
             raise NotFound("variable", variable_id)

@@ -44,9 +44,13 @@ class Table:
         """The rows that a statement returns."""
         return self._db.rows(sql, {**params, "org_id": self._org_id})
 
-    def _run(self, sql: str, /, **params: Any) -> int:
+    def _run(self, sql: str, /, **params: Any) -> None:
+        """Run a statement, on PostgreSQL together with the next one whose result is needed."""
+        self._db.run(sql, {**params, "org_id": self._org_id})
+
+    def _run_counted(self, sql: str, /, **params: Any) -> int:
         """Run a statement; return how many rows it changed."""
-        return self._db.run(sql, {**params, "org_id": self._org_id})
+        return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
     def _page(
         self,

@@ -56,7 +56,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
             raise AlreadyExists("tool", tool.id)
         sql = insert_into("tools", f"id, org_id, number, created_at, {_CHANGES}")
         params = _params(tool, code, at) | {"number": next_number(self._db), "created_at": iso(at)}
-        if not self._run(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
+        if not self._run_counted(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
             raise AlreadyExists("tool", tool.spec.name)  # another transaction has just added it
         return tool
 
@@ -150,7 +150,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
             if tool_id is None:
                 names_text = ", ".join(other.spec.name for other in self.list())
                 raise NotFound("tool", name, hint=f"there are {names_text}")
-            if self._run(
+            if self._run_counted(
                 f"{insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id) DO NOTHING",
                 agent_id=own,
                 tool_id=tool_id,
@@ -163,7 +163,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
         """Raises: NotFound: it has no such tool."""
         own, tool_id = own_agent(self._db, self._org_id, agent_id), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
-        if tool_id is None or not self._run(sql, agent_id=own, tool_id=tool_id):
+        if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
             raise NotFound("tool of this agent", name)
         revise_settings(self._db, own)
 

@@ -119,7 +119,7 @@ class Vectors(Table):
         as it is. Raises: NotFound."""
         params = {"number": number, "owner": owner_id, "model": storable(model)}
         table, counter = ("agents", "message_seq") if owner_kind == "agent" else ("archives", "passage_seq")
-        if self._run(
+        if self._run_counted(
             "INSERT INTO vector_scopes (number, org_id, owner_kind, owner_id, model, fill_from)"
             f" SELECT number, org_id, :kind, id, :model, CASE WHEN {counter} = 0 THEN NULL ELSE 0 END FROM {table}"
             " WHERE number = :number AND id = :owner AND org_id = :org_id ON CONFLICT (number) DO NOTHING",
@@ -168,9 +168,11 @@ class Vectors(Table):
         params = {"number": number, "first": number << 32, "last": number << 32 | _MASK, "limit": limit}
         limit_sql = "" if limit is None else " LIMIT :limit"
         keys = f"SELECT key FROM vectors WHERE key BETWEEN :first AND :last ORDER BY key{limit_sql}"
-        removed = self._run(f"DELETE FROM vectors WHERE key IN ({keys})", **params)
+        removed = self._run_counted(f"DELETE FROM vectors WHERE key IN ({keys})", **params)
         seqs = f"SELECT seq FROM embedding_queue WHERE number = :number ORDER BY seq{limit_sql}"
-        removed += self._run(f"DELETE FROM embedding_queue WHERE number = :number AND seq IN ({seqs})", **params)
+        removed += self._run_counted(
+            f"DELETE FROM embedding_queue WHERE number = :number AND seq IN ({seqs})", **params
+        )
         if limit is not None and removed:
             return False
         self._run("DELETE FROM vector_scopes WHERE number = :number", number=number)

@@ -186,7 +186,7 @@ def _remove_rows(db: Database, org_id: OrgId, table: str, id_: str, *, limit: in
         if linked in _WITH_DIRECTORY_IDS:
             of_rows = f"SELECT id FROM {linked} WHERE {column} = :id ORDER BY {key} LIMIT :rows"
             db.run(f"DELETE FROM ids WHERE id IN ({of_rows})", params)
-        left -= db.run(f"DELETE FROM {linked} WHERE {column} = :id AND ({key}) IN ({rows_sql})", params)
+        left -= db.run_counted(f"DELETE FROM {linked} WHERE {column} = :id AND ({key}) IN ({rows_sql})", params)
         if left <= 0:
             return
     if table == "blocks" and not _remove_versions(db, id_, limit=left, chars=chars):
@@ -265,7 +265,7 @@ def hide_agent(db: Database, org_id: OrgId, agent_id: AgentId, number: int) -> N
     # The organisation is the first column of the key; without it every secret would be read.
     db.run("DELETE FROM secrets WHERE org_id = :org_id AND owner_id = :agent_id", params)
     db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :agent_id", params)
-    if db.run("UPDATE vector_scopes SET org_id = :deleted WHERE number = :number", params):
+    if db.run_counted("UPDATE vector_scopes SET org_id = :deleted WHERE number = :number", params):
         db.changed_scopes.add(number)
 
 
@@ -300,7 +300,7 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         rows_sql = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
         if table in _WITH_DIRECTORY_IDS:
             db.run(f"DELETE FROM ids WHERE id IN (SELECT id {rows_sql})", params | {"rows": rows})
-        deleted = db.run(
+        deleted = db.run_counted(
             f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {rows_sql})",
             params | {"rows": rows},
         )

@@ -132,7 +132,7 @@ class Upkeep(Table):
     def drop_vector_cache(self, *, limit: int = 1_000) -> bool:
         """Remove some of the vectors of recent texts, of all organisations. False: none is left."""
         slots = "SELECT slot FROM embedding_cache LIMIT :limit"
-        return self._run(f"DELETE FROM embedding_cache WHERE slot IN ({slots})", limit=limit) > 0
+        return self._run_counted(f"DELETE FROM embedding_cache WHERE slot IN ({slots})", limit=limit) > 0
 
     def integrity(self) -> Sequence[str]:
         """The faults that the database's own check finds in its file. It reads the whole file."""

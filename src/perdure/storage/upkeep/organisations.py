@@ -45,9 +45,9 @@ def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
             return True
     for table, (column, rows) in _PARTS.items():
         some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
-        if db.run(f"DELETE FROM {table} WHERE {column} IN ({some})", {"org_id": org_id}):
+        if db.run_counted(f"DELETE FROM {table} WHERE {column} IN ({some})", {"org_id": org_id}):
             return True
-    return any(db.run(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) for table in _REST)
+    return any(db.run_counted(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) for table in _REST)
 
 
 def _ids(db: Database, org_id: OrgId, table: str) -> list[str]:

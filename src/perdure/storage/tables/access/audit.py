@@ -57,7 +57,7 @@ class Audit:
             "DELETE FROM audit_entries WHERE seq IN"
             " (SELECT seq FROM audit_entries WHERE created_at < :before ORDER BY seq LIMIT :limit)"
         )
-        return self._db.run(sql, {"before": iso(before), "limit": limit})
+        return self._db.run_counted(sql, {"before": iso(before), "limit": limit})
 
 
 class UsedTable:
@@ -96,7 +96,7 @@ class UsedTable:
             " ON CONFLICT (owner_id, period) DO NOTHING"
         )
         params = {"org_id": storable(org_id), "owner_id": storable(owner_id), "period": period}
-        return bool(self._db.run(sql, {**params, "requests": 1, "tokens": 0, "cost": 0.0}))
+        return bool(self._db.run_counted(sql, {**params, "requests": 1, "tokens": 0, "cost": 0.0}))
 
     def get(self, org_id: OrgId, owner_id: str, period: str) -> Used:
         """What the owner has used in this period; nothing, if nothing is known."""
@@ -109,7 +109,7 @@ class UsedTable:
 
     def trim(self, *, before: str) -> int:
         """Delete the counts of periods before this one; return how many."""
-        return self._db.run("DELETE FROM used WHERE period < :before", {"before": before})
+        return self._db.run_counted("DELETE FROM used WHERE period < :before", {"before": before})
 
 
 class OwnUsed(Table):

@@ -77,7 +77,7 @@ class Callbacks(Table):
     def put(self, due: DueCallback, callback: Callback, *, due_at: datetime | None) -> DueCallback | None:
         """Store a callback and when it is due again, None: never. None: another process has done so since `due` was
         read."""
-        changed = self._run(
+        changed = self._run_counted(
             f"UPDATE {due.owner} AS t SET callback = :callback, callback_due_at = :next"
             f" WHERE t.id = :id AND t.callback_due_at = :due_at AND {_OWN[due.owner]}",
             callback=_store(callback),
@@ -160,7 +160,7 @@ class Batches(Table):
 
     def delete(self, batch_id: BatchId) -> None:
         """Delete a batch; its runs stay, and belong to none. Raises: NotFound."""
-        if not self._run("DELETE FROM batches WHERE id = :id AND org_id = :org_id", id=storable(batch_id)):
+        if not self._run_counted("DELETE FROM batches WHERE id = :id AND org_id = :org_id", id=storable(batch_id)):
             raise NotFound("job", batch_id)
         self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_AGENT_OF_R}", id=batch_id)
 

@@ -176,7 +176,7 @@ class Schedules(Table):
             updated_at=at,
         )
         columns = "next_at, status, firings, updated_at"
-        done = self._run(
+        done = self._run_counted(
             f"UPDATE schedules AS s SET {assignments(columns)} WHERE s.id = :id AND s.status = 'active'"
             f" AND s.next_at = :due_at AND s.firings = :before AND {_OWN}",
             id=schedule.id,
@@ -226,7 +226,7 @@ class Schedules(Table):
         self._run(
             f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE}", agent_id=schedule.agent_id, schedule_seq=schedule.seq
         )
-        if not self._run(f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}", id=schedule.id):
+        if not self._run_counted(f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}", id=schedule.id):
             raise NotFound("schedule", schedule_id)
 
     def list_firings(self, schedule: Schedule, *, limit: int = 20, before_seq: int | None = None) -> Sequence[Firing]:

@@ -103,7 +103,7 @@ class Episodes(Table):
     def mark_extracted(self, graph_id: GraphId, seqs: Sequence[int], *, at: datetime) -> int:
         """Set when the facts of these episodes were stored; return how many of them had waited."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        return self._run(
+        return self._run_counted(
             "UPDATE episodes SET extracted_at = :at"
             f" WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition} AND extracted_at IS NULL",
             graph_id=graph_id,

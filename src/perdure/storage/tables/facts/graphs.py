@@ -77,7 +77,7 @@ class Graphs(Table):
         """Update name, settings and `updated_at`. Raises: NotFound."""
         columns = assignments("name, settings, updated_at")
         sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
-        if not self._run(sql, **_GRAPH.params(graph)):
+        if not self._run_counted(sql, **_GRAPH.params(graph)):
             raise NotFound("graph", graph.id)
 
     def delete(self, graph_id: GraphId) -> None:
@@ -192,7 +192,7 @@ class Graphs(Table):
     def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
         """Delete a rule; return whether there was one."""
         sql = f"DELETE FROM fact_rules WHERE graph_id = :graph_id AND seq = :seq AND {OWN_GRAPH}"
-        return self._run(sql, graph_id=graph_id, seq=seq) > 0
+        return self._run_counted(sql, graph_id=graph_id, seq=seq) > 0
 
     def _read(self, where: str, **params: str | int) -> Sequence[Graph]:
         conditions = Conditions("org_id = :org_id", where)

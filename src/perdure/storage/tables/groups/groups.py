@@ -96,7 +96,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         Raises: NotFound: the group, or an agent.
         """
         sql = f"UPDATE groups SET {assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
-        if not self._run(sql, **_GROUP.params(group)):
+        if not self._run_counted(sql, **_GROUP.params(group)):
             raise NotFound("group", group.id)
         self._put_agents(OwnId(group.id), group)
         return self.get(group.id)
@@ -108,7 +108,9 @@ class Groups(PagedTable[GroupFilter, Group]):
 
     def reset(self, group_id: GroupId) -> None:
         """Empty the transcript: what was said so far is in no list any more. Raises: NotFound."""
-        if not self._run("UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id", id=group_id):
+        if not self._run_counted(
+            "UPDATE groups SET begins_at = message_seq WHERE id = :id AND org_id = :org_id", id=group_id
+        ):
             raise NotFound("group", group_id)
 
     def members(self, group_id: GroupId) -> Sequence[tuple[AgentId, str, int | None]]:

@@ -187,7 +187,7 @@ class GroupTurns(Table):
 
     def release(self, owner: str) -> int:
         """Release every turn that this owner has claimed; return how many."""
-        return self._run(
+        return self._run_counted(
             "UPDATE group_turns AS t SET lease_owner = NULL, lease_until = NULL"
             f" WHERE lease_owner = :owner AND {_UNENDED} AND {_OWN_OF_T}",
             owner=owner,
@@ -196,7 +196,7 @@ class GroupTurns(Table):
     def request_cancel(self, group_id: GroupId, seq: int) -> bool:
         """Request a turn's end. Whether it was unended and had no such request yet."""
         sql = f"UPDATE group_turns SET cancel_requested = 1 WHERE {_OWN} AND cancel_requested = 0 AND {_UNENDED}"
-        return bool(self._run(sql, group_id=storable(group_id), seq=seq))
+        return bool(self._run_counted(sql, group_id=storable(group_id), seq=seq))
 
     def spend(self, turn: GroupTurn) -> None:
         """Store what the runs of a turn have used."""
@@ -219,5 +219,5 @@ class GroupTurns(Table):
         )
         columns = "status, stop_reason, failure, lease_owner, lease_until, ended_at"
         sql = f"UPDATE group_turns SET {assignments(columns)}, input = NULL WHERE {_OWN} AND {_UNENDED}"
-        changed = self._run(sql, **_TURN.params(ended, f"group_id, seq, {columns}"))
+        changed = self._run_counted(sql, **_TURN.params(ended, f"group_id, seq, {columns}"))
         return ended if changed else self.get(turn.group_id, turn.seq)
