@@ -36,6 +36,7 @@ OF_ALL_SHARDS = {
     "SELECT DISTINCT r.agent_id FROM resetting r": "resets to carry out",
     "EXISTS (SELECT 1 FROM agents WHERE org_id = :deleted)": "deletes to carry out",
     "a.hidden = 1 AND a.number > :after": "ephemeral conversations that nobody uses, looked for in pauses",
+    "FROM file_uploads WHERE created_at < :before": "uploads that were never ended, looked for in pauses",
     "SELECT DISTINCT m.agent_id, m.conversation_seq FROM (SELECT": "newest messages without facts, at each start",
     "FROM schedules s WHERE s.next_at": "due schedules",
     "SELECT MIN(s.next_at) FROM schedules s": "when the next one is due",
