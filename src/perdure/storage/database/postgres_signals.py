@@ -13,6 +13,7 @@ import logging
 import os
 import select
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,8 @@ Hear = Callable[[Sequence[str] | None], None]
 EVERYTHING = "*"
 PENDING_MAX = 5_000
 TOPICS_A_PAYLOAD = 60  # PostgreSQL takes 8,000 bytes, a topic has at most 100
+APART_S = 0.01
+"""The least time between two rounds of sending and hearing: under load many commits share one."""
 PAUSE_S, PAUSE_MAX_S = 0.1, 2.0
 
 
@@ -92,6 +95,7 @@ class PostgresSignals:
                         if note.pid != own:
                             self._hear(note.payload)
 
+                    connection.execute("SET synchronous_commit = off")  # topics need not outlive the server
                     connection.add_notify_handler(hear)  # for those that come with an answer
                     connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
                     pause_s = PAUSE_S
@@ -104,9 +108,11 @@ class PostgresSignals:
 
     def _exchange(self, connection: psycopg.Connection[Any], channel: str) -> None:
         """Send and hear until the store is closed. Raises: psycopg.Error: the connection was lost."""
-        own = connection.info.backend_pid
+        own, last = connection.info.backend_pid, 0.0
         while True:
             readable, _, _ = select.select([connection.fileno(), self._wake_out], (), ())
+            self._closed.wait(last + APART_S - time.monotonic())
+            last = time.monotonic()
             if self._wake_out in readable:
                 os.read(self._wake_out, 1_000)
                 with self._lock:

@@ -25,7 +25,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import OwnId, Table, first, lock_numbers, next_number, own_agent
+from perdure.storage.tables.table import OwnId, Table, first, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
@@ -95,9 +95,10 @@ class Agents(Table):
         return (rows[0][0], load(rows[0][1])) if rows else (DEFAULT_AGENT_TYPE, {})
 
     def lock(self, agent_id: AgentId) -> None:
-        """Lock the agent until the end of this transaction, in a database with concurrent writers."""
+        """Lock the agent, if there is one, until the end of this transaction, in a database with concurrent writers."""
         if self._db.for_update:
-            own_agent(self._db, self._org_id, agent_id, lock=True)
+            sql = f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}"
+            self._run(sql, id=storable(agent_id))
 
     def lock_names(self) -> None:
         """Keep others from adding agents until the end of this transaction, in a database with concurrent writers."""

@@ -31,7 +31,7 @@ class Events(Table):
         # The run is locked, so no other transaction adds events before this one ends.
         if self._db.for_update:  # a statement of its own: one that waited would still see the numbers of before
             lock = f"SELECT 1 FROM runs WHERE agent_id = :agent_id AND seq = :run_seq{self._db.for_update}"
-            self._rows(lock, agent_id=key.agent_id, run_seq=key.seq)
+            self._run(lock, agent_id=key.agent_id, run_seq=key.seq)
         rows = self._rows(
             "SELECT COALESCE((SELECT MAX(e.seq) FROM events e WHERE e.agent_id = :agent_id"
             " AND e.run_seq = :run_seq), 0) FROM runs"
