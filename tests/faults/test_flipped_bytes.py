@@ -98,7 +98,7 @@ async def ask(path: Path) -> str:
 def test_a_flipped_byte_is_told_or_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every read succeeds or says that the store is damaged."""
+    """Every read succeeds or says that the store is damaged; then `verify` finds it too."""
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
     whole = filled_store().read_bytes()
     path = tmp_path / "perdure.db"
@@ -116,6 +116,7 @@ def test_a_flipped_byte_is_told_or_changes_nothing(
         assert "Traceback" not in printed.err + printed.out
         if code:
             assert "perdure restore FILE" in printed.err + printed.out or "--repair" in printed.err, printed
+        assert code == 1 or "damaged" not in (by_library, by_server), f"verify finds nothing: byte {place}"
         found[by_library, by_server, code] += 1
     with capsys.disabled():
         print(json.dumps([[*key, count] for key, count in found.most_common()]))

@@ -27,7 +27,7 @@ from perdure.core.errors import (
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
-from perdure.storage.database.sqlite_file import has_odd_header, is_store
+from perdure.storage.database.sqlite_file import has_odd_header, is_store, tables_with_broken_text
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
 
@@ -171,7 +171,8 @@ class SqliteDatabase:
 
     def integrity(self) -> Sequence[str]:
         rows = self.rows(f"PRAGMA integrity_check({FAULTS_MAX})", {})
-        return [row[0] for row in rows if row[0] != "ok"]
+        faults = [row[0] for row in rows if row[0] != "ok"]
+        return faults or tables_with_broken_text(self._cursor.connection)  # it may be unable to read a damaged table
 
     def full_text(
         self,

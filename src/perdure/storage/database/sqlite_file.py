@@ -174,3 +174,23 @@ def _mark_path(path: Path) -> Path:
 
 def _moment(mark: int) -> str:
     return datetime.fromtimestamp(mark / 1_000, UTC).isoformat(" ", "seconds").replace("+00:00", " UTC")
+
+
+def tables_with_broken_text(connection: sqlite3.Connection) -> list[str]:
+    """The tables with a text that is not UTF-8, a sentence of each. SQLite's own check does not look at texts, and no
+    query can read such a row."""
+    found = []
+    cursor = connection.cursor()
+    tables = cursor.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'")
+    for (table,) in tables.fetchall():
+        columns = [row[1] for row in cursor.execute(f"PRAGMA table_info({table})") if row[2].upper() == "TEXT"]
+        texts = " || x'00' || ".join(f"COALESCE(CAST({column} AS BLOB), x'')" for column in columns)
+        if not columns:
+            continue
+        for (text,) in cursor.execute(f"SELECT CAST({texts} AS BLOB) FROM {table}"):
+            try:
+                text.decode()
+            except UnicodeDecodeError:
+                found.append(f"table {table} has a text that is not UTF-8")
+                break
+    return found
