@@ -28,7 +28,7 @@ from perdure.core.errors import EmptyMessage, IdempotencyMismatch, MessageTooLar
 from perdure.core.ids import ConversationId
 from perdure.core.messages import Image, images_of
 from perdure.core.runs import Usage
-from perdure.storage.database.sqlite import store_error
+from perdure.storage.database.sqlite_errors import store_error
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says, thinks
 from perdure.testing.inline_store import FaultPoint
 from tests.support.library import MODEL, SlowSpeaker, open_async, open_sync

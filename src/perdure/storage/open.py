@@ -77,9 +77,9 @@ def find_refusal(path: Path, connection: sqlite3.Connection) -> StoreError | Non
 
 def store_error(path: Path, error: sqlite3.Error) -> StoreError:
     """Perdure's error for an SQLite error of the store at `path`."""
-    from perdure.storage.database import sqlite
+    from perdure.storage.database import sqlite_errors
 
-    return sqlite.store_error(error, path)
+    return sqlite_errors.store_error(error, path)
 
 
 def accept_loss(path: Path) -> None:

@@ -18,9 +18,9 @@ from perdure.storage.database.sqlite import (
     connect,
     run_unit,
     scrub,
-    store_error,
     upgrade,
 )
+from perdure.storage.database.sqlite_errors import store_error
 from perdure.storage.store import Views
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START

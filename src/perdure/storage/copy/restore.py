@@ -27,9 +27,9 @@ from perdure.storage.database.sqlite import (
     connect,
     remove_files,
     single_file,
-    store_error,
     upgrade,
 )
+from perdure.storage.database.sqlite_errors import store_error
 from perdure.storage.database.sqlite_file import check_log
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.open import open_store

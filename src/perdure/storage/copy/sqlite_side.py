@@ -11,7 +11,8 @@ from typing import Any
 from perdure.storage.copy.shapes import Shape
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import Row
-from perdure.storage.database.sqlite import SqliteDatabase, connect, prepare_new, store_error
+from perdure.storage.database.sqlite import SqliteDatabase, connect, prepare_new
+from perdure.storage.database.sqlite_errors import store_error
 
 FETCH = 200
 

@@ -1,4 +1,4 @@
-"""SQLite beneath the SQL: a connection, a file of this version, and our errors for its own."""
+"""SQLite beneath the SQL: a connection, and a file of this version."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from perdure.core.errors import (
     InvalidInput,
     NotAStore,
     StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
 )
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso
-from perdure.storage.database.sqlite_file import has_odd_header, is_store, tables_with_broken_text
+from perdure.storage.database.sqlite_errors import BUSY_TIMEOUT_S, SQLITE_ERRORS, damaged, store_error, too_large
+from perdure.storage.database.sqlite_file import is_store, tables_with_broken_text
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
 
@@ -38,9 +34,6 @@ if TYPE_CHECKING:
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BACKUP_PAGES = 1_000
 """How much of a backup is copied between two reports of its progress: 4 MB."""
-BUSY_TIMEOUT_S = 5.0
-LIMIT_SLACK_BYTES = 1 << 20
-"""The bytes that one commit may need beyond the present size of a file."""
 
 FAULTS_MAX = 20
 """The number of faults that `integrity` returns; any fault means that the file can't be trusted."""
@@ -52,13 +45,7 @@ SCRUB_TRIES = 5
 READER_CACHE_KB = 8_000
 """The page cache of each reader. With SQLite's default of 2,000 a search in 100,000 texts reads 280 pages again."""
 
-DAMAGED_SCHEMA = ("no such column", "no such table", "no such index", "invalid fts5 file format", "vtable constructor")
-"""How errors begin of a store in whose schema, or settings of the index, a letter has changed."""
-
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
-
-SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite's module raises. The second: the text of an error quotes a damaged schema, which is not UTF-8."""
 
 Outcome = tuple[Any, BaseException | None]
 """The result of a unit of work, and its error."""
@@ -411,69 +398,6 @@ def _check_writable(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {int(waits)}")
 
 
-def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
-    """Perdure's error for an error of SQLite."""
-    if isinstance(error, UnicodeDecodeError):
-        return damaged(path, "its schema is not UTF-8")
-    name = getattr(error, "sqlite_errorname", None) or ""
-    text = str(error)
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
-    # SHMSIZE: the shared-memory file beside the store can't grow, as at a start on a full disk.
-    if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")):
-        return StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
-    if "unsupported file format" in text or (name.startswith("SQLITE_READONLY") and has_odd_header(path)):
-        return damaged(path, "its header has changed")
-    if name.startswith("SQLITE_READONLY"):
-        return StoreReadOnly(f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)")
-    if name.startswith("SQLITE_CANTOPEN"):
-        return StoreReadOnly(f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)")
-    if name.startswith("SQLITE_NOTADB") or "not a database" in text:
-        if is_store(path):
-            return damaged(path, "its header is gone")
-        return NotAStore(f"{path} is not a Perdure store: choose another path")
-    if text.startswith("Could not decode to UTF-8"):  # the rest of the message quotes the text
-        return damaged(path, "a text in it is not UTF-8")
-    if text.startswith(DAMAGED_SCHEMA):
-        return damaged(path, text)
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_IOERR_CORRUPTFS", "SQLITE_IOERR_SHORT_READ")):
-        return damaged(path, text)
-    if name.startswith("SQLITE_IOERR"):
-        return _disk_failed(path, name)
-    return StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
-
-
-def damaged(path: Path, what: str) -> StoreDamaged:
-    return StoreDamaged(
-        f"{path} is damaged ({what}): restore a backup by `perdure restore FILE`, or recover what is there with"
-        " `sqlite3 .recover`; `perdure store verify` tells what is damaged"
-    )
-
-
-def _disk_failed(path: Path, name: str) -> StoreError:
-    """The error of a failed write. SQLite reports a file-size limit, a quota and a broken disk alike."""
-    limit = _file_size_limit()
-    sizes = [file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
-    if limit is not None and max(sizes, default=0) + LIMIT_SLACK_BYTES > limit:
-        return StoreFull(
-            f"{path} has reached the file-size limit of this process, {limit:,} bytes: raise it (ulimit -f), or delete"
-            " what is not needed, then send again; nothing of this was written"
-        )
-    return StoreUnavailable(
-        f"the disk of {path} failed ({name}): look at the system's log, and whether a quota is used up; nothing of this"
-        " was written"
-    )
-
-
-def _file_size_limit() -> int | None:
-    try:
-        import resource
-    except ImportError:  # Windows has none
-        return None
-    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    return None if limit == resource.RLIM_INFINITY else limit
-
-
 def run_unit(
     connection: sqlite3.Connection, path: Path, unit: Callable[..., Any], tx: Tx, *args: Any, **kwargs: Any
 ) -> Outcome:
@@ -495,10 +419,3 @@ def run_unit(
         return None, store_error(error, path) if isinstance(error, SQLITE_ERRORS) else error
     connection.execute("RELEASE unit")
     return result, None
-
-
-def too_large(error: OverflowError) -> InvalidInput:
-    """The error for an integer of more than the 64 bits that a column holds."""
-    refused = InvalidInput("a number is too large for the database")
-    refused.__cause__ = error
-    return refused

@@ -23,7 +23,6 @@ from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUna
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.sqlite import (
-    SQLITE_ERRORS,
     Outcome,
     SqliteDatabase,
     backup,
@@ -31,10 +30,9 @@ from perdure.storage.database.sqlite import (
     run_unit,
     scrub,
     scrub_progress,
-    store_error,
-    too_large,
     upgrade,
 )
+from perdure.storage.database.sqlite_errors import SQLITE_ERRORS, store_error, too_large
 from perdure.storage.database.sqlite_file import MarkFile, check_log, check_mark
 from perdure.storage.migrations import MIGRATIONS, Migration
 from perdure.storage.store import Views
