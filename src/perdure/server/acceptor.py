@@ -20,8 +20,11 @@ log = logging.getLogger(__name__)
 
 ACCEPTING_MAX = 64
 """How many accepted connections may not be counted yet."""
-COURTESY_S = 0.01
+COURTESY_S = 0.002
 """How long a connection is left to a worker that has fewer. That one may be busy, or about to die."""
+SLACK = 2
+"""How many connections more than another a worker may have and still accept at once. Less would slow down clients that
+make a connection for each request."""
 PAUSE_S = 1.0
 """The pause when the process can't open another file."""
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -63,9 +66,9 @@ class Shares:
         """Note that a worker is gone."""
         self._counts[place] = ABSENT
 
-    def has_least(self, place: int) -> bool:
-        """Whether no other worker has fewer connections."""
-        return self._counts[place] <= min(self._counts)
+    def has_few(self, place: int) -> bool:
+        """Whether no other worker has fewer connections by more than `SLACK`."""
+        return self._counts[place] <= min(self._counts) + SLACK
 
 
 class Acceptor:
@@ -88,7 +91,6 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._accepting: set[asyncio.Task[None]] = set()
         self._waiting: asyncio.TimerHandle | None = None
-        self._was_left = False  # to the others, for `COURTESY_S`
         self._is_closed = False
 
     def start(self) -> None:
@@ -123,21 +125,24 @@ class Acceptor:
         if not self._is_closed:
             self._loop.add_reader(self._listener, self._accept)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         """Accept nothing for a while."""
         self._loop.remove_reader(self._listener)
-        self._waiting = self._loop.call_later(seconds, self._watch)
+        self._waiting = self._loop.call_later(seconds, then)
 
-    def _accept(self) -> None:
+    def _accept_what_is_left(self) -> None:
+        """Accept a connection that others had the time to take."""
+        self._watch()
+        self._accept(is_left=True)
+
+    def _accept(self, *, is_left: bool = False) -> None:
         """Accept what waits; one connection if others want some too."""
         for _ in range(ACCEPTING_MAX - len(self._accepting) if self._shares is None else 1):
-            if self._shares is not None and not self._was_left:
+            if self._shares is not None and not is_left:
                 shares, place = self._shares
-                if not shares.has_least(place):
-                    self._was_left = True
-                    self._wait(COURTESY_S)
+                if not shares.has_few(place):
+                    self._wait(COURTESY_S, self._accept_what_is_left)
                     return
-            self._was_left = False
             try:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -146,10 +151,11 @@ class Acceptor:
                 if error.errno not in NO_FILES:
                     raise
                 log.warning("no connection can be accepted for %g s: %s", PAUSE_S, error.strerror)
-                self._wait(PAUSE_S)
+                self._wait(PAUSE_S, self._watch)
                 return
             task = self._loop.create_task(self._connect(connection))
             self._accepting.add(task)
+            task.add_done_callback(self._forget)
             self.note()
 
     async def _connect(self, connection: socket.socket) -> None:
@@ -159,8 +165,7 @@ class Acceptor:
         except Exception:
             log.exception("an accepted connection could not be served")
             connection.close()
-        finally:
-            task = asyncio.current_task()
-            assert task is not None
-            self._accepting.discard(task)
-            self.note()
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._accepting.discard(task)
+        self.note()

@@ -45,6 +45,7 @@ from perdure.storage.database.postgres_upgrade import MIGRATION_LOCK, upgrade
 log = logging.getLogger(__name__)
 # It warns of each connection that is lost or can't be made. The store tries again, and says so once.
 logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
+logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each pipeline with an error, which is raised too
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -245,6 +246,7 @@ class PostgresStore(Views):
             attempt.is_committing = True
             status = database.commit()
             if status != "COMMIT":  # a statement had failed, and the unit did not say so
+                connection.close()  # as below
                 raise StoreError(f"the transaction ended with {status}: nothing was written")
         except psycopg.Error:
             # It may have skipped statements that psycopg takes for prepared now. The pool makes another connection.
