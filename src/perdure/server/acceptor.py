@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 log = logging.getLogger(__name__)
 
-ACCEPTING_MAX = 64
+UNFINISHED_MAX = 64
 """How many accepted connections may not be counted yet."""
 COURTESY_S = 0.002
 """How long a connection is left to a worker that has fewer. That one may be busy, or about to die."""
@@ -34,7 +34,8 @@ SIZE = 4
 
 
 class Shares:
-    """How many connections each worker has, in memory that all of them and their supervisor share."""
+    """How many connections each worker has, in memory that all of them and their supervisor share. Each count is one
+    aligned word, so nobody reads half of one."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -89,8 +90,8 @@ class Acceptor:
     ) -> None:
         self._listener, self._make, self._count, self._shares = listener, make, count, shares
         self._loop = asyncio.get_running_loop()
-        self._accepting: set[asyncio.Task[None]] = set()
-        self._waiting: asyncio.TimerHandle | None = None
+        self._unfinished: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
         self._is_closed = False
 
     def start(self) -> None:
@@ -102,7 +103,7 @@ class Acceptor:
         """Tell the other workers how many connections there are; call it when the number has changed."""
         if self._shares is not None and not self._is_closed:
             shares, place = self._shares
-            shares.put(place, self._count() + len(self._accepting))
+            shares.put(place, self._count() + len(self._unfinished))
 
     def close(self) -> None:
         """Accept no more."""
@@ -112,14 +113,14 @@ class Acceptor:
         if self._shares is not None:
             shares, place = self._shares
             shares.leave(place)
-        if self._waiting is not None:
-            self._waiting.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         self._loop.remove_reader(self._listener)
 
     async def wait_closed(self) -> None:
         """Return when no accepted connection is about to be made."""
-        while self._accepting:
-            await asyncio.wait(self._accepting)
+        while self._unfinished:
+            await asyncio.wait(self._unfinished)
 
     def _watch(self) -> None:
         if not self._is_closed:
@@ -128,7 +129,7 @@ class Acceptor:
     def _wait(self, seconds: float, then: Callable[[], None]) -> None:
         """Accept nothing for a while."""
         self._loop.remove_reader(self._listener)
-        self._waiting = self._loop.call_later(seconds, then)
+        self._timer = self._loop.call_later(seconds, then)
 
     def _accept_what_is_left(self) -> None:
         """Accept a connection that others had the time to take."""
@@ -137,7 +138,7 @@ class Acceptor:
 
     def _accept(self, *, is_left: bool = False) -> None:
         """Accept what waits; one connection if others want some too."""
-        for _ in range(ACCEPTING_MAX - len(self._accepting) if self._shares is None else 1):
+        for _ in range(UNFINISHED_MAX - len(self._unfinished) if self._shares is None else 1):
             if self._shares is not None and not is_left:
                 shares, place = self._shares
                 if not shares.has_few(place):
@@ -154,18 +155,20 @@ class Acceptor:
                 self._wait(PAUSE_S, self._watch)
                 return
             task = self._loop.create_task(self._connect(connection))
-            self._accepting.add(task)
+            self._unfinished.add(task)
             task.add_done_callback(self._forget)
             self.note()
 
     async def _connect(self, connection: socket.socket) -> None:
         try:
             connection.setblocking(False)
-            await self._loop.connect_accepted_socket(self._make, connection)
+            transport, _ = await self._loop.connect_accepted_socket(self._make, connection)
+            if self._is_closed:  # the server has told its connections to end already
+                transport.close()
         except Exception:
             log.exception("an accepted connection could not be served")
             connection.close()
 
     def _forget(self, task: asyncio.Task[None]) -> None:
-        self._accepting.discard(task)
+        self._unfinished.discard(task)
         self.note()

@@ -50,12 +50,15 @@ class WorkerLine:
     def parse(cls, text: str) -> WorkerLine:
         """The files that `--worker` names. Raises: ValueError, OSError: they are none."""
         *files, place = map(int, text.split(","))
-        listener, line = (socket.socket(fileno=number) for number in files[:2])
+        sockets, shares = files[:2], files[2:]
+        if len(shares) != 1:
+            raise ValueError(text)
+        listener, line = (socket.socket(fileno=number) for number in sockets)
         for one in (listener, line):
             one.setblocking(False)
         for number in files:
             os.set_inheritable(number, False)  # the programs that tools start do not get them
-        return cls(listener, line, (Shares.inherit(files[2]), place))
+        return cls(listener, line, (Shares.inherit(*shares), place))
 
     def tell_ready(self, about: Mapping[str, Any]) -> None:
         """Say that requests are answered, with what people should know."""

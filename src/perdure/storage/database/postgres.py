@@ -43,9 +43,10 @@ from perdure.storage.database.postgres_signals import PostgresSignals
 from perdure.storage.database.postgres_upgrade import MIGRATION_LOCK, upgrade
 
 log = logging.getLogger(__name__)
-# It warns of each connection that is lost or can't be made. The store tries again, and says so once.
-logging.getLogger("psycopg.pool").setLevel(logging.ERROR)
-logging.getLogger("psycopg").setLevel(logging.ERROR)  # it warns of each pipeline with an error, which is raised too
+# The pool warns of each connection that is lost or can't be made: the store tries again, and says so once. A pipeline
+# warns of errors that it raises too.
+for _name in ("psycopg", "psycopg.pool"):
+    logging.getLogger(_name).setLevel(logging.ERROR)
 
 P = ParamSpec("P")
 T = TypeVar("T")

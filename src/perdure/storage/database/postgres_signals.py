@@ -27,7 +27,7 @@ Hear = Callable[[Sequence[str] | None], None]
 EVERYTHING = "*"
 PENDING_MAX = 5_000
 TOPICS_A_PAYLOAD = 60  # PostgreSQL takes 8,000 bytes, a topic has at most 100
-APART_S = 0.01
+ROUND_S = 0.01
 """The least time between two rounds of sending and hearing: under load many commits share one."""
 PAUSE_S, PAUSE_MAX_S = 0.1, 2.0
 
@@ -109,9 +109,12 @@ class PostgresSignals:
     def _exchange(self, connection: psycopg.Connection[Any], channel: str) -> None:
         """Send and hear until the store is closed. Raises: psycopg.Error: the connection was lost."""
         own, last = connection.info.backend_pid, 0.0
+        poll = select.poll()  # `select` takes no file of a number above 1,023
+        for number in (connection.fileno(), self._wake_out):
+            poll.register(number, select.POLLIN)
         while True:
-            readable, _, _ = select.select([connection.fileno(), self._wake_out], (), ())
-            self._closed.wait(last + APART_S - time.monotonic())
+            readable = {number for number, _ in poll.poll()}
+            self._closed.wait(last + ROUND_S - time.monotonic())
             last = time.monotonic()
             if self._wake_out in readable:
                 os.read(self._wake_out, 1_000)

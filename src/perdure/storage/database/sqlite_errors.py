@@ -22,7 +22,7 @@ LIMIT_SLACK_BYTES = 1 << 20
 """The bytes that one commit may need beyond the present size of a file."""
 
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-"""What SQLite's module raises. The second: the text of an error quotes a damaged schema, which is not UTF-8."""
+"""What SQLite's module raises. The second is raised where the text of an error quotes a schema that is not UTF-8."""
 
 DAMAGED_SCHEMA = ("no such column", "no such table", "no such index", "invalid fts5 file format", "vtable constructor")
 """How errors begin of a store in whose schema, or settings of the index, a letter has changed."""
