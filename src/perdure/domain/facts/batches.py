@@ -329,7 +329,11 @@ def _trusts(
 
 
 def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
-    """Number of a message -> what facts from it may come from; not there: from who says it alone."""
+    """Number of a message of a conversation -> what facts from it may come from; not there: from who says it alone."""
+    if not rows or not tx.sources.list_by_conversation(
+        rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
+    ):
+        return {}
     found: dict[int, tuple[WriteSource, ...]] = {}
     for row in rows:
         if sources := captured_sources(tx, [row]):

@@ -36,16 +36,22 @@ class _Shown:
 
 
 def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) -> None:
-    """Count each fact of the graph, and each passage, that an answer among these messages cites as used once more."""
-    for message in messages:
-        if message.role != "assistant" or message.run_seq is None:
+    """Count each fact of the graph, and each passage, that an answer among these messages of an agent cites as used
+    once more."""
+    answers = [(one, one.run_seq) for one in messages if one.role == "assistant" and one.run_seq is not None]
+    if not answers:
+        return
+    agent_id = answers[0][0].agent_id
+    kinds = tx.events.kinds(agent_id, [run_seq for _, run_seq in answers])
+    for message, run_seq in answers:
+        if not _may_show(kinds[run_seq]):
             continue
-        shown = _find_shown(tx.events.list(RunKey(message.agent_id, message.run_seq)), message.seq)
+        shown = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
         if graph is not None:
             _count_facts(tx, graph, shown.facts, message)
         places = tx.passages.find_places(shown.passages)
         if places:
-            asked = [one.text for one in messages if one.role == "user" and one.run_seq == message.run_seq]
+            asked = [one.text for one in messages if one.role == "user" and one.run_seq == run_seq]
             count_passages(tx, [id_ for id_ in places if _is_repeated(tx.passages.get(id_).text, message.text, asked)])
 
 
@@ -66,6 +72,11 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
     cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, message.text.casefold())]
     if cited:
         tx.passages.count_recall(graph.fact_archive_id, cited)
+
+
+def _may_show(kinds: Sequence[str]) -> bool:
+    """Return whether a run with events of these kinds recalled something, or may have answered after a search."""
+    return "memory.recalled" in kinds or kinds.count("step.started") > 1
 
 
 def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> _Shown:

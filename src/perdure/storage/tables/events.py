@@ -6,14 +6,16 @@ they are removed one by one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from perdure.core.events import DeltaStreamed, Event, MessageAdded, StoredEvent, events_from_text, events_to_text
+from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
+from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
 from perdure.storage.tables.messages import read_messages
-from perdure.storage.tables.table import OWN_AGENT, Table, first
+from perdure.storage.tables.table import OWN_AGENT, Table, first, parts
 
 _OWN_RUN = f"agent_id = :agent_id AND run_seq = :run_seq AND {OWN_AGENT}"
 _INSERT = insert_into("events", "agent_id, run_seq, seq, type, body, created_at")
@@ -90,10 +92,16 @@ class Events(Table):
             for seq, event, at in events
         ]
 
-    def has(self, key: RunKey, kind: str) -> bool:
-        """Return whether a run has an event of this kind."""
-        sql = f"SELECT 1 FROM events WHERE {_OWN_RUN} AND type LIKE :kind LIMIT 1"
-        return bool(self._rows(sql, agent_id=key.agent_id, run_seq=key.seq, kind=f"%{kind}%"))
+    def kinds(self, agent_id: AgentId, run_seqs: Sequence[int]) -> Mapping[int, Sequence[str]]:
+        """Number of a run -> the kinds of its events, in order, without previews of answers."""
+        found: dict[int, list[str]] = {seq: [] for seq in run_seqs}
+        for some in parts(sorted(found)):
+            where = Conditions("agent_id = :agent_id", OWN_AGENT, "type <> 'delta.streamed'")
+            where.among("run_seq", some)
+            sql = f"SELECT run_seq, type FROM events WHERE {where} ORDER BY run_seq, seq"
+            for run_seq, kinds in self._rows(sql, agent_id=agent_id, **where.params):
+                found[run_seq] += kinds.split(",")
+        return found
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
         """Remove stored previews that are older than `since` or not among the newest `keep`; return how many. A run's
