@@ -119,6 +119,24 @@ def test_a_worker_that_does_not_accept_keeps_nobody_waiting(
     run_in(make_loop, work)
 
 
+async def test_a_worker_accepts_again_as_soon_as_the_others_have_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It need not wait for as long as it would leave a connection to them."""
+    monkeypatch.setattr(acceptors, "COURTESY_S", 3_600)
+    async with workers(2) as (found, connect):
+        one, other = found
+        one.acceptor.start()
+        await connect(5)
+        other.acceptor.note()  # it is there, with no connection
+        waiting = connect(1)
+        await asyncio.sleep(0.02)
+        assert not waiting.done()
+        other.open = 5
+        other.acceptor.note()
+        async with asyncio.timeout(5):
+            await waiting
+        assert one.open == 6
+
+
 async def test_a_process_without_files_accepts_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(acceptors, "PAUSE_S", 0.01)
 

@@ -20,11 +20,10 @@ log = logging.getLogger(__name__)
 
 UNFINISHED_MAX = 64
 """How many accepted connections may not be counted yet."""
-COURTESY_S = 0.002
-"""How long a connection is left to a worker that has fewer. That one may be busy, or about to die."""
-SLACK = 2
-"""How many connections more than another a worker may have and still accept at once. Less would slow down clients that
-make a connection for each request."""
+COURTESY_S = 0.01
+"""How long connections are left to a worker that has fewer. That one may be busy, or about to die."""
+RECHECK_S = 0.001
+"""How often a worker looks meanwhile whether the others have as many by now."""
 PAUSE_S = 1.0
 """The pause when the process can't open another file."""
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -67,9 +66,9 @@ class Shares:
         """Note that a worker is gone."""
         self._counts[place] = ABSENT
 
-    def has_few(self, place: int) -> bool:
-        """Whether no other worker has fewer connections by more than `SLACK`."""
-        return self._counts[place] <= min(self._counts) + SLACK
+    def has_fewest(self, place: int) -> bool:
+        """Whether no other worker has fewer connections."""
+        return self._counts[place] <= min(self._counts)
 
 
 class Acceptor:
@@ -92,6 +91,7 @@ class Acceptor:
         self._loop = asyncio.get_running_loop()
         self._unfinished: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._courtesy_until = 0.0
         self._is_closed = False
 
     def start(self) -> None:
@@ -131,19 +131,27 @@ class Acceptor:
         self._loop.remove_reader(self._listener)
         self._timer = self._loop.call_later(seconds, then)
 
-    def _accept_what_is_left(self) -> None:
-        """Accept a connection that others had the time to take."""
-        self._watch()
-        self._accept(is_left=True)
+    def _accept(self) -> None:
+        """Accept what waits; one connection if others want some too, and leave it to one that has fewer for a while."""
+        if self._shares is not None and not self._shares[0].has_fewest(self._shares[1]):
+            self._courtesy_until = self._loop.time() + COURTESY_S
+            self._wait(RECHECK_S, self._recheck)
+            return
+        self._accept_some(UNFINISHED_MAX - len(self._unfinished) if self._shares is None else 1)
 
-    def _accept(self, *, is_left: bool = False) -> None:
-        """Accept what waits; one connection if others want some too."""
-        for _ in range(UNFINISHED_MAX - len(self._unfinished) if self._shares is None else 1):
-            if self._shares is not None and not is_left:
-                shares, place = self._shares
-                if not shares.has_few(place):
-                    self._wait(COURTESY_S, self._accept_what_is_left)
-                    return
+    def _recheck(self) -> None:
+        """Accept again when the others have as many connections, or have had the time to take some."""
+        assert self._shares is not None
+        is_late = self._loop.time() >= self._courtesy_until
+        if is_late or self._shares[0].has_fewest(self._shares[1]):
+            self._watch()
+            self._accept_some(1)
+        else:
+            self._wait(RECHECK_S, self._recheck)
+
+    def _accept_some(self, most: int) -> None:
+        """Accept what waits, up to so many connections."""
+        for _ in range(most):
             try:
                 connection, _ = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
