@@ -12,14 +12,19 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from perdure import AsyncPerdure, RunFailed
+from perdure.core.errors import NotFound
+from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgent
 from perdure.library.services.identities import IdentityFields
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
+from perdure.storage.upkeep.mentions import TEXT_TABLES
 from perdure.testing import ScriptedModel, calls, fails, says, thinks
 from tests.support.postgres_server import address_of_an_empty_store, run_sql
 
@@ -282,3 +287,73 @@ def test_an_erased_text_is_in_no_row_of_postgresql() -> None:
         for (table,) in run_sql(address, "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()"):
             run_sql(address, f"VACUUM FULL {table}")
     assert left == []
+
+
+async def words_stored(world: World) -> set[str]:
+    """Every name and every short value in the JSON of the store's columns with texts."""
+    found: set[str] = set()
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            found.update(value)
+            collect(list(value.values()))
+        elif isinstance(value, list):
+            for one in value:
+                collect(one)
+        elif isinstance(value, str) and len(value) < 40:
+            found.add(value)
+
+    def read(tx: Tx) -> None:
+        for table, what in TEXT_TABLES.items():
+            for row in tx.mentions._rows(f"SELECT {', '.join(what.columns)} FROM {table}"):
+                for value in row:
+                    with contextlib.suppress(ValueError, TypeError):
+                        collect(json.loads(value))
+
+    await world.perdure.app.ports.store.read(read)
+    return {word for word in found if len(word) >= ASCII_MIN}
+
+
+async def read_everything(world: World) -> None:
+    """Read what people read of an agent, and have it answer."""
+    agent, steps = world.agent, world.perdure.services.steps
+
+    def read(tx: Tx) -> None:
+        for run in tx.runs.list(agent.id, limit=1_000):
+            tx.events.list(run.key)
+        tx.messages.list(agent.id, limit=10_000, reset=True)
+
+    await world.perdure.app.ports.store.read(read)
+    for step in await agent.steps(limit=1_000):
+        await steps.get_exchange(agent.id, step.id)
+        if step.failure is None:
+            await steps.explain(agent.id, step.id)
+    await agent.search("note")
+    await agent.blocks.list()
+    while True:
+        try:
+            await agent.undo()
+        except NotFound:
+            break
+    assert (await agent.send("Still there?")).text == "OK."
+
+
+FORMAT_WORDS = ("message", "type", "2026-")
+
+
+@pytest.mark.parametrize("word", FORMAT_WORDS)
+def test_erasing_a_word_of_the_format_leaves_the_store_readable(word: str) -> None:
+    """Names of fields, kinds, ids and times stay; in its long form each of them is erased."""
+
+    async def erase_all() -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            world = await new_world(Path(folder) / "agents.db")
+            async with world.perdure:
+                for way in WAYS:
+                    await way(world, "zxqjvk wbpfgy")
+                words = sorted(await words_stored(world)) if FULL and word == FORMAT_WORDS[0] else []
+                for one in [word, *words]:
+                    await world.agent.forget(one, erase=True)
+                    await read_everything(world)
+
+    asyncio.run(erase_all())

@@ -37,6 +37,15 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*\s*|\s+|[.!?。！？]
 _WORD = re.compile(r"\w{4,}")
 _ALNUM = re.compile(r"[a-z0-9]+")
 
+_FIELD = re.compile(r"[a-z]+(?:_[a-z]+)*")
+"""The name of a field of a record."""
+_FIXED = re.compile(
+    r"(?:[a-z]+_)*(?:id|ids|at|type|kind|role|roles|status|digest|trigger|awaits|by|method|state|marker|data)"
+)
+"""The names of fields whose values are ids, times, digests, data, or words of the format."""
+_FREE = frozenset({"arguments", "attributes", "metadata", "parameters", "properties", "scope", "state_origin"})
+"""The names of fields that hold what users and models made up, the names in it too."""
+
 
 class Redactor:
     """Finds a text in stored texts, in any letter case and with any white space between its words.
@@ -82,12 +91,25 @@ class Redactor:
         """A value of JSON, without the text in any of its strings."""
         return _map_texts(value, self.redact)
 
+    def redact_record(self, stored: str) -> str:
+        """The JSON of a record, without the text. What the store needs to read it stays: the names of its fields, ids,
+        times and the like."""
+        if stored[:1] not in "{[" or not _is_json(stored):
+            return self.redact(stored)
+        before = json.loads(stored)
+        after = self.redact_fields(before)
+        return stored if after == before else compact_json(after)
+
+    def redact_fields(self, record: Any) -> Any:
+        """A record, as `redact_record` reads it, without the text."""
+        return _map_record(record, self.redact)
+
     def redact_parts(self, parts: str) -> str:
         """The JSON of a message's parts, without the text; a part about a compaction holds a summary. A provider's
         signature is of the old reasoning, and the compressed form of the old result, so they go."""
         before = json.loads(parts)
         after = [
-            _map_texts(part, self._redact_sentences if part.get("type") == "compaction" else self.redact)
+            _map_record(part, self._redact_sentences if part.get("type") == "compaction" else self.redact)
             for part in before
         ]
         if after == before:
@@ -104,7 +126,7 @@ class Redactor:
         """A summary, or JSON with summaries, without the text, and without sentences that say the same."""
         if summary[:1] in "{[" and _is_json(summary):
             before = json.loads(summary)
-            after = _map_texts(before, self._redact_sentences)
+            after = _map_record(before, self._redact_sentences)
             return summary if after == before else json.dumps(after, ensure_ascii=False)
         return self._redact_sentences(summary)
 
@@ -216,6 +238,22 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
         return [_map_texts(one, change) for one in value]
     if isinstance(value, dict):
         return {change(name): _map_texts(one, change) for name, one in value.items()}
+    return value
+
+
+def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> Any:
+    """A value of JSON in a format of the store, with each of its texts changed. `field`: where it stands."""
+    if field in _FREE:
+        return _map_texts(value, change)
+    if isinstance(value, str):
+        return value if _FIXED.fullmatch(field) else change(value)
+    if isinstance(value, list):
+        return [_map_record(one, change, field) for one in value]
+    if isinstance(value, dict):
+        return {
+            name if _FIELD.fullmatch(name) else change(name): _map_record(one, change, name)
+            for name, one in value.items()
+        }
     return value
 
 

@@ -246,7 +246,7 @@ def _erase_passages(
                     passage,
                     tags=tuple(redactor.redact_value(list(passage.tags))),
                     metadata=redactor.redact_value(dict(passage.metadata)),
-                    source=redactor.redact_value(dict(passage.source)),
+                    source=redactor.redact_fields(dict(passage.source)),
                 )
             )
     return len(page.found), page.after
@@ -258,7 +258,7 @@ def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key
     changed = 0
     masked = redactor.mask([one.text for one in passages], between="\n")
     for passage, text in zip(passages, masked, strict=True):
-        source, metadata = redactor.redact_value(dict(passage.source)), redactor.redact_value(dict(passage.metadata))
+        source, metadata = redactor.redact_fields(dict(passage.source)), redactor.redact_value(dict(passage.metadata))
         if (text, source, metadata) != (passage.text, dict(passage.source), dict(passage.metadata)):
             tx.passages.put(replace(passage, text=text, source=source, metadata=metadata))
             changed += 1

@@ -106,7 +106,7 @@ def erase_texts(
             delete_facts(tx, graph, believed_facts(tx, graph, passage.seq), origin=CORRECTION, at=at)
             tx.facts.put_text(graph, passage.seq, text)
         else:
-            source = redactor.redact_value(dict(passage.source))
+            source = redactor.redact_fields(dict(passage.source))
             tx.passages.put(replace(passage, text=text, source=source))
     return len(page.found), page.after
 

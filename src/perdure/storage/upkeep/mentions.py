@@ -112,6 +112,11 @@ TEXT_TABLES: Mapping[str, TextTable] = {
 
 _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""
+_RECORDS = frozenset(
+    {"answer", "body", "callback", "dropped", "failure", "input", "messages", "options", "origin", "plan", "properties"}
+    | {"recipe", "request", "response", "settings", "source", "tools", "waiting_input"}
+)
+"""The columns with JSON in a format of the store, beside `parts`."""
 _COMPACTION = '"type":"compaction"'
 """What the parts of a message about a compaction hold; its text is a summary."""
 
@@ -326,12 +331,7 @@ def _found(what: TextTable, row: Row) -> Found:
 
 def _holds(table: str, found: Found, redactor: Redactor) -> bool:
     """Whether the text stands in the row, or a summary in it says the same."""
-    if any(map(redactor.finds, found.texts.values())):
-        return True
-    summary, parts = found.texts.get(_SUMMARIES.get(table, ""), ""), found.texts.get("parts", "")
-    return redactor.redact_summary(summary) != summary or (
-        _COMPACTION in parts and redactor.redact_parts(parts) != parts
-    )
+    return any(_redacted(table, name, text, redactor) != text for name, text in found.texts.items())
 
 
 def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
@@ -340,4 +340,4 @@ def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
         return redactor.redact_summary(text)
     if column == "parts":
         return redactor.redact_parts(text)
-    return redactor.redact(text)
+    return redactor.redact_record(text) if column in _RECORDS else redactor.redact(text)
