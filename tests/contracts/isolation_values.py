@@ -90,6 +90,7 @@ PLAIN: Mapping[str, Any] = {
         "sealed": b"stolen",
         "seen": {"block-x": 9},
         "seq": 0,
+        "run_seqs": [0, 1],
         "seqs": [0, 1],
         "since": LATER,
     },

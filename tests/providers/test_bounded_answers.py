@@ -109,14 +109,17 @@ def test_a_line_in_many_pieces_is_put_together_once() -> None:
     """Sixteen times as many pieces cost about as many times the time, not 256 times."""
 
     def seconds(pieces: int) -> float:
-        decoder = SseDecoder()
-        began = time.thread_time()
-        for _ in range(pieces):
-            decoder.feed(b"x" * 1_000)
-        assert decoder.feed(b"\n\n") == []
-        return time.thread_time() - began
+        """The least of three: memory may have to be made free first."""
+        took = []
+        for _ in range(3):
+            decoder = SseDecoder()
+            began = time.thread_time()
+            for _ in range(pieces):
+                decoder.feed(b"x" * 1_000)
+            assert decoder.feed(b"\n\n") == []
+            took.append(time.thread_time() - began)
+        return min(took)
 
-    seconds(1_000)
     assert seconds(16_000) < 100 * max(seconds(1_000), 0.001)
 
 

@@ -44,7 +44,7 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
     agent_id = answers[0][0].agent_id
     kinds = tx.events.kinds(agent_id, [run_seq for _, run_seq in answers])
     for message, run_seq in answers:
-        if not _may_show(kinds[run_seq]):
+        if not _may_show(kinds.get(run_seq, ())):
             continue
         shown = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
         if graph is not None:

@@ -220,7 +220,8 @@ def _claim(tx: Tx, key: RunKey, inputs: UnitInputs, *, dead_owner: str | None = 
         run, added = add_waiting_input(tx, run, now=inputs.now)
         events += [MessageAdded(message.seq, message) for message in added]
     # What another process learned of the agent's context engine holds for the whole run.
-    quarantined = run.lease_number > 1 and "engine.quarantined" in tx.events.kinds(key.agent_id, [key.seq])[key.seq]
+    earlier = tx.events.kinds(key.agent_id, [key.seq] if run.lease_number > 1 else [])
+    quarantined = "engine.quarantined" in earlier.get(key.seq, ())
     return Progress(run_log_of(tx, run), tx.events.add(key, events, at=inputs.now), quarantined=quarantined)
 
 

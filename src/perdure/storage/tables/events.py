@@ -93,14 +93,14 @@ class Events(Table):
         ]
 
     def kinds(self, agent_id: AgentId, run_seqs: Sequence[int]) -> Mapping[int, Sequence[str]]:
-        """Number of a run -> the kinds of its events, in order, without previews of answers."""
-        found: dict[int, list[str]] = {seq: [] for seq in run_seqs}
-        for some in parts(sorted(found)):
+        """Number of a run -> the kinds of its events, in order, without previews of answers; not there: it has none."""
+        found: dict[int, list[str]] = {}
+        for some in parts(sorted(set(run_seqs))):
             where = Conditions("agent_id = :agent_id", OWN_AGENT, "type <> 'delta.streamed'")
             where.among("run_seq", some)
             sql = f"SELECT run_seq, type FROM events WHERE {where} ORDER BY run_seq, seq"
             for run_seq, kinds in self._rows(sql, agent_id=agent_id, **where.params):
-                found[run_seq] += kinds.split(",")
+                found.setdefault(run_seq, []).extend(kinds.split(","))
         return found
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
