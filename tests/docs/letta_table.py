@@ -29,7 +29,7 @@ def state_of(operation: Operation) -> State:
     """Whether the server answers an operation of the client, refuses it because it is the cloud's, or lacks it."""
     for absent in ABSENT:
         if any(compile_path(path)[0].match(operation.path) for path in absent.paths):
-            return "cloud" if absent.cloud_only else "open"
+            return "cloud"
     return "answered" if f"{operation.method} {_plain(operation.path)}" in _answered() else "open"
 
 

@@ -23,15 +23,6 @@ async def test_what_only_the_cloud_has_is_refused_with_a_sentence(path: str) -> 
             assert "only in Letta's cloud" in detail or detail.startswith("This server ")
 
 
-async def test_an_agent_file_is_read_and_refused() -> None:
-    """A form is taken as an upload is, with the same header."""
-    async with routed() as server:
-        form = {"file": ("ann.af", b"{}")}
-        answer = await server.http.post("/v1/agents/import", files=form)
-        bare = await server.http.post("/v1/agents/import", files=form, headers={"authorization": ""})
-        assert (answer.status_code, bare.status_code) == (501, 415)
-
-
 @pytest.mark.parametrize(
     ("path", "near"),
     [

@@ -63,7 +63,7 @@ TABLE: Mapping[str, Callable[[World], Any]] = {
     "agents.list": lambda w: {"limit": 20, "order": "asc", "include": ["agent.tools", "agent.blocks"]},
     "agents.delete": lambda w: {"agent_id": w.agent()},
     "agents.export_file": lambda w: {"agent_id": w.agent()},
-    "agents.import_file": lambda w: {"file": ("agent.af", b"{}")},
+    "agents.import_file": lambda w: {"file": ("agent.af", b'{"agents": [{"name": "Ann"}]}')},
     "agents.recompile": lambda w: {"agent_id": w.agent(), "dry_run": True},
     # --- an agent's messages
     "agents.messages.create": lambda w: {"agent_id": w.agent(), "messages": HELLO},

@@ -29,7 +29,6 @@ from tests.wire.sdk import VERSION, operations, problems
 
 ROOT = Path(__file__).parents[2]
 OLD = Path(sys.prefix) / "letta-old"
-AGENT_FILES = {"agents.export_file", "agents.import_file"}
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +100,7 @@ def test_what_is_missing_is_open_in_the_table() -> None:
     """No operation is missing here that has a route, nor the other way round."""
     open_names = {operation.name for operation in operations() if state_of(operation) == "open"}
 
-    assert open_names == MISSING | AGENT_FILES
+    assert open_names == MISSING
 
 
 @pytest.mark.parametrize(

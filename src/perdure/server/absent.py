@@ -25,12 +25,10 @@ class Absent:
     Args:
         paths: templates of its paths, as in a route. `{rest:path}` is everything below.
         sentence: what it is, why it is not here, and what to use instead.
-        cloud_only: whether it is in no open server, only in Letta's cloud.
     """
 
     paths: tuple[str, ...]
     sentence: str
-    cloud_only: bool = True
 
 
 ABSENT: Sequence[Absent] = (
@@ -48,13 +46,6 @@ ABSENT: Sequence[Absent] = (
         ("/v1/client-side-access-tokens", "/v1/client-side-access-tokens/{rest:path}"),
         "Access tokens for the clients of an application exist only in Letta's cloud. This server has one key,"
         " PERDURE_API_KEY; let a server of your own hold it and pass its users' requests on.",
-    ),
-    Absent(
-        ("/v1/agents/{agent_id}/export", "/v1/agents/import"),
-        "This server neither writes nor reads agent files yet. GET /v1/agents/{agent_id}/messages and POST"
-        " /v1/agents/{agent_id}/messages/import carry an agent's history over, and `perdure archive export` its"
-        " archives.",
-        cloud_only=False,
     ),
 )
 """Each part of Letta's API that answers 501."""

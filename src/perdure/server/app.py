@@ -34,6 +34,7 @@ from perdure.server.guards import Guard
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.routes import (
+    agent_files,
     agents,
     archives,
     blocks,
@@ -71,6 +72,7 @@ MODULES = (
     *(
         health,
         agents,
+        agent_files,
         folders,
         blocks,
         archives,

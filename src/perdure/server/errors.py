@@ -92,6 +92,10 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
+class AgentFileInvalid(InvalidInput):
+    """The file that was sent is no agent file that this server reads."""
+
+
 class NotSupported(PerdureError):
     """The request is valid, but this server does not support it. Nothing was written; a retry can't succeed."""
 
@@ -124,7 +128,7 @@ def error_answer(error: PerdureError) -> Response:
             return _answer(415, {"detail": str(error)})
         case SourceInvalid():
             return _answer(400, {"detail": f"Failed to derive json schema: {error}"})
-        case InvalidInput() if not isinstance(error, AnswerInvalid | NothingToCompact):
+        case InvalidInput() if not isinstance(error, AnswerInvalid | NothingToCompact | AgentFileInvalid):
             return _answer(422, _unprocessable(str(error)))
         case ApprovalPending():
             message = f"CONFLICT: {error.summary}"
@@ -167,7 +171,7 @@ def _answer_of_request(error: RequestRefused) -> Response:
 
 
 _FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (
-    (AnswerInvalid | NothingToCompact, 400, 0),
+    (AnswerInvalid | NothingToCompact | AgentFileInvalid, 400, 0),
     (McpStdioRefused | McpPrivateRefused | HookBlocked, 403, 0),
     (Conflict, 409, 0),
     (SecretUnreadable, 500, logging.ERROR),

@@ -207,6 +207,8 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/chat/completions", wire.Completion),
     (r"POST /v1/agents/{agent_id}/messages/async|POST /v1/runs/{run_id}/cancel|GET /v1/runs/{run_id}", wire.Run),
     (r"POST /v1/agents/{agent_id}/messages/import", wire.Imported),
+    (r"GET /v1/agents/{agent_id}/export", wire.AgentExport),
+    (r"POST /v1/agents/import", wire.ImportedAgents),
     (
         r"POST /v1/(agents/{agent_id}/messages|groups/{group_id}/messages|conversations/{conversation_id})/cancel",
         dict[str, str],
@@ -321,7 +323,9 @@ _STREAMS = re.compile(
 )
 _STREAMS_ONLY = re.compile(r"POST /v1/.*(/stream|/connect)")
 
-_UPLOADS = {f"POST /v1/{folders}/{{folder_id}}/upload" for folders in ("folders", "sources")}
+_UPLOADS = {f"POST /v1/{folders}/{{folder_id}}/upload" for folders in ("folders", "sources")} | {
+    "POST /v1/agents/import"
+}
 _FILE: Shape = {
     "type": "object",
     "required": ["file"],
@@ -381,7 +385,7 @@ def complete(document: Shape, routes: Sequence[BaseRoute], *, has_key: bool) -> 
             operation["requestBody"] = {"required": required, "content": content}
         elif name in _UPLOADS:
             if not has_key:
-                operation["parameters"].append(_UPLOAD_HEADER)
+                operation.setdefault("parameters", []).append(_UPLOAD_HEADER)
             operation["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _FILE}}}
         for parameter in operation.get("parameters", ()):
             _remove_null(parameter)

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import ConversationBusy, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
-from perdure.core.messages import Draft, Text
+from perdure.core.messages import Draft, Part, Text
 from perdure.core.provenance.sources import Source
 from perdure.storage.tx import Tx
 
@@ -29,13 +29,15 @@ class ImportedMessage:
         occurred_at: its time, with a zone.
         name: the speaker, where a role has several.
         id: its id at the source. A second import of the same id adds nothing.
+        parts: all of it, where it is more than `text`: calls of tools, and their results under the role `tool`.
     """
 
-    role: ImportedRole
+    role: ImportedRole | Literal["tool"]
     text: str
     occurred_at: datetime
     name: str | None = None
     id: str | None = None
+    parts: tuple[Part, ...] = ()
 
 
 def imported_message(value: Any, *, limit_chars: int) -> ImportedMessage:
@@ -114,7 +116,7 @@ class Importer:
         return Draft(
             id=MessageId(self._message_id(message)),
             role=message.role,
-            parts=(Text(message.text),),
+            parts=message.parts or (Text(message.text),),
             name=message.name,
             occurred_at=message.occurred_at,
         )

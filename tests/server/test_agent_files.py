@@ -1,0 +1,276 @@
+"""Agent files over HTTP, as the official client sends and asks for them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from letta_client import APIStatusError
+
+from perdure.core.messages import ToolCall
+from perdure.testing import calls, says
+from tests.server.routed import MODEL, Routed, new_agent, routed
+
+AT = "2026-01-06T02:05:4{}.731069+00:00"
+SOURCE = '''def roll(sides: int) -> int:
+    """Roll a die.
+
+    Args:
+        sides: How many sides it has.
+    """
+    return sides
+'''
+
+
+def line(number: int, role: str, text: str | None = None, **more: Any) -> dict[str, Any]:
+    content = [] if text is None else [{"type": "text", "text": text, "signature": None}]
+    empty = {"name": None, "otid": None, "tool_calls": None, "tool_call_id": None, "tool_returns": [], "approvals": []}
+    return {
+        **{"type": "message", "id": f"message-{number}", "agent_id": "agent-0", "role": role, "content": content},
+        **{**empty, "created_at": AT.format(number), **more},
+    }
+
+
+def call(id_: str, name: str, **arguments: Any) -> dict[str, Any]:
+    return {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+
+
+def returned(id_: str, text: str, status: str = "OK") -> dict[str, Any]:
+    packed = json.dumps({"status": status, "message": text, "time": "2026-01-06 02:05:49 AM UTC+0000"})
+    return {"tool_call_id": id_, "status": "success", "stdout": None, "stderr": None, "func_response": packed}
+
+
+def tool(number: int, name: str, kind: str = "letta_core", source: str | None = None) -> dict[str, Any]:
+    schema = {"name": name, "description": "", "parameters": {"type": "object", "properties": {}}}
+    fields = {"id": f"tool-{number}", "tool_type": kind, "name": name, "source_code": source, "source_type": "python"}
+    return {**fields, "json_schema": None if source else schema, "tags": [], "metadata_": {}, "project_id": None}
+
+
+def agent_file() -> dict[str, Any]:
+    """A file as Letta's server writes it, with what its agents go through."""
+    messages = [
+        line(0, "system", "You are Loop.\n\n<memory_blocks>\n</memory_blocks>"),
+        line(1, "user", json.dumps({"type": "user_message", "message": "I am Ada.", "time": "now"})),
+        line(2, "assistant", "Let me see.", tool_calls=[call("c1", "roll", sides=6), call("c2", "roll", sides=8)]),
+        line(3, "tool", "", tool_call_id="c1", tool_returns=[returned("c1", "4")]),
+        line(4, "tool", "", tool_call_id="c2", tool_returns=[returned("c2", "broken", "Failed")]),
+        line(5, "assistant", "You rolled 4, Ada."),
+        line(6, "approval", tool_calls=[call("c3", "roll", sides=20)]),
+        line(7, "user", "Never mind."),
+    ]
+    messages[5]["content"].insert(0, {"type": "reasoning", "reasoning": "Four.", "signature": "x", "is_native": True})
+    agent = {
+        **{"id": "agent-0", "name": "Loop", "agent_type": "letta_v1_agent", "system": "You are Loop."},
+        **{"tool_ids": ["tool-0", "tool-1", "tool-2"], "block_ids": ["block-0"], "tools": [], "memory_blocks": []},
+        **{"tool_rules": [{"tool_name": "roll", "type": "exit_loop"}, {"tool_name": "gone", "type": "exit_loop"}]},
+        **{"tags": ["a"], "description": "I remember.", "metadata": None, "model": None, "timezone": "UTC"},
+        **{"llm_config": {"model": "claude-9", "handle": "anthropic/claude-9", "context_window": 90_000}},
+        **{"include_base_tools": False, "enable_sleeptime": False, "secrets": {"KEY": ""}, "source_ids": []},
+        **{"in_context_message_ids": [one["id"] for one in messages], "messages": messages, "group_ids": []},
+    }
+    block = {"id": "block-0", "label": "human", "value": "Nobody yet.", "limit": 20_000, "read_only": False}
+    server = {
+        "id": "mcp_server-0",
+        "server_name": "x",
+        "server_type": "streamable_http",
+        "server_url": "https://x.test",
+    }
+    return {
+        **{"agents": [agent], "groups": [], "blocks": [block], "files": [], "sources": [], "mcp_servers": [server]},
+        "tools": [
+            tool(0, "archival_memory_insert"),
+            tool(1, "roll", "custom", SOURCE),
+            tool(2, "gone", "external_mcp"),
+        ],
+        **{"metadata": {"revision_id": "308a180244fc"}, "created_at": AT.format(9)},
+    }
+
+
+async def import_file(server: Routed, file: dict[str, Any], **options: Any) -> Any:
+    return await server.letta.agents.import_file(file=("loop.af", json.dumps(file).encode()), **options)
+
+
+async def test_a_file_of_letta_becomes_an_agent_that_goes_on() -> None:
+    """With its memory, tools and history, each call with its result; what is not here is said."""
+    async with routed(says("Hello again.")) as server:
+        imported = await import_file(server, agent_file())
+        (agent_id,) = imported.agent_ids
+        warnings = (imported.model_extra or {})["warnings"]
+        assert [warning.split(" ")[:2] for warning in warnings] == [
+            ["`mcp_servers`", "of"],
+            ["tool", "'gone'"],
+            ["agent", "'Loop'"],
+        ]
+
+        state = await server.letta.agents.retrieve(agent_id)
+        assert (state.name, state.system, state.tags, state.model) == ("Loop", "You are Loop.", ["a"], MODEL)
+        assert [(block.label, block.value) for block in state.blocks] == [("human", "Nobody yet.")]
+        assert {one.name for one in state.tools} == {"archival_memory_insert", "roll"}
+        assert [rule.tool_name for rule in state.tool_rules or ()] == ["roll"]  # type: ignore[union-attr]
+        assert state.llm_config.context_window == 90_000
+
+        history = [one async for one in await server.letta.agents.messages.list(agent_id, order="asc")]
+        shown = [(one.message_type, getattr(one, "content", None)) for one in history]
+        assert ("user_message", "I am Ada.") in shown
+        assert ("assistant_message", "You rolled 4, Ada.") in shown
+        returns = [one.tool_returns or () for one in history if one.message_type == "tool_return_message"]
+        assert [(one.tool_return, one.status) for some in returns for one in some] == [
+            *(("4", "success"), ("broken", "error")),
+            ("The agent file holds no result of this call.", "error"),
+        ]
+        assert str(min(one.date for one in history if one.message_type != "system_message"))[:10] == "2026-01-06"
+
+        answer = await server.letta.agents.messages.create(agent_id, input="Who am I?")
+        assert answer.messages[-1].content == "Hello again."  # type: ignore[union-attr]
+
+
+async def test_the_model_is_shown_the_history_in_order() -> None:
+    """Each answer with calls is followed by a result of every one of them."""
+    async with routed(says("Ada.")) as server:
+        (agent_id,) = (await import_file(server, agent_file())).agent_ids
+        await server.post(f"/v1/agents/{agent_id}/messages", {"input": "Who am I?"})
+        messages = await server.library.services.messages.list(
+            agent_id, conversation=None, limit=100, before_seq=None, after_seq=None, newest_first=False, reset=False
+        )
+        said = [message for message in messages if message.kind == "message" and message.role != "system"]
+        open_calls: list[str] = []
+        for message in said:
+            assert not open_calls or message.role == "tool"
+            open_calls += [part.call_id for part in message.parts if isinstance(part, ToolCall)]
+            for result in message.results:
+                open_calls.remove(result.call_id)
+        assert [message.role for message in said][:5] == ["user", "assistant", "tool", "tool", "assistant"]
+
+
+async def test_what_is_exported_and_imported_is_exported_as_it_was() -> None:
+    """But for times and the ids of the file's author."""
+    script = (calls("core_memory_append", label="human", content="Ada"), says("Done."))
+    async with routed(*script) as server:
+        made = await server.post("/v1/tools/", {"source_code": SOURCE})
+        first = await new_agent(
+            server,
+            name="Ann",
+            memory_blocks=[{"label": "human", "value": "", "limit": 500, "description": "d"}],
+            **{"tool_ids": [made["id"]], "tools": ["core_memory_append"], "tags": ["x"], "metadata": {"a": 1}},
+            **{"auto_recall": True, "secrets": {"KEY": "hidden value"}},
+        )
+        await server.post(f"/v1/agents/{first['id']}/messages", {"input": "I am Ada."})
+        exported = await server.letta.agents.export_file(first["id"])
+        assert "hidden value" not in exported
+        file = json.loads(exported)
+        (agent_id,) = (await import_file(server, file)).agent_ids
+        again = json.loads(await server.letta.agents.export_file(agent_id))
+
+    for one in (file, again):
+        del one["created_at"]
+        del one["agents"][0]["messages"][0]["created_at"]
+    for name in ("secrets", "tool_exec_environment_variables"):  # an import sets those that come with it
+        assert file["agents"][0].pop(name) == {"KEY": ""}
+        assert again["agents"][0].pop(name) == {}
+    assert again == file
+    assert [one["role"] for one in file["agents"][0]["messages"]] == [
+        "system",
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+    ]
+    assert file["agents"][0]["in_context_message_ids"] == [f"message-{number}" for number in range(5)]
+
+
+async def test_options_of_an_import() -> None:
+    """A name, a suffix, secrets, tools that are replaced, and no messages."""
+    async with routed() as server:
+        file = agent_file()
+        (plain,) = (await import_file(server, file, strip_messages=True, append_copy_suffix=True)).agent_ids
+        assert [one["message_type"] for one in await server.get(f"/v1/agents/{plain}/messages")] == ["system_message"]
+        assert (await server.letta.agents.retrieve(plain)).name == "Loop_copy"
+
+        file["tools"][1]["source_code"] = SOURCE.replace("return sides", "return 1")
+        kept = await import_file(server, file, name="Other", secrets=json.dumps({"KEY": "v"}))
+        assert "tool 'roll' was here already and stays as it is" in (kept.model_extra or {})["warnings"]
+        state = await server.letta.agents.retrieve(kept.agent_ids[0])
+        assert (state.name, [one.key for one in state.secrets or ()]) == ("Other", ["KEY"])
+        assert next(one for one in state.tools if one.name == "roll").source_code == SOURCE
+        changed = await import_file(server, file, override_existing_tools=True, model=MODEL)
+        state = await server.letta.agents.retrieve(changed.agent_ids[0])
+        assert "return 1" in (next(one for one in state.tools if one.name == "roll").source_code or "")
+
+        scrubbed = json.loads(await server.letta.agents.export_file(changed.agent_ids[0], scrub_messages=True))
+        assert scrubbed["agents"][0]["messages"] == []
+
+
+async def test_agents_of_one_file_share_blocks() -> None:
+    """What the file holds once is made once."""
+    async with routed() as server:
+        file = agent_file()
+        other = copy.deepcopy(file["agents"][0]) | {"id": "agent-1", "name": "Second", "messages": []}
+        file["agents"].append(other)
+        ids = (await import_file(server, file)).agent_ids
+        blocks = [(await server.letta.agents.retrieve(one)).blocks[0].id for one in ids]
+        assert len(set(ids)) == 2
+        assert len(set(blocks)) == 1
+
+
+def _without(*path: Any) -> Any:
+    def change(file: dict[str, Any]) -> None:
+        place: Any = file
+        for name in path[:-1]:
+            place = place[name]
+        del place[path[-1]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "says_what"),
+    [
+        (_without("agents"), "second layout"),
+        (_without("agents", 0), "has no agents"),
+        (_without("blocks", 0), "'block-0', which the file does not hold"),
+        (lambda file: file.update(tools=3), "`tools` of the agent file must be a list"),
+        (lambda file: file.update(blocks=["x"]), "`blocks[0]`"),
+        (lambda file: file["agents"][0].update(messages=[3]), "`messages[0]`"),
+        (lambda file: file["agents"][0]["messages"][1].update(created_at="then"), "created_at is 'then'"),
+        (lambda file: file["agents"][0].update(timezone=3), "timezone"),
+        (lambda file: file["blocks"][0].update(label=""), "label"),
+    ],
+)
+async def test_a_file_that_is_wrong_makes_nothing(change: Any, says_what: str) -> None:
+    """The answer says what is wrong with it; also if the second agent is the wrong one."""
+    async with routed() as server:
+        file = agent_file()
+        change(file)
+        with pytest.raises(APIStatusError) as refused:
+            await import_file(server, file)
+        assert refused.value.status_code in (400, 422)
+        assert says_what in refused.value.response.text
+        assert await server.get("/v1/agents/count") == 0
+
+
+async def test_agents_made_before_one_that_fails_are_deleted() -> None:
+    async with routed() as server:
+        file = agent_file()
+        file["agents"].append({**file["agents"][0], "id": "agent-1", "timezone": "Nowhere/Land"})
+        with pytest.raises(APIStatusError):
+            await import_file(server, file)
+        assert await server.get("/v1/agents/count") == 0
+
+
+async def test_what_is_no_file_is_refused() -> None:
+    async with routed() as server:
+        for content, status in ((b"{", 400), (b'{"core_memory": {}}', 400), (b"[]", 400)):
+            with pytest.raises(APIStatusError) as refused:
+                await server.letta.agents.import_file(file=("x.af", content))
+            assert refused.value.status_code == status
+        with pytest.raises(APIStatusError) as refused:
+            await import_file(server, agent_file(), secrets="[1]")
+        assert "secrets must be a JSON object" in refused.value.response.text
+        bare = await server.http.post("/v1/agents/import", headers={"x-requested-with": "tests"}, data={"name": "x"})
+        assert bare.status_code in (415, 422)
+        legacy = await server.refused(
+            "GET", f"/v1/agents/{(await new_agent(server))['id']}/export", use_legacy_format=True
+        )
+        assert legacy[0] == 422
