@@ -3,8 +3,8 @@
 `python -m benchmarks.cluster_throughput [--messages 1600] [--minutes 3]`. Two processes do at least 1.5 times what one
 does where the machine has cores for both, for PostgreSQL, for the model's server and for the clients; where it has not,
 the table of CPU says what limits. All servers run all the time, and what one put off while it was busy, such as the
-extraction of facts, it does while another one is measured: that is in the table as "idle". Memory is that of two workers: it
-stays within 5 % after the first third.
+extraction of facts, it does while another one is measured: that is in the table as "idle". Memory is that of two
+workers: it stays within 5 % after the first third.
 `--messages 0 --minutes 30 --rate 20` watches only memory, under a load that leaves the machine to others.
 """
 

@@ -26,7 +26,14 @@ SOURCE = '''def roll(sides: int) -> int:
 
 def line(number: int, role: str, text: str | None = None, **more: Any) -> dict[str, Any]:
     content = [] if text is None else [{"type": "text", "text": text, "signature": None}]
-    empty = {"name": None, "otid": None, "tool_calls": None, "tool_call_id": None, "tool_returns": [], "approvals": []}
+    empty: dict[str, Any] = {
+        "name": None,
+        "otid": None,
+        "tool_calls": None,
+        "tool_call_id": None,
+        "tool_returns": [],
+        "approvals": [],
+    }
     return {
         **{"type": "message", "id": f"message-{number}", "agent_id": "agent-0", "role": role, "content": content},
         **{**empty, "created_at": AT.format(number), **more},
@@ -123,7 +130,7 @@ async def test_a_file_of_letta_becomes_an_agent_that_goes_on() -> None:
         assert str(min(one.date for one in history if one.message_type != "system_message"))[:10] == "2026-01-06"
 
         answer = await server.letta.agents.messages.create(agent_id, input="Who am I?")
-        assert answer.messages[-1].content == "Hello again."  # type: ignore[union-attr]
+        assert answer.messages[-1].content == "Hello again."
 
 
 async def test_the_model_is_shown_the_history_in_order() -> None:
