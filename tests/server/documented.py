@@ -75,7 +75,11 @@ def documented(app: Api, *, has_key: bool = False) -> Callable[[httpx.Response],
         assert not isinstance(found, str), f"{where}: {found}"
         if found is not None:
             await response.aread()
-            value = _events(response) if media_type == STREAM else response.json()
+            value: Any
+            if media_type == STREAM:
+                value = _events(response)
+            else:
+                value = response.text if media_type == "text/plain" else response.json()
             errors = [f"{error.instance_path}: {error.message:.300}" for error in found.iter_errors(value)]
             assert not errors, f"{where} {response.status_code}: {errors[:3]}"
 

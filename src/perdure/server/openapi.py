@@ -207,7 +207,6 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/chat/completions", wire.Completion),
     (r"POST /v1/agents/{agent_id}/messages/async|POST /v1/runs/{run_id}/cancel|GET /v1/runs/{run_id}", wire.Run),
     (r"POST /v1/agents/{agent_id}/messages/import", wire.Imported),
-    (r"GET /v1/agents/{agent_id}/export", wire.AgentExport),
     (r"POST /v1/agents/import", wire.ImportedAgents),
     (
         r"POST /v1/(agents/{agent_id}/messages|groups/{group_id}/messages|conversations/{conversation_id})/cancel",

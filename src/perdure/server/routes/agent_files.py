@@ -14,6 +14,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.datastructures import FormData, UploadFile
+from starlette.responses import PlainTextResponse
 
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, PerdureError, ToolBuiltIn
 from perdure.core.ids import AgentId, BlockId, ConversationId, ToolId
@@ -42,7 +43,7 @@ _NAME_MAX = 200
 _NOT_IN_A_NAME = re.compile(r"[^\w '\-]")
 
 
-@router.get("/v1/agents/{agent_id}/export")
+@router.get("/v1/agents/{agent_id}/export", response_class=PlainTextResponse)
 async def export_agent(
     agent_id: AgentIdIn,
     library: Library,
@@ -52,7 +53,7 @@ async def export_agent(
     max_steps: Annotated[int | None, Query(deprecated=True)] = None,
 ) -> Response:
     """Write an agent file: the agent with its blocks, tools and messages. Values of secrets, passages of archives and
-    files are not in it."""
+    files are not in it. It is sent as a text, which the clients return as they get it."""
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
     state = await library.services.agents.get_state(agent_id)
@@ -60,7 +61,7 @@ async def export_agent(
     messages = [] if scrub_messages else await _list_messages(library, agent_id, named)
     shown = frozenset(map(str, state.message_ids if named is None else [message.id for message in messages]))
     document = write_agent_file(agent_reply(library, state), messages, shown=shown, at=library.app.ports.clock.now())
-    return json_answer(document)
+    return PlainTextResponse(json.dumps(document, indent=2, ensure_ascii=False))
 
 
 async def _list_messages(

@@ -65,6 +65,8 @@ def read_agent_file(content: bytes) -> AgentFile:
         document = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise AgentFileInvalid(f"the file is no JSON ({error}): give an agent file, such as `agent.af`") from error
+    if isinstance(document, str):  # a program wrote the text of an export as JSON once more
+        return read_agent_file(document.encode("utf-8", "replace"))
     if not isinstance(document, dict) or not isinstance(document.get("agents"), list):
         hint = "it has no list `agents`"
         if isinstance(document, dict) and "core_memory" in document:

@@ -304,19 +304,6 @@ class Completion(TypedDict):
     usage: Object
 
 
-class AgentExport(TypedDict):
-    agents: list[Object]
-    groups: list[Object]
-    blocks: list[Object]
-    files: list[Object]
-    sources: list[Object]
-    tools: list[Object]
-    mcp_servers: list[Object]
-    skills: list[Object]
-    metadata: Object
-    created_at: str
-
-
 class ImportedAgents(TypedDict):
     agent_ids: list[ids.AgentIdIn]
     warnings: list[str]
