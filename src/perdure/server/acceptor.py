@@ -24,6 +24,8 @@ COURTESY_S = 0.01
 """How long connections are left to a worker that has fewer. That one may be busy, or about to die."""
 RECHECK_S = 0.001
 """How often a worker looks meanwhile whether the others have as many by now."""
+LATE_MAX = 8
+"""How many connections it accepts when they have not: a worker that is stuck must not slow down new clients."""
 PAUSE_S = 1.0
 """The pause when the process can't open another file."""
 NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -145,7 +147,7 @@ class Acceptor:
         is_late = self._loop.time() >= self._courtesy_until
         if is_late or self._shares[0].has_fewest(self._shares[1]):
             self._watch()
-            self._accept_some(1)
+            self._accept_some(LATE_MAX if is_late else 1)
         else:
             self._wait(RECHECK_S, self._recheck)
 

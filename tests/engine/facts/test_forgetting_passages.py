@@ -174,6 +174,26 @@ async def test_recalls_and_citations_count_and_change_no_ranking() -> None:
         assert await world.agent.search_archive("walruses eat", explain=True) == before
 
 
+async def test_an_answer_after_an_approved_search_cites_what_it_found() -> None:
+    """The run that goes on has one step, and begins with the result."""
+    answers = (calls("archival_memory_search", query="walruses"), says("Clams, mostly: walruses eat clams."))
+    async with open_world(*answers, facts="patterns") as world:
+        rule = {"type": "requires_approval", "tool_name": "archival_memory_search"}
+        await world.agent.update(settings={"auto_recall": None, "tool_rules": [rule]})
+        one = await world.agent.archive("Walruses eat clams.")
+        assert (await world.agent.send("What do they like?")).stop_reason == "requires_approval"
+        await world.agent.approve()
+
+        async def uses() -> int:
+            return await world.perdure.app.store.read(
+                lambda tx: tx.passages.use_counts(one.archive_id, [one.seq])[one.seq]
+            )
+
+        before = await uses()
+        await world.agent.facts.extract()
+        assert await uses() == before + 1
+
+
 async def test_near_duplicates_become_one(world: World) -> None:
     """The fullest stays. Other tags, a named time, a number or a negation make another passage of it."""
     archive = await world.perdure.archives.create("notes")

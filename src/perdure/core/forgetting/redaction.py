@@ -42,9 +42,17 @@ _FIELD = re.compile(r"[a-z]+(?:_[a-z]+)*")
 _FIXED = re.compile(
     r"(?:[a-z]+_)*(?:id|ids|at|type|kind|role|roles|status|digest|trigger|awaits|by|method|state|marker|data)"
 )
-"""The names of fields whose values are ids, times, digests, data, or words of the format."""
-_FREE = frozenset({"arguments", "attributes", "metadata", "parameters", "properties", "scope", "state_origin"})
+"""The names of fields whose values are ids, times, digests, data, or words of the format, if they look like that."""
+_FIXED_VALUE = re.compile(r"[\w.:+/=-]+")
+_FREE = frozenset(
+    {"args", "arguments", "attributes", "embedding_config", "input", "metadata", "parameters", "properties"}
+    | {"response", "scope", "state_origin", "value"}
+)
 """The names of fields that hold what users and models made up, the names in it too."""
+_NAME = re.compile(r"[\w./:@-]+")
+"""A name of a tool, a model or a choice in settings."""
+_SETTINGS_TEXTS = frozenset({"bypass_session_patterns", "guards"})
+"""Settings that hold texts of users, which may be one word."""
 
 
 class Redactor:
@@ -99,6 +107,22 @@ class Redactor:
         before = json.loads(stored)
         after = self.redact_fields(before)
         return stored if after == before else compact_json(after)
+
+    def redact_settings(self, stored: str) -> str:
+        """The JSON of settings, without the text. Names of tools, models and choices stay: a rule or a limit must not
+        lose its meaning."""
+        before = json.loads(stored) if _is_json(stored) else None
+        if not isinstance(before, dict):
+            return self.redact(stored)
+        after = {
+            name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
+            for name, value in before.items()
+        }
+        return stored if after == before else compact_json(after)
+
+    def _redact_sayings(self, text: str) -> str:
+        """A text without this one; a single word stays."""
+        return text if _NAME.fullmatch(text) else self.redact(text)
 
     def redact_fields(self, record: Any) -> Any:
         """A record, as `redact_record` reads it, without the text."""
@@ -246,7 +270,7 @@ def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> An
     if field in _FREE:
         return _map_texts(value, change)
     if isinstance(value, str):
-        return value if _FIXED.fullmatch(field) else change(value)
+        return value if _FIXED.fullmatch(field) and _FIXED_VALUE.fullmatch(value) else change(value)
     if isinstance(value, list):
         return [_map_record(one, change, field) for one in value]
     if isinstance(value, dict):

@@ -41,10 +41,10 @@ def count_citations(tx: Tx, graph: Graph | None, messages: Sequence[Message]) ->
     answers = [(one, one.run_seq) for one in messages if one.role == "assistant" and one.run_seq is not None]
     if not answers:
         return
-    agent_id = answers[0][0].agent_id
-    kinds = tx.events.kinds(agent_id, [run_seq for _, run_seq in answers])
+    agent_id, run_seqs = answers[0][0].agent_id, [run_seq for _, run_seq in answers]
+    showing = {run_seq for run_seq, kinds in tx.events.kinds(agent_id, run_seqs).items() if _may_show(kinds)}
     for message, run_seq in answers:
-        if not _may_show(kinds.get(run_seq, ())):
+        if run_seq not in showing:
             continue
         shown = _find_shown(tx.events.list(RunKey(agent_id, run_seq)), message.seq)
         if graph is not None:
@@ -75,8 +75,15 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
 
 
 def _may_show(kinds: Sequence[str]) -> bool:
-    """Return whether a run with events of these kinds recalled something, or may have answered after a search."""
-    return "memory.recalled" in kinds or kinds.count("step.started") > 1
+    """Return whether a run with events of these kinds recalled something, or may have answered after a search: a message
+    was added between its start and its last step. One that goes on after an approval begins with results."""
+    has_started = has_more = False
+    for kind in kinds:
+        has_started = has_started or kind == "run.started"
+        has_more = has_more or (has_started and kind == "message.added")
+        if kind == "memory.recalled" or (kind == "step.started" and has_more):
+            return True
+    return False
 
 
 def _find_shown(events: Sequence[StoredEvent], before_seq: int) -> _Shown:

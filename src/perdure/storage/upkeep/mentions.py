@@ -114,7 +114,7 @@ _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items"
 """Table -> its column of summaries, whose sentences may say the same in other words."""
 _RECORDS = frozenset(
     {"answer", "body", "callback", "dropped", "failure", "input", "messages", "options", "origin", "plan", "properties"}
-    | {"recipe", "request", "response", "settings", "source", "tools", "waiting_input"}
+    | {"recipe", "request", "response", "source", "tools", "waiting_input"}
 )
 """The columns with JSON in a format of the store, beside `parts`."""
 _COMPACTION = '"type":"compaction"'
@@ -340,4 +340,6 @@ def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
         return redactor.redact_summary(text)
     if column == "parts":
         return redactor.redact_parts(text)
+    if column == "settings":
+        return redactor.redact_settings(text)
     return redactor.redact_record(text) if column in _RECORDS else redactor.redact(text)
