@@ -238,10 +238,10 @@ def _without(*path: Any) -> Any:
         (_without("agents"), "second layout"),
         (_without("agents", 0), "has no agents"),
         (_without("blocks", 0), "'block-0', which the file does not hold"),
-        (lambda file: file.update(tools=3), "`tools` of the agent file must be a list"),
-        (lambda file: file.update(blocks=["x"]), "`blocks[0]`"),
-        (lambda file: file["agents"][0].update(messages=[3]), "`messages[0]`"),
-        (lambda file: file["agents"][0]["messages"][1].update(created_at="then"), "created_at is 'then'"),
+        (lambda file: file.update(tools=3), "`tools` must be a list"),
+        (lambda file: file.update(blocks=["x"]), "`blocks` must be a list"),
+        (lambda file: file["agents"][0].update(messages=[3]), "`messages of an agent` must be a list"),
+        (lambda file: file["agents"][0]["messages"][1].update(created_at="then"), "messages[1] has no time"),
         (lambda file: file["agents"][0].update(timezone=3), "timezone"),
         (lambda file: file["blocks"][0].update(label=""), "label"),
     ],
@@ -258,13 +258,94 @@ async def test_a_file_that_is_wrong_makes_nothing(change: Any, says_what: str) -
         assert await server.get("/v1/agents/count") == 0
 
 
-async def test_agents_made_before_one_that_fails_are_deleted() -> None:
+async def test_what_was_made_before_an_agent_that_fails_is_deleted() -> None:
+    """Agents, blocks and tools; a tool that was here keeps its source."""
     async with routed() as server:
         file = agent_file()
+        await server.post("/v1/tools/", {"source_code": SOURCE.replace("roll", "kept")})
+        file["tools"].append(
+            tool(3, "kept", "custom", SOURCE.replace("roll", "kept").replace("return sides", "return 1"))
+        )
+        file["agents"][0]["tool_ids"].append("tool-3")
         file["agents"].append({**file["agents"][0], "id": "agent-1", "timezone": "Nowhere/Land"})
         with pytest.raises(APIStatusError):
-            await import_file(server, file)
+            await import_file(server, file, override_existing_tools=True)
         assert await server.get("/v1/agents/count") == 0
+        assert await server.get("/v1/blocks/") == []
+        (kept,) = [one for one in await server.get("/v1/tools/", limit=200) if one["tool_type"] == "custom"]
+        assert "return sides" in kept["source_code"]
+
+
+ODD: tuple[dict[str, Any], ...] = (
+    *({"tool_ids": 5}, {"tool_ids": [{}]}, {"block_ids": [[]]}, {"tool_rules": 5}, {"tool_rules": [{"tool_name": []}]}),
+    *({"messages": [line(1, "assistant", tool_calls=5)]}, {"messages": [line(1, "tool", tool_returns=5)]}),
+    *({"messages": [line(1, "user", approvals=True)]}, {"messages": [line(1, "user", "x" * 600_000)]}),
+)
+
+
+@pytest.mark.parametrize("change", ODD, ids=lambda change: str(change)[:40])
+async def test_an_odd_file_is_refused(change: dict[str, Any]) -> None:
+    async with routed() as server:
+        file = agent_file()
+        file["agents"][0].update(change)
+        with pytest.raises(APIStatusError) as refused:
+            await import_file(server, file)
+        assert refused.value.status_code == 400
+
+
+async def test_calls_and_results_stay_pairs() -> None:
+    """Also where ids come again or are missing, a result comes late, or a person denied the call."""
+    async with routed(says("Fine.")) as server:
+        file = agent_file()
+        messages = [
+            line(0, "assistant", tool_calls=[call("c", "roll"), call("c", "roll")]),
+            line(1, "tool", tool_returns=[returned("c", "first")]),
+            line(2, "user", "Wait."),
+            line(3, "tool", tool_returns=[returned("c", "second")]),
+            line(4, "assistant", tool_calls=[call("c", "roll"), call("d", "roll")]),
+            line(5, "tool", tool_returns=[returned("c", "third")]),
+            line(
+                6, "approval", approvals=[{"type": "approval", "tool_call_id": "d", "approve": False, "reason": "no"}]
+            ),
+        ]
+        for one in messages:
+            del one["id"]
+        file["agents"][0]["messages"] = messages
+        (agent_id,) = (await import_file(server, file)).agent_ids
+        answer: Any = await server.letta.agents.messages.create(agent_id, input="Well?")
+        assert answer.messages[-1].content == "Fine."
+        stored = json.loads(await server.letta.agents.export_file(agent_id))["agents"][0]["messages"]
+    results = [json.loads(one["content"][0]["text"])["message"] for one in stored if one["role"] == "tool"]
+    assert results == ["first", "second", "third", "A person denied this call. no"]
+
+
+async def test_texts_come_back_as_they_were() -> None:
+    """Also those that look like Letta's own packing."""
+    odd = [
+        '{"type": "user_message", "message": "inner", "time": "now"}',
+        '{"status": "Failed", "message": "x", "rows": []}',
+    ]
+    async with routed(calls("lookup"), says("half \ud800")) as server:
+        agent = await new_agent(server)
+        await server.post_raw(f"/v1/agents/{agent['id']}/messages", {"input": odd[0]})
+        texts = []
+        for _ in range(2):
+            exported = json.loads(await server.letta.agents.export_file(agent["id"]))
+            texts.append([one["content"] for one in exported["agents"][0]["messages"]])
+            (agent["id"],) = (await import_file(server, exported)).agent_ids
+    assert texts[0] == texts[1]
+
+
+async def test_a_file_reaches_no_tool_but_by_its_name_and_type() -> None:
+    async with routed() as server:
+        made = await server.post("/v1/tools/", {"source_code": SOURCE})
+        for name in (made["id"], "roll"):
+            file = agent_file()
+            file["tools"][1] = tool(1, name, "letta_core")
+            (agent_id,) = (await import_file(server, file)).agent_ids
+            assert {one.name for one in (await server.letta.agents.retrieve(agent_id)).tools} == {
+                "archival_memory_insert"
+            }
 
 
 async def test_what_is_no_file_is_refused() -> None:

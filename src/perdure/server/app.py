@@ -34,7 +34,6 @@ from perdure.server.guards import Guard
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.routes import (
-    agent_files,
     agents,
     archives,
     blocks,
@@ -61,6 +60,7 @@ from perdure.server.routes import (
     why,
 )
 from perdure.server.routes.access import access
+from perdure.server.routes.agent_files import agent_files
 from perdure.server.routes.provenance import sources
 from perdure.server.routes.schedules import schedules
 from perdure.server.session import Sessions

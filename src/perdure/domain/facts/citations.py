@@ -75,8 +75,10 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
 
 
 def _may_show(kinds: Sequence[str]) -> bool:
-    """Return whether a run with events of these kinds recalled something, or may have answered after a search: a message
-    was added between its start and its last step. One that goes on after an approval begins with results."""
+    """Return whether a run with events of these kinds recalled something, or may have answered after a search.
+
+    Then a message was added between its start and its last step: a run that goes on after an approval begins so.
+    """
     has_started = has_more = False
     for kind in kinds:
         has_started = has_started or kind == "run.started"

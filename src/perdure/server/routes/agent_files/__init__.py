@@ -1,0 +1,1 @@
+"""Agent files: exported, and imported."""

@@ -1,0 +1,235 @@
+"""One import of an agent file: tools, then agents with their blocks and messages; all of it, or nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+
+from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn
+from perdure.core.ids import AgentId, BlockId, ToolId
+from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.tools.tools import ToolState
+from perdure.server.errors import AgentFileInvalid
+from perdure.server.wire.agent_files.messages import FileMessages, messages_in
+from perdure.server.wire.agent_files.reading import AgentFile, FileAgent
+from perdure.server.wire.agents import AgentIn
+from perdure.server.wire.base import WIRE_AUTHOR
+from perdure.server.wire.tools import ToolIn
+
+log = logging.getLogger(__name__)
+
+_NAME_MAX = 200
+_NOT_IN_A_NAME = re.compile(r"[^\w '\-]")
+_COPY = "_copy"
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """The fields of the form. Of two names of a field the newer one wins."""
+
+    name: str | None = None
+    model: str | None = None
+    embedding: str | None = None
+    secrets: Mapping[str, str] = field(default_factory=dict)
+    copy_suffix: bool = False
+    override_tools: bool = False
+    without_messages: bool = False
+
+    @classmethod
+    def of(cls, form: FormData) -> ImportOptions:
+        """Read the form. Raises: InvalidInput."""
+
+        def text(*names: str) -> str | None:
+            return next((value for name in names if isinstance(value := form.get(name), str) and value), None)
+
+        def flag(name: str) -> bool:
+            return (text(name) or "").lower() in ("true", "1", "yes")
+
+        try:
+            secrets = json.loads(text("secrets", "env_vars_json") or "{}")
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"secrets must be a JSON object of names and values: {error}") from error
+        if not isinstance(secrets, dict) or not all(isinstance(value, str) for value in secrets.values()):
+            raise InvalidInput("secrets must be a JSON object of names and values")
+        return cls(
+            name=text("name", "override_name"),
+            model=text("model", "override_model_handle"),
+            embedding=text("embedding", "override_embedding_handle"),
+            secrets=secrets,
+            copy_suffix=flag("append_copy_suffix"),
+            override_tools=flag("override_existing_tools"),
+            without_messages=flag("strip_messages"),
+        )
+
+
+class Import:
+    """Makes the agents of a file. Blocks that they share are made once.
+
+    Attributes:
+        warnings: what is not as in the file.
+    """
+
+    def __init__(self, library: AsyncPerdure, file: AgentFile, options: ImportOptions) -> None:
+        self._library, self._file, self._options = library, file, options
+        self._tools: dict[str, ToolId] = {}
+        self._blocks: dict[str, BlockId] = {}
+        self._made_agents: list[AgentId] = []
+        self._made_tools: list[ToolId] = []
+        self._replacements: list[ToolIn] = []
+        self.warnings: list[str] = [f"`{name}` of the file are not imported" for name in file.left_out]
+
+    async def run(self) -> Sequence[AgentId]:
+        """Check what can be checked, make the tools and the agents, and last replace the tools that are here already.
+
+        Raises: PerdureError, RequestValidationError: call `undo`.
+        """
+        checked = [(agent, self._request(agent), await self._messages_of(agent)) for agent in self._file.agents]
+        for file_id in dict.fromkeys(id_ for agent in self._file.agents for id_ in agent.tool_ids):
+            await self._import_tool(file_id, self._file.tools[file_id])
+        for agent, _, messages in checked:
+            agent_id = await self._import_agent(agent)
+            if messages.images:
+                self.warnings.append(f"{messages.images} images in messages of {self._name_of(agent)!r} are left out")
+            if messages.messages:
+                await self._library.services.messages.import_messages(agent_id, messages.messages, checked=True)
+        for tool in self._replacements:
+            await self._library.services.tools.upsert(tool.new(), fields=tool.set_fields)
+        return self._made_agents
+
+    async def undo(self) -> None:
+        """Delete the agents, blocks and tools that were made."""
+        services = self._library.services
+        steps: list[Callable[[], Awaitable[object]]] = []
+        steps += [functools.partial(services.agents.delete, id_) for id_ in self._made_agents]
+        steps += [functools.partial(services.blocks.delete, id_) for id_ in self._blocks.values()]
+        steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
+        for step in steps:
+            try:
+                await step()
+            except Exception:  # the error that ended the import is the one to raise
+                log.exception("something that a failed import had made could not be deleted")
+
+    async def _messages_of(self, agent: FileAgent) -> FileMessages:
+        if self._options.without_messages:
+            return FileMessages((), 0)
+        limit = self._library.app.ports.settings.message_limit_chars
+        return await asyncio.to_thread(messages_in, agent.fields, limit_chars=limit)
+
+    # --- tools
+
+    async def _import_tool(self, file_id: str, tool: Mapping[str, Any]) -> None:
+        """Find or make a tool of the file; one that can't be had is left out."""
+        name = tool.get("name")
+        if not isinstance(name, str) or not name:
+            self.warnings.append("a tool without a name is left out")
+            return
+        here = await self._find_tool(name)
+        try:
+            if tool.get("tool_type", "custom") == "custom" and isinstance(tool.get("source_code"), str):
+                here = await self._from_source(name, tool, here)
+            elif here is not None and here.tool.spec.tool_type != tool.get("tool_type"):
+                self.warnings.append(f"tool {name!r:.80} is left out: the one of this server is of another type")
+                return
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]
+            here, why = None, f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
+            self.warnings.append(f"tool {name!r:.80} is left out: {why:.300}")
+            return
+        except InvalidInput as error:
+            self.warnings.append(f"tool {name!r:.80} is left out: {error!s:.300}")
+            return
+        if here is None:
+            self.warnings.append(f"tool {name!r:.80} is left out: this server has no such tool")
+            return
+        if tool.get("default_requires_approval") and not here.tool.spec.requires_approval:
+            self.warnings.append(f"tool {name!r:.80} needs no approval here, as it does in the file")
+        self._tools[file_id] = here.tool.id
+
+    async def _find_tool(self, name: str) -> ToolState | None:
+        """The tool of this name; None: there is none."""
+        try:
+            state = await self._library.services.tools.get(name)
+        except (NotFound, InvalidInput):
+            return None
+        return state if state.tool.spec.name == name else None  # an id is no name
+
+    async def _from_source(self, name: str, tool: Mapping[str, Any], here: ToolState | None) -> ToolState:
+        """The tool with this source, or the one that has its name. Raises: InvalidInput, ValidationError."""
+        new = ToolIn.model_validate(dict(tool))
+        if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
+            self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")
+        try:
+            state = await self._library.services.tools.create(new.new(), fields=new.set_fields)
+        except (AlreadyExists, ToolBuiltIn):
+            if here is None:
+                raise AgentFileInvalid("its source is of a tool that is here already") from None
+            if self._options.override_tools and here.tool.spec.tool_type == "custom":
+                self._replacements.append(new)
+            else:
+                self.warnings.append(f"tool {name!r:.80} was here already and stays as it is")
+            return here
+        if here is None:
+            self._made_tools.append(state.tool.id)
+        return state
+
+    # --- agents
+
+    def _name_of(self, agent: FileAgent) -> str:
+        suffix = _COPY if self._options.copy_suffix else ""
+        name = _NOT_IN_A_NAME.sub("_", self._options.name or str(agent.fields.get("name") or "Agent"))
+        return name[: _NAME_MAX - len(suffix)] + suffix
+
+    def _request(self, agent: FileAgent) -> AgentIn:
+        """The request that makes this agent, with what is here of the file already. Raises: RequestValidationError."""
+        tool_ids = [id_ for id_ in agent.tool_ids if id_ in self._tools]
+        body = agent.body | {
+            "name": self._name_of(agent),
+            "include_base_tools": False,
+            "include_multi_agent_tools": False,
+            "tool_rules": [*self._file.rules_of(agent, tool_ids)],
+            "secrets": dict(self._options.secrets) or None,
+            "block_ids": [self._blocks[id_] for id_ in agent.block_ids if id_ in self._blocks],
+            "memory_blocks": [dict(self._file.blocks[id_]) for id_ in agent.block_ids if id_ not in self._blocks],
+            "tool_ids": list(dict.fromkeys(self._tools[id_] for id_ in tool_ids)),
+        }
+        body |= {"embedding": self._options.embedding} if self._options.embedding else {}
+        body |= {"model": self._options.model} if self._options.model else {}
+        try:
+            return AgentIn.model_validate(body)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            raise RequestValidationError([{**one, "loc": ("body", "file", *one["loc"])} for one in problems]) from error
+
+    async def _import_agent(self, agent: FileAgent) -> AgentId:
+        """Make an agent, and note which of its blocks is which of the file."""
+        agents, models = self._library.services.agents, self._library.services.models
+        request, default = self._request(agent), self._library.app.choice.handle
+        handle = request.model_handle
+        try:
+            model = await models.resolve(handle or default)
+        except ModelNotFound as error:
+            if self._options.model:
+                raise InvalidInput(f"model: {error}") from error
+            self.warnings.append(f"agent {request.name!r} follows the default model: {handle!r:.200} is not here")
+            handle, model = None, await models.resolve(default)
+        made = await agents.create(
+            request.new_agent(request.name or "", model, follows_default=models.means_default(handle)),
+            belongings=request.belongings,
+            companion=request.companion(request.agent_type) or None,
+            author=WIRE_AUTHOR,
+        )
+        self._made_agents.append(made.id)
+        by_label = {block.label: block.id for block in (await agents.get_state(made.id)).blocks}
+        for id_ in agent.block_ids:
+            self._blocks.setdefault(id_, by_label[str(self._file.blocks[id_]["label"])])
+        return made.id

@@ -1,0 +1,1 @@
+"""Agent files: agents in one JSON document, as Letta's server writes them."""

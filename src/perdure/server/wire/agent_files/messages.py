@@ -1,0 +1,231 @@
+"""The messages of an agent in an agent file, as an import stores them."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from perdure.core.errors import InvalidInput
+from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus
+from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
+from perdure.server.errors import AgentFileInvalid
+
+_NO_RESULT = "The agent file holds no result of this call."
+_PACKED_RESULT = {"status", "message", "time"}
+_PACKED_TEXT = ({"type", "message", "time"}, {"type", "message", "time", "location"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileMessages:
+    """The messages of an agent.
+
+    Attributes:
+        images: how many images they held, which are left out.
+    """
+
+    messages: Sequence[ImportedMessage]
+    images: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Result:
+    """A result, and the message of the file that holds it."""
+
+    place: int
+    text: str
+    status: Any = "success"
+    stdout: Any = ()
+    stderr: Any = ()
+
+
+def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
+    """Read the messages of an agent, oldest first, each answer followed by the results of all its calls.
+
+    A call without a result gets one that says so, results without a call are left out, and so is the compiled system
+    message with which a history begins. Ids are made from the place in the file, and a call whose id was there before
+    gets another one.
+
+    Args:
+        limit_chars: the length limit of what a person or the agent says.
+    Raises: AgentFileInvalid.
+    """
+    lines = objects(agent.get("messages"), "messages of an agent")
+    results = _results_in(lines)
+    found: list[ImportedMessage] = []
+    call_ids: set[str] = set()
+    images = 0
+    for place, line in enumerate(lines):
+        role, parts = line.get("role"), _parts_of(line)
+        images += _count_images(line)
+        calls = _calls_of(line) if role in ("assistant", "approval") else []
+        text = _text(parts)
+        if len(text) > limit_chars and role != "tool":
+            raise AgentFileInvalid(f"messages[{place}] has {len(text):,} characters, the limit is {limit_chars:,}")
+        if calls:
+            renamed = [(call, _unused(call.call_id, call_ids)) for call in calls]
+            answer = [*parts, *(ToolCall(id_, call.name, call.arguments) for call, id_ in renamed)]
+            found.append(_imported(line, place, "assistant", answer, len(found)))
+            for call, id_ in renamed:
+                result = _take(results.get(call.call_id), after=place)
+                source = place if result is None else result.place
+                part = _tool_result(id_, call.name, result)
+                found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
+        elif parts and (role in ("user", "assistant") or (role == "system" and not _is_compiled(place, text))):
+            found.append(_imported(line, place, role, parts, len(found)))
+    return FileMessages(found, images)
+
+
+def objects(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
+    """A list of objects of a file; null is an empty one. Raises: AgentFileInvalid."""
+    if value is None:
+        return []
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise AgentFileInvalid(f"`{what}` must be a list of objects")
+    return value
+
+
+def unpacked(text: str) -> str:
+    """What a person wrote, of a message that older agents packed into JSON."""
+    value = _object_in(text)
+    is_packed = value.keys() in _PACKED_TEXT and value.get("type") == "user_message"
+    return str(value["message"]) if is_packed and isinstance(value["message"], str) else text
+
+
+def _is_compiled(place: int, text: str) -> bool:
+    """Whether a system message is the compiled one, with the blocks in it."""
+    return place == 0 or "<memory_blocks>" in text
+
+
+def _unused(id_: str, used: set[str]) -> str:
+    """The id, or another one if it is used; it is used from now on."""
+    number, found = 1, id_
+    while found in used:
+        number += 1
+        found = f"{id_}-{number}"
+    used.add(found)
+    return found
+
+
+def _take(results: deque[_Result] | None, *, after: int) -> _Result | None:
+    """The first result behind a message, which no other call gets."""
+    for result in results or ():
+        if result.place > after and results is not None:
+            results.remove(result)
+            return result
+    return None
+
+
+def _imported(line: Mapping[str, Any], place: int, role: Any, parts: Sequence[Part], number: int) -> ImportedMessage:
+    name = line.get("name")
+    return ImportedMessage(
+        role=role,
+        text=_text(parts),
+        parts=tuple(parts),
+        occurred_at=_time_of(line, place),
+        name=name[:NAME_MAX_CHARS] if isinstance(name, str) and name else None,
+        id=str(number),
+    )
+
+
+def _time_of(line: Mapping[str, Any], place: int) -> datetime:
+    """When a message was sent; a time without a zone is UTC. Raises: AgentFileInvalid."""
+    value = line.get("created_at")
+    try:
+        found = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if found is not None:
+            return parse_time("created_at", found if found.utcoffset() is not None else found.replace(tzinfo=UTC))
+    except (ValueError, InvalidInput):
+        pass
+    raise AgentFileInvalid(f"messages[{place}] has no time in `created_at`, such as 2026-01-06T02:05:49+00:00")
+
+
+def _text(parts: Iterable[Part]) -> str:
+    return "\n".join(part.text for part in parts if isinstance(part, Text))
+
+
+def _contents(line: Mapping[str, Any]) -> Sequence[Any]:
+    content = line.get("content")
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content if isinstance(content, list) else []
+
+
+def _parts_of(line: Mapping[str, Any]) -> list[Part]:
+    """What a message says, without images."""
+    parts: list[Part] = []
+    for one in _contents(line):
+        match one:
+            case {"type": "text", "text": str(text)} if text.strip():
+                parts.append(Text(unpacked(text) if line.get("role") == "user" else text))
+            case {"type": "reasoning", "reasoning": str(text)} if text.strip():
+                parts.append(Reasoning(text))
+    return parts
+
+
+def _count_images(line: Mapping[str, Any]) -> int:
+    return sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
+
+
+def _calls_of(line: Mapping[str, Any]) -> list[ToolCall]:
+    """The calls of an answer, also of one that waited for approval."""
+    calls: list[ToolCall] = []
+    for call in objects(line.get("tool_calls"), "tool_calls of a message"):
+        match call:
+            case {"id": str(id_), "function": {"name": str(name), "arguments": str(arguments)}} if name and id_:
+                calls.append(ToolCall(id_, name, arguments))
+    return calls
+
+
+def _results_in(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, deque[_Result]]:
+    """Id of a call -> its results, in order. A denied call has an error with the reason."""
+    found: dict[str, deque[_Result]] = {}
+    for place, line in enumerate(lines):
+        returns = [
+            *objects(line.get("tool_returns"), "tool_returns of a message"),
+            *objects(line.get("approvals"), "approvals of a message"),
+        ]
+        if not returns and line.get("role") == "tool":
+            returns = [{"tool_call_id": line.get("tool_call_id"), "func_response": _text(_parts_of(line))}]
+        for one in returns:
+            text, id_ = one.get("func_response", one.get("tool_return")), one.get("tool_call_id")
+            if not isinstance(id_, str):
+                continue
+            if "approve" in one and not isinstance(text, str):
+                if one["approve"] is False:
+                    reason = f"A person denied this call. {one.get('reason') or ''}".strip()
+                    found.setdefault(id_, deque()).append(_Result(place, reason, "error"))
+                continue
+            result = _Result(
+                place, text if isinstance(text, str) else "", one.get("status"), one.get("stdout"), one.get("stderr")
+            )
+            found.setdefault(id_, deque()).append(result)
+    return found
+
+
+def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
+    """The part for a result, whose text Letta's server packs into JSON with a status and a time."""
+    if result is None:
+        return ToolResult(call_id, name, _NO_RESULT, "error")
+    text, value = result.text, _object_in(result.text)
+    succeeded = result.status in (None, "success")
+    if value.keys() == _PACKED_RESULT and isinstance(value["message"], str):
+        text, succeeded = value["message"], succeeded and value["status"] != "Failed"
+    status: ToolStatus = "success" if succeeded else "error"
+    return ToolResult(call_id, name, text, status, stdout=_texts(result.stdout), stderr=_texts(result.stderr))
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+def _object_in(text: str) -> Mapping[str, Any]:
+    """The JSON object that a text is; empty if it is none."""
+    try:
+        value = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,134 @@
+"""Writing an agent file: an agent with its blocks, tools and messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.server.wire.agent_files.messages import unpacked
+
+_AGENT_FIELDS = (
+    *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
+    *("embedding_config", "embedding", "model_settings", "compaction_settings", "response_format", "timezone"),
+    *("message_buffer_autoclear", "enable_sleeptime", "max_files_open", "per_file_view_window_char_limit", "hidden"),
+    *("auto_recall", "auto_capture", "facts", "guards", "summaries", "tool_output", "context_engine", "limits"),
+    *("untrusted_writes", "bypass_session_patterns"),
+)
+"""Fields that an agent has in a file and in answers."""
+
+
+def write_agent_file(
+    agent: Mapping[str, Any], messages: Sequence[Message], *, shown: frozenset[str], at: datetime
+) -> dict[str, Any]:
+    """The file of one agent.
+
+    Args:
+        agent: as answers have it.
+        messages: of a conversation, oldest first; those that models never see are left out.
+        shown: the ids of messages that the model is shown.
+    """
+    blocks = [
+        {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
+        for number, block in enumerate(agent["blocks"])
+    ]
+    tools = [{**tool, "id": f"tool-{number}"} for number, tool in enumerate(agent["tools"])]
+    secrets = {secret["key"]: "" for secret in agent["secrets"]}
+    settings = dict(agent["model_settings"])
+    if agent["llm_config"].get("reasoning_effort") is None:
+        settings.pop("reasoning", None)  # answers have a value where none is set
+    lines = [_system_line(agent)] if messages else []
+    in_context = ["message-0"] if messages else []
+    for message in messages:
+        if message.kind == "message":
+            if message.id in shown:
+                in_context.append(f"message-{len(lines)}")
+            lines.append(_line(message, len(lines)))
+    return {
+        "agents": [
+            {
+                **{name: agent[name] for name in _AGENT_FIELDS if name in agent},
+                "id": "agent-0",
+                "model_settings": settings,
+                "context_window_limit": agent["llm_config"]["context_window"],
+                "include_base_tools": False,
+                "include_multi_agent_tools": False,
+                "block_ids": [block["id"] for block in blocks],
+                "tool_ids": [tool["id"] for tool in tools],
+                "secrets": secrets,
+                "tool_exec_environment_variables": secrets,
+                "messages": lines,
+                "in_context_message_ids": in_context,
+                **{name: [] for name in ("memory_blocks", "tools", "source_ids", "files_agents", "group_ids")},
+            }
+        ],
+        **{name: [] for name in ("groups", "files", "sources", "mcp_servers", "skills")},
+        "blocks": blocks,
+        "tools": tools,
+        "metadata": {},
+        "created_at": at.isoformat(),
+    }
+
+
+def _without(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if name not in names}
+
+
+def _system_line(agent: Mapping[str, Any]) -> dict[str, Any]:
+    """The system message, with which a history begins."""
+    content = [{"type": "text", "text": agent["system"]}]
+    return {"type": "message", "id": "message-0", "role": "system", "content": content, "agent_id": "agent-0"} | {
+        "created_at": agent["created_at"]
+    }
+
+
+def _line(message: Message, number: int) -> dict[str, Any]:
+    """A message in a file."""
+    content: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            content.append({"type": "text", "text": part.text})
+        elif isinstance(part, Reasoning):
+            content.append({"type": "reasoning", "reasoning": part.text, "is_native": True})
+    if message.role == "user":
+        content = [_guarded(one, message) for one in content]
+    calls = [
+        {"id": part.call_id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    ]
+    results = [
+        {"tool_call_id": one.call_id, "status": one.status, "func_response": packed(one, message.occurred_at)}
+        | {"stdout": [*one.stdout], "stderr": [*one.stderr]}
+        for one in message.results
+    ]
+    return {
+        "type": "message",
+        "id": f"message-{number}",
+        "role": message.role,
+        "content": content or [{"type": "text", "text": one["func_response"]} for one in results[:1]],
+        "name": message.name,
+        "otid": message.otid,
+        "sender_id": message.sender_id,
+        "agent_id": "agent-0",
+        "tool_calls": calls or None,
+        "tool_call_id": results[0]["tool_call_id"] if results else None,
+        "tool_returns": results,
+        "created_at": message.occurred_at.isoformat(),
+    }
+
+
+def packed(result: ToolResult, at: datetime) -> str:
+    """A result as Letta's server stores it."""
+    status = "OK" if result.status == "success" else "Failed"
+    return json.dumps({"status": status, "message": result.text, "time": f"{at:%Y-%m-%d %I:%M:%S %p UTC%z}"})
+
+
+def _guarded(content: dict[str, Any], message: Message) -> dict[str, Any]:
+    """A user's text, packed if it looks as if it was already: reading it would unpack it."""
+    text = content.get("text", "")
+    if unpacked(text) == text:
+        return content
+    return {**content, "text": json.dumps({"type": "user_message", "message": text, "time": f"{message.occurred_at}"})}
