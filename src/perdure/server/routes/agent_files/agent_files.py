@@ -31,7 +31,10 @@ router = APIRouter(tags=["agents"])
 _PAGE = 500
 
 
-@router.get("/v1/agents/{agent_id}/export", response_class=PlainTextResponse)
+_EXAMPLE = {"text/plain": {"example": '{"agents": [...], "blocks": [...], "tools": [...], ...}'}}
+
+
+@router.get("/v1/agents/{agent_id}/export", response_class=PlainTextResponse, responses={200: {"content": _EXAMPLE}})
 async def export_agent(
     agent_id: AgentIdIn,
     library: Library,
