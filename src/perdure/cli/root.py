@@ -14,7 +14,7 @@ from typer.core import TyperGroup
 from perdure.cli.run import store_option
 
 NOUNS: Mapping[str, tuple[str, str]] = {
-    "agent": ("agents", "Create, list, update, reset, cancel or delete agents; settings."),
+    "agent": ("agents", "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": ("agents", "List, show, restore or revert memory blocks; history."),
     "source": ("agents", "List, show or revert what memory came from."),
     "fact": (

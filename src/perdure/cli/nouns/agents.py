@@ -55,6 +55,28 @@ def update_agent(
     """Give an agent another model."""
 
 
+@command(agent, "agent_files.agent_files.export_agent", name="export")
+def export_agent(
+    agent: Agent,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Such as ann.af (- is stdout).")],
+    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+) -> None:
+    """Write an agent with its memory blocks, tools and messages as an agent file, which Letta's server reads too."""
+
+
+@command(agent, "agent_files.agent_files.import_agents", name="import")
+def import_agents(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An agent file (.af); - is stdin.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="HANDLE", help="Another model, as provider/name.")
+    ] = None,
+    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+) -> None:
+    """Make the agents of an agent file, of this program or of Letta's server."""
+
+
 @command(agent, "agents.settings")
 def settings(
     agent: LastAgent = None,

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -14,21 +12,16 @@ from starlette.datastructures import UploadFile
 from starlette.responses import PlainTextResponse
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import AgentId, ConversationId
-from perdure.core.messages import Message
-from perdure.library.perdure import AsyncPerdure
+from perdure.core.ids import ConversationId
 from perdure.server.http import Library, json_answer
+from perdure.server.routes.agent_files.exporting import export_text
 from perdure.server.routes.agent_files.importing import Import, ImportOptions
-from perdure.server.routes.agents import agent_reply
 from perdure.server.wire.agent_files.reading import read_agent_file
-from perdure.server.wire.agent_files.writing import write_agent_file
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(tags=["agents"])
-
-_PAGE = 500
 
 
 _EXAMPLE = {"text/plain": {"example": '{"agents": [...], "blocks": [...], "tools": [...], ...}'}}
@@ -47,34 +40,9 @@ async def export_agent(
     files are not in it. It is sent as a text, which the clients return as they get it."""
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
-    state = await library.services.agents.get_state(agent_id)
     named = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    messages = [] if scrub_messages else await _list_messages(library, agent_id, named)
-    shown = frozenset(map(str, state.message_ids if named is None else [message.id for message in messages]))
-    agent, now = agent_reply(library, state), library.app.ports.clock.now()
-    text = await asyncio.to_thread(lambda: json.dumps(write_agent_file(agent, messages, shown=shown, at=now), indent=2))
+    text = await export_text(library, agent_id, conversation=named, with_messages=not scrub_messages)
     return PlainTextResponse(text)
-
-
-async def _list_messages(
-    library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId | None
-) -> Sequence[Message]:
-    """All messages of a conversation, by default the first, oldest first."""
-    found: list[Message] = []
-    conversation = (await library.services.conversations.get(agent_id, conversation)).id
-    while True:
-        page = await library.services.messages.list(
-            agent_id,
-            conversation=conversation,
-            limit=_PAGE,
-            before_seq=None,
-            after_seq=found[-1].seq if found else None,
-            newest_first=False,
-            reset=False,
-        )
-        found += page
-        if len(page) < _PAGE:
-            return found
 
 
 @router.post("/v1/agents/import")
@@ -91,11 +59,7 @@ async def import_agents(library: Library, request: Request) -> Response:
         options = ImportOptions.of(form)
         file = await asyncio.to_thread(read_agent_file, await part.read())
     work = Import(library, file, options)
-    try:
-        agent_ids = await work.run()
-    except BaseException:
-        await work.undo()
-        raise
+    agent_ids = await work.run()
     for warning in work.warnings:
         log.warning("import of an agent file: %s", warning)
     return json_answer({"agent_ids": agent_ids, "warnings": work.warnings})

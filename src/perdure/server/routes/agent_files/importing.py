@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
@@ -89,10 +88,15 @@ class Import:
         self.warnings: list[str] = [f"`{name}` of the file are not imported" for name in file.left_out]
 
     async def run(self) -> Sequence[AgentId]:
-        """Check what can be checked, make the tools and the agents, and last replace the tools that are here already.
+        """Make all of it, or nothing; return the ids of the agents. Raises: PerdureError."""
+        try:
+            return await self._run()
+        except BaseException:
+            await self._undo()
+            raise
 
-        Raises: PerdureError, RequestValidationError: call `undo`.
-        """
+    async def _run(self) -> Sequence[AgentId]:
+        """Check what can be checked, make tools and agents, and last replace the tools that are here already."""
         checked = [(agent, self._request(agent), await self._messages_of(agent)) for agent in self._file.agents]
         for file_id in dict.fromkeys(id_ for agent in self._file.agents for id_ in agent.tool_ids):
             await self._import_tool(file_id, self._file.tools[file_id])
@@ -106,7 +110,7 @@ class Import:
             await self._library.services.tools.upsert(tool.new(), fields=tool.set_fields)
         return self._made_agents
 
-    async def undo(self) -> None:
+    async def _undo(self) -> None:
         """Delete the agents, blocks and tools that were made."""
         services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
@@ -190,7 +194,7 @@ class Import:
         return name[: _NAME_MAX - len(suffix)] + suffix
 
     def _request(self, agent: FileAgent) -> AgentIn:
-        """The request that makes this agent, with what is here of the file already. Raises: RequestValidationError."""
+        """The request that makes this agent, with what is here of the file already. Raises: AgentFileInvalid."""
         tool_ids = [id_ for id_ in agent.tool_ids if id_ in self._tools]
         body = agent.body | {
             "name": self._name_of(agent),
@@ -207,8 +211,9 @@ class Import:
         try:
             return AgentIn.model_validate(body)
         except ValidationError as error:
-            problems = error.errors(include_url=False)
-            raise RequestValidationError([{**one, "loc": ("body", "file", *one["loc"])} for one in problems]) from error
+            problem = error.errors(include_url=False)[0]
+            place = ".".join(map(str, problem["loc"]))
+            raise AgentFileInvalid(f"agent {body['name']!r} of the file: {place}: {problem['msg']:.300}") from error
 
     async def _import_agent(self, agent: FileAgent) -> AgentId:
         """Make an agent, and note which of its blocks is which of the file."""

@@ -1,0 +1,1 @@
+"""Agent files in the terminal."""

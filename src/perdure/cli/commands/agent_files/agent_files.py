@@ -1,0 +1,47 @@
+"""`perdure agent export` and `perdure agent import`: agents as files, which Letta's server reads and writes too."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from perdure.cli.chat.agent_choice import chat_command
+from perdure.cli.views.fold import plural
+from perdure.cli.views.view import View
+from perdure.cli.work import STDIN, none_yet, open_store, output_lines
+from perdure.core.errors import InvalidInput
+from perdure.server.routes.agent_files.exporting import export_text
+from perdure.server.routes.agent_files.importing import Import, ImportOptions
+from perdure.server.wire.agent_files.reading import read_agent_file
+
+
+async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool) -> None:
+    """Write an agent to a file; `-` is stdout."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await perdure.agent(agent)
+        text = await export_text(perdure, target.id, with_messages=messages)
+        with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
+            write(text)
+        where = "" if file == STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
+        view.hint(f"Exported {target.name!r}{where}. Passages of archives are not in it: `perdure archive export`.")
+
+
+async def import_agents(view: View, *, file: str, name: str | None, model: str | None, messages: bool) -> None:
+    """Make the agents of a file; `-` is stdin. A file that is wrong makes nothing."""
+    read = read_agent_file(_read(file))
+    async with open_store(view) as perdure:
+        work = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
+        agents = [await perdure.agent(agent_id) for agent_id in await work.run()]
+        for warning in work.warnings:
+            view.note(f"{warning[0].upper()}{warning[1:]}.")
+        names = ", ".join(repr(agent.name) for agent in agents)
+        view.hint(f"Imported {plural(len(agents), 'agent')}: {names}. `{chat_command(agents[0])}` talks to it.")
+
+
+def _read(file: str) -> bytes:
+    """The bytes of a file, or of stdin. Raises: InvalidInput."""
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).expanduser().read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error

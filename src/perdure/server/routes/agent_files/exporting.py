@@ -1,0 +1,47 @@
+"""The text of an agent file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.messages import Message
+from perdure.library.perdure import AsyncPerdure
+from perdure.server.routes.agents import agent_reply
+from perdure.server.wire.agent_files.writing import write_agent_file
+
+_PAGE = 500
+
+
+async def export_text(
+    library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
+) -> str:
+    """Write an agent as an agent file, with the messages of a conversation, by default the first. Raises: NotFound."""
+    state = await library.services.agents.get_state(agent_id)
+    messages = await _list_messages(library, agent_id, conversation) if with_messages else []
+    shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
+    agent, now = agent_reply(library, state), library.app.ports.clock.now()
+    return await asyncio.to_thread(lambda: json.dumps(write_agent_file(agent, messages, shown=shown, at=now), indent=2))
+
+
+async def _list_messages(
+    library: AsyncPerdure, agent_id: AgentId, conversation: ConversationId | None
+) -> Sequence[Message]:
+    """All messages of a conversation, oldest first."""
+    found: list[Message] = []
+    conversation = (await library.services.conversations.get(agent_id, conversation)).id
+    while True:
+        page = await library.services.messages.list(
+            agent_id,
+            conversation=conversation,
+            limit=_PAGE,
+            before_seq=None,
+            after_seq=found[-1].seq if found else None,
+            newest_first=False,
+            reset=False,
+        )
+        found += page
+        if len(page) < _PAGE:
+            return found
