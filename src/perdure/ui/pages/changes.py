@@ -49,19 +49,23 @@ async def changes(request: Request) -> Response:
     streams: Streams = request.app.state.streams
     named = request.query_params.get("agent")
     agent_id = AgentId(named) if named else None
+    state = await _load(library, agent_id)  # before the answer begins: a page that is told of it misses nothing later
     return StreamingResponse(
-        _signals(library, streams, agent_id), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
+        _signals(library, streams, agent_id, state),
+        media_type="text/event-stream",
+        headers={**HEADERS, **STREAM_HEADERS},
     )
 
 
 pages.add("/events", changes)
 
 
-async def _signals(library: AsyncPerdure, streams: Streams, agent_id: AgentId | None) -> AsyncIterator[bytes]:
-    """A server-sent event for each change, until the time is over or the server stops."""
+async def _signals(
+    library: AsyncPerdure, streams: Streams, agent_id: AgentId | None, state: State
+) -> AsyncIterator[bytes]:
+    """A server-sent event for each change of this state, until the time is over or the server stops."""
     clock = asyncio.get_running_loop().time
     end = clock() + STREAM_S
-    state = await _load(library, agent_id)
     yield b": open\n\n"
     while clock() < end:
         waiting = streams.track(_changed(library, agent_id, state, until=end))
