@@ -45,7 +45,7 @@ async def test_a_transcript_says_who_said_what() -> None:
         assert "Ben could not speak: no power" in text_of(page.text)
         assert [one["text"] for one in before] == ["Where?"]
         assert "Mia chooses: Ann" in chosen
-        assert (await client.get("/groups?group=group-1")).status_code == 404
+        assert (await client.get("/groups?group=group-123e4567-e89b-42d3-a456-426614174000")).status_code == 404
 
         await library.delete_agent(ann.id)
         deleted = text_of((await client.get(path)).text)
