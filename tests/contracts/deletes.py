@@ -91,6 +91,9 @@ class DeleteContract(Contract):
             def delete_files(tx: Tx) -> None:
                 for file in tx.files.list(own.folder.id):
                     tx.files.delete(file.id)
+                while (deleted_file := tx.files.claim(owner="me", at=LATER, until=LATER)) is not None:
+                    tx.files.drop_views(deleted_file.id, limit=100)
+                    tx.files.purge(deleted_file)
                 archive_id = own.folder.archive_id
                 tx.passages.delete(archive_id, [one.seq for one in tx.passages.list(archive_id)])
 

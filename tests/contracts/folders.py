@@ -164,6 +164,11 @@ class FolderContract(Contract):
                 await store.write(lambda tx: tx.files.purge(left))
             assert await store.read(lambda tx: tx.files.parts(file.id)) == []
             await store.write(lambda tx: tx.files.delete(other.id))
+            with raises(InvalidInput):  # a worker needs the folder to remove the file
+                await store.write(lambda tx: tx.folders.delete(folder.id))
+            last = await store.write(lambda tx: tx.files.claim(owner="me", at=AT, until=UNTIL))
+            assert last is not None and last.id == other.id
+            await store.write(lambda tx: tx.files.purge(last))
             await store.write(lambda tx: tx.folders.delete(folder.id))
 
     async def test_bytes_are_kept_until_they_are_dropped(self) -> None:

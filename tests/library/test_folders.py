@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -200,6 +201,37 @@ def test_deleted_files_and_folders_leave_nothing(tmp_path: Path) -> None:
             folder.files()
         with pytest.raises(NotFound):
             perdure.folders.get("docs")
+
+
+def test_a_folder_is_deleted_after_the_last_row_of_its_files(tmp_path: Path) -> None:
+    """Also of files that have no passages, because nothing has read them yet or there is nothing in them."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        for number in range(20):
+            folder = perdure.folders.create(f"docs {number}")
+            for name in ("a.txt", "b.txt"):
+                folder.upload(b"" if number % 2 else b"a secret", name=name)
+            perdure.folders.delete(folder.id)
+    with sqlite3.connect(tmp_path / "agents.db") as database:
+        for table in ("files", "file_uploads", "file_parts", "folders", "archives"):
+            assert database.execute(f"SELECT COUNT(*) FROM {table}").fetchone() == (0,), table
+
+
+def test_files_whose_folder_an_earlier_version_removed_are_removed_too(tmp_path: Path) -> None:
+    with open_sync(tmp_path / "agents.db") as perdure:
+        folder = perdure.folders.create("docs")
+        folder.upload(b"a secret", name="a.txt")
+        reading(folder)
+    with sqlite3.connect(tmp_path / "agents.db") as database:
+        database.execute("UPDATE files SET status = 'deleted'")
+        database.execute("DELETE FROM folders")
+
+    def texts() -> int:
+        with sqlite3.connect(tmp_path / "agents.db") as database:
+            return int(database.execute("SELECT COUNT(*) FROM file_parts").fetchone()[0])
+
+    assert texts()
+    with open_sync(tmp_path / "agents.db"):
+        until(lambda: not texts())
 
 
 @pytest.mark.parametrize("name", ["", "  ", "a/b", "x" * 201, "a\nb", 7])

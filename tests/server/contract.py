@@ -40,6 +40,7 @@ RULES: Mapping[str, str] = {
     "Failed to derive json schema": "a source has to be Python with a function in it",
     "source_type is": "or typescript",
     "the file is no": "an agent file, which is JSON",
+    "use_legacy_format": "one of the layouts of agent files is not written here",
     "secrets must be a JSON object": "of names and values",
     "(json_schema|schema|tool schema)": "a JSON schema that a tool can have",
     "requirement|a tool has at most|secret|environment": "names of packages and variables",

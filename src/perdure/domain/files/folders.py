@@ -184,6 +184,9 @@ def add_chunks(tx: Tx, file: File, chunks: Sequence[Chunk], *, ids: Ids, at: dat
 
 def drop_chunks(tx: Tx, file: File, *, limit: int) -> int:
     """Delete up to `limit` of a file's passages; return how many."""
-    folder = tx.folders.get(file.folder_id)
+    try:
+        folder = tx.folders.get(file.folder_id)
+    except NotFound:  # earlier versions removed a folder before the last of its files, with its archive
+        return 0
     seqs = tx.passages.seqs(folder.archive_id, where=PassageFilter(tags=(file_tag(file.id),)))
     return tx.passages.delete(folder.archive_id, seqs[:limit])

@@ -75,11 +75,10 @@ class Folders(Table):
     def delete(self, folder_id: FolderId) -> None:
         """Detach it from all agents, and delete it with its archive.
 
-        Raises: NotFound; InvalidInput: it still has files, or its archive passages.
+        Raises: NotFound; InvalidInput: it still has files, deleted ones included whose texts a worker still removes.
         """
         folder = self.get(folder_id)
-        passages = self._rows("SELECT passage_count FROM archives WHERE id = :id", id=folder.archive_id)
-        if folder.file_count or (passages and passages[0][0]):
+        if self._rows("SELECT 1 FROM files WHERE folder_id = :id LIMIT 1", id=folder.id):
             raise InvalidInput(f"{folder_id} still has files: delete them first")
         delete_shared(self._db, self._org_id, "folders", OwnId(folder.id))
         Archives(self._db, self._org_id).delete(folder.archive_id)
