@@ -12,10 +12,13 @@ from typing import BinaryIO
 
 import pytest
 
+from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
 from perdure.engine.workers.contents import drop_orphans
 from perdure.library import AsyncPerdure
 from perdure.library.folders import AsyncFolder
+from perdure.library.services.access.access import Access
+from perdure.library.services.access.organisations import Organisations
 from perdure.settings import Settings
 from perdure.storage.object_store import ObjectStore, open_object_store
 from tests.support.s3_server import KEY_ID, S3, SECRET, s3_server
@@ -136,6 +139,31 @@ async def test_only_old_objects_without_a_row_are_swept(s3: S3, perdure: AsyncPe
     assert count == 1
     kept = {f"{FOLDER}{org}/{one}" for one in (*(file.id for file in files), "file-new")}
     assert set(s3.objects) == {*kept, f"{FOLDER}other-org/file-old"}
+
+
+async def test_the_objects_go_with_their_organisation(s3: S3, perdure: AsyncPerdure, folder: AsyncFolder) -> None:
+    """And if the object store does not answer, they go later."""
+    await folder.upload(b"of the default organisation", name="a.txt")
+    app = perdure.app
+    access = Access(app.shared.store, app.ports.clock, app.ports.ids, LOCAL)
+    acme, other = [await access.create_organisation(name) for name in ("Acme", "Other")]
+    organisations = Organisations(perdure)
+    async with organisations.use(acme.id) as library:
+        docs = await library.folders.create("docs")
+        await docs.upload(b"a secret", name="a.txt")
+        await docs.wait()
+    for one in (acme, other):
+        await access.delete_organisation(one.id)
+
+    s3.status = 403
+    await organisations.look()
+    assert len(s3.objects) == 2
+    s3.status = 0
+    await organisations.look()
+
+    assert list(s3.objects.values()) == [b"of the default organisation"]
+    assert [one.name for one in await access.organisations()] == ["default"]
+    await organisations.close()
 
 
 async def test_without_the_setting_the_rest_still_works(s3: S3, tmp_path: Path) -> None:

@@ -17,9 +17,14 @@ from perdure.core.ports import FileContents
 from perdure.engine.ports import Ports
 
 
+def folder_of(org_id: OrgId) -> str:
+    """What the keys of an organisation's files begin with."""
+    return f"{org_id}/"
+
+
 def key_of(org_id: OrgId, file_id: FileId) -> str:
     """The key of a new file's bytes."""
-    return f"{org_id}/{file_id}"
+    return f"{folder_of(org_id)}{file_id}"
 
 
 async def write_contents(contents: FileContents | None, file: File, target: BinaryIO) -> None:
@@ -50,7 +55,7 @@ async def drop_orphans(ports: Ports, *, before: datetime) -> int:
     if contents is None:
         return 0
     org_id, count = await ports.store.read(lambda tx: tx.org_id), 0
-    async for keys in contents.list(f"{org_id}/", before=before):
+    async for keys in contents.list(folder_of(org_id), before=before):
         named = await ports.store.read(lambda tx, keys=keys: tx.files.named_keys(keys))  # type: ignore[misc]
         if orphans := [key for key in keys if key not in named]:
             await contents.delete(orphans)

@@ -16,6 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import KeyId, OrgId, UserId
 from perdure.library.services.access.access import open_access
 from perdure.settings import Settings
+from perdure.storage.object_store import open_object_store
 
 PAGE = 500
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
@@ -58,7 +59,9 @@ async def list_orgs(view: View) -> None:
 
 async def delete_org(view: View, *, name: str, yes: bool) -> None:
     """Delete an organisation with everything in it."""
-    async with open_access(Settings.from_environment()) as access:
+    settings = Settings.from_environment()
+    contents = open_object_store(settings.files)
+    async with open_access(settings) as access:
         found = await access.organisation(name)
         question = (
             f"Organisation {visible(found.name)!r}, its users, keys, agents and files will be gone for good. Delete?"
@@ -66,7 +69,7 @@ async def delete_org(view: View, *, name: str, yes: bool) -> None:
         confirm(view, question, action="delete the organisation", yes=yes)
         await access.delete_organisation(found.id)
         view.show_status("removing…")
-        await access.remove_organisation(found.id)
+        await access.remove_organisation(found.id, contents)
         view.clear_status()
         view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))
 

@@ -29,13 +29,17 @@ from perdure.core.access.values import (
 )
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
-from perdure.core.ports import Clock
+from perdure.core.ports import Clock, FileContents
 from perdure.engine.ports import SystemClock
+from perdure.engine.workers.contents import folder_of
 from perdure.settings import Settings
 from perdure.storage.store import Directory as Directory
 from perdure.storage.store import Store as Store
 
 TRIMMED_AT_ONCE = 1_000
+
+CLOCK_SKEW = timedelta(days=1)
+"""How far the clock of an object store may be ahead."""
 
 
 class Access:
@@ -100,13 +104,9 @@ class Access:
 
         await self._store.write_directory(delete)
 
-    async def remove_organisation(self, org_id: OrgId) -> None:
-        """Remove everything of an organisation that was deleted, in bounded steps; servers do the same by themselves.
-        It may be called again after it was cut off."""
-        view, is_left = self._store.for_organisation(org_id), True
-        while is_left:
-            is_left = await view.write(lambda tx: tx.upkeep.remove_some())
-        await self._store.write_directory(lambda one: one.organisations.delete(org_id))
+    async def remove_organisation(self, org_id: OrgId, contents: FileContents | None) -> None:
+        """Remove everything of an organisation that was deleted, see `remove_organisation` of this module."""
+        await remove_organisation(self._store, org_id, contents, clock=self._clock)
 
     # --- users
 
@@ -260,6 +260,21 @@ async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
         before = clock.now() - timedelta(days=days)
         while await store.write_directory(lambda one: one.audit.trim(before=before, limit=TRIMMED_AT_ONCE)):
             continue
+
+
+async def remove_organisation(store: Store, org_id: OrgId, contents: FileContents | None, *, clock: Clock) -> None:
+    """Remove everything of an organisation that was deleted, in bounded steps; servers do this by themselves.
+
+    Its last row goes after the bytes of its files in `contents`, so you may call this again after it was cut off.
+    Raises: StoreError.
+    """
+    view, is_left = store.for_organisation(org_id), True
+    while is_left:
+        is_left = await view.write(lambda tx: tx.upkeep.remove_some())
+    if contents is not None:
+        async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
+            await contents.delete(keys)
+    await store.write_directory(lambda one: one.organisations.delete(org_id))
 
 
 @contextlib.asynccontextmanager

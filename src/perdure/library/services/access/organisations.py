@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Sequence
 
 from perdure.app import start_organisation
 from perdure.core.access.values import Organisation
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.access.access import trim_audit
+from perdure.library.services.access.access import remove_organisation, trim_audit
 from perdure.storage.store import Directory
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Organisations:
                 if organisation.id == DEFAULT_ORG:
                     continue
                 if organisation.deleted_at is not None:
-                    await self.remove(organisation.id)
+                    await self._try_to_remove(organisation.id)
                 elif organisation.id not in self._open:
                     view = store.for_organisation(organisation.id)
                     if await view.read(has_work, model, at=app.ports.clock.now()):
@@ -131,16 +131,20 @@ class Organisations:
             after = page[-1].id
         await self._close_unused(model)
 
+    async def _try_to_remove(self, org_id: OrgId) -> None:
+        """Remove an organisation that was deleted. If its files can't be reached, the others go on meanwhile."""
+        try:
+            await self.remove(org_id)
+        except StoreUnavailable as error:
+            log.warning("the rest of %s is removed later: %s", org_id, error)
+
     async def remove(self, org_id: OrgId) -> None:
         """Remove an organisation that was deleted, with everything in it, in bounded steps."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()
-            view = self._default.app.shared.store.for_organisation(org_id)
-            is_left = True
-            while is_left:
-                is_left = await view.write(lambda tx: tx.upkeep.remove_some())
-            await view.write_directory(lambda one: one.organisations.delete(org_id))
+            app = self._default.app
+            await remove_organisation(app.shared.store, org_id, app.ports.contents, clock=app.ports.clock)
 
     async def _close_unused(self, model: str | None) -> None:
         """Close those that nobody uses and that have no work, the longest unused first, as long as they are too
