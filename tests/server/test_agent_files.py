@@ -363,3 +363,99 @@ async def test_what_is_no_file_is_refused() -> None:
             "GET", f"/v1/agents/{(await new_agent(server))['id']}/export", use_legacy_format=True
         )
         assert legacy[0] == 422
+
+
+def _with_folders() -> dict[str, Any]:
+    """A file whose two agents have a folder together; one of its files has no text."""
+    file = agent_file()
+    file["sources"] = [{"id": "source-0", "name": "docs", "description": "d", "instructions": None, "metadata": None}]
+    file["files"] = [
+        {"id": "file-0", "source_id": "source-0", "file_name": "garden.md", "content": "The quince is in bed 4."},
+        {"id": "file-1", "source_id": "source-0", "file_name": "old/boiler.pdf", "content": "# Boiler\n\n1.4 bar."},
+        {"id": "file-2", "source_id": "source-0", "file_name": "empty.pdf", "content": None},
+    ]
+    first = file["agents"][0]
+    first["source_ids"] = ["source-0"]
+    file["agents"].append(copy.deepcopy(first) | {"id": "agent-1", "name": "Second", "messages": []})
+    return file
+
+
+async def _texts_of(server: Routed, agent_id: str) -> dict[str, str]:
+    """Folder and file -> text, of all folders of an agent."""
+    found = {}
+    for folder in await server.get(f"/v1/agents/{agent_id}/folders"):
+        await server.library.services.files.wait(folder["id"])
+        for file in await server.get(f"/v1/folders/{folder['id']}/files", include_content=True):
+            found[f"{folder['name']}: {file['file_name']}"] = file["content"]
+    return found
+
+
+async def test_folders_come_with_the_texts_of_their_files() -> None:
+    """A folder of the same name that is here stays as it is, and what comes goes out again."""
+    async with routed() as server:
+        here = await server.post("/v1/folders/", {"name": "docs"})
+        imported = await import_file(server, _with_folders())
+        expected = {
+            "docs (2): garden.md": "The quince is in bed 4.",
+            "docs (2): old/boiler.pdf.md": "# Boiler\n\n1.4 bar.",
+        }
+        for agent_id in imported.agent_ids:
+            assert await _texts_of(server, agent_id) == expected
+            assert "open_files" in {one.name for one in (await server.letta.agents.retrieve(agent_id)).tools}
+        warnings = (imported.model_extra or {})["warnings"]
+        assert any(warning.startswith("1 of `files` are left out") for warning in warnings)
+        assert await server.get(f"/v1/folders/{here['id']}/files") == []
+        assert await server.get("/v1/folders/count") == 2
+
+        exported = json.loads(await server.letta.agents.export_file(imported.agent_ids[0]))
+        (agent_id,) = (await import_file(server, exported)).agent_ids
+        assert await _texts_of(server, agent_id) == {
+            f"docs (2) (2): {name.removeprefix('docs (2): ')}": text for name, text in expected.items()
+        }
+
+
+async def test_folders_of_an_import_that_fails_are_deleted() -> None:
+    async with routed() as server:
+        file = _with_folders()
+        file["agents"][1]["timezone"] = "Nowhere/Land"
+        with pytest.raises(APIStatusError):
+            await import_file(server, file)
+        assert await server.get("/v1/folders/") == []
+        assert await server.get("/v1/agents/count") == 0
+
+
+async def test_groups_come_with_their_agents() -> None:
+    """But for those that this server has not."""
+    async with routed() as server:
+        file = _with_folders()
+        rule = {"manager_type": "supervisor", "manager_agent_id": "agent-0", "max_turns": None}
+        group = {"id": "group-0", "agent_ids": ["agent-1"], "description": "A pair", "shared_block_ids": ["block-0"]}
+        file["groups"] = [
+            group | {"manager_config": rule},
+            group | {"id": "group-1", "manager_config": {"manager_type": "swarm"}},
+        ]
+        imported = await import_file(server, file)
+        (made,) = await server.get("/v1/groups/")
+        loop, second = imported.agent_ids
+        assert (made["manager_type"], made["manager_agent_id"], made["agent_ids"]) == ("supervisor", loop, [second])
+        (block,) = (await server.letta.agents.retrieve(loop)).blocks
+        assert (made["description"], made["shared_block_ids"]) == ("A pair", [block.id])
+        assert any("swarm" in warning for warning in (imported.model_extra or {})["warnings"])
+
+        file["groups"][0]["agent_ids"] = ["agent-7"]
+        with pytest.raises(APIStatusError, match="a group has 'agent-7', which the file does not hold"):
+            await import_file(server, file)
+
+
+async def test_a_companion_of_a_file_is_made_with_its_agent() -> None:
+    async with routed() as server:
+        file = _with_folders()
+        rule = {"manager_type": "sleeptime", "manager_agent_id": "agent-0", "sleeptime_agent_frequency": 7}
+        file["groups"] = [{"id": "group-0", "agent_ids": ["agent-1"], "description": "", "manager_config": rule}]
+        file["agents"][1]["agent_type"] = "sleeptime_agent"
+        imported = await import_file(server, file)
+        (agent_id,) = imported.agent_ids
+        (group,) = await server.get("/v1/groups/")
+        assert (group["manager_agent_id"], len(group["agent_ids"])) == (agent_id, 1)
+        assert group["sleeptime_agent_frequency"] == 7
+        assert any("'Second' is made anew" in warning for warning in (imported.model_extra or {})["warnings"])

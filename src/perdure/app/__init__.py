@@ -31,6 +31,7 @@ from perdure.app.prices import price_of
 from perdure.app.prices import prices_of as prices_of
 from perdure.app.sandboxes import check_file as check_file
 from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
+from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -80,7 +81,7 @@ from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
-from perdure.storage.object_store import open_object_store
+from perdure.storage.object_store import open_object_store as open_object_store
 from perdure.storage.open import accept_loss as accept_loss
 from perdure.storage.open import find_damage as find_damage
 from perdure.storage.open import find_refusal as find_refusal

@@ -76,6 +76,15 @@ def check_file(name: str, head: bytes) -> str:
     return safe
 
 
+def name_text(name: str) -> str:
+    """The name under which a file's text becomes a file: its own name if it is text as it is, else with `.md` behind
+    it."""
+    from perdure.converters.kinds import SUFFIXES
+
+    suffixes = (*SUFFIXES["text"], *SUFFIXES["markdown"], *SUFFIXES["code"])
+    return name if name.lower().endswith(suffixes) else f"{name}.md"
+
+
 def converter_of(settings: Settings, sandbox: Sandbox) -> Converter:
     """The function that converts a file to text in the sandbox, within the settings' limits."""
 

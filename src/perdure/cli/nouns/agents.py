@@ -62,7 +62,7 @@ def export_agent(
     messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
 ) -> None:
-    """Write an agent with its memory blocks, tools and messages as an agent file, which Letta's server reads too."""
+    """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
 
 
 @command(agent, "agent_files.agent_files.import_agents", name="import")

@@ -16,7 +16,6 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import KeyId, OrgId, UserId
 from perdure.library.services.access.access import open_access
 from perdure.settings import Settings
-from perdure.storage.object_store import open_object_store
 
 PAGE = 500
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
@@ -60,7 +59,6 @@ async def list_orgs(view: View) -> None:
 async def delete_org(view: View, *, name: str, yes: bool) -> None:
     """Delete an organisation with everything in it."""
     settings = Settings.from_environment()
-    contents = open_object_store(settings.files)
     async with open_access(settings) as access:
         found = await access.organisation(name)
         question = (
@@ -69,7 +67,7 @@ async def delete_org(view: View, *, name: str, yes: bool) -> None:
         confirm(view, question, action="delete the organisation", yes=yes)
         await access.delete_organisation(found.id)
         view.show_status("removing…")
-        await access.remove_organisation(found.id, contents)
+        await access.remove_organisation(found.id, settings)
         view.clear_status()
         view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))
 

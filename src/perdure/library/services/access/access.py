@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from perdure.app import open_store
+from perdure.app import open_object_store, open_store
 from perdure.core.access.audit import AuditEntry, AuditFilter
 from perdure.core.access.keys import KEY_BYTES, digest_of, is_key, key_text, start_of
 from perdure.core.access.values import (
@@ -104,9 +104,9 @@ class Access:
 
         await self._store.write_directory(delete)
 
-    async def remove_organisation(self, org_id: OrgId, contents: FileContents | None) -> None:
+    async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
         """Remove everything of an organisation that was deleted, see `remove_organisation` of this module."""
-        await remove_organisation(self._store, org_id, contents, clock=self._clock)
+        await remove_organisation(self._store, org_id, open_object_store(settings.files), clock=self._clock)
 
     # --- users
 

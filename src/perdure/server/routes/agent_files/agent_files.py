@@ -1,4 +1,4 @@
-"""Agent files: an agent with its blocks, tools and messages as one JSON document, and agents made from one."""
+"""Agent files: an agent with all that is its own as one JSON document, and agents made from one."""
 
 from __future__ import annotations
 
@@ -36,8 +36,11 @@ async def export_agent(
     use_legacy_format: bool = False,
     max_steps: Annotated[int | None, Query(deprecated=True)] = None,
 ) -> Response:
-    """Write an agent file: the agent with its blocks, tools and messages. Values of secrets, passages of archives and
-    files are not in it. It is sent as a text, which the clients return as they get it."""
+    """Write an agent file: the agent with its blocks, tools, messages, and folders with the texts of their files.
+
+    Values of secrets and passages of archives are not in it. It is sent as a text, which the clients return as they get
+    it.
+    """
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")
     named = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))

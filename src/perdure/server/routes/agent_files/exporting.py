@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.routes.agent_files.folders import list_folders
 from perdure.server.routes.agents import agent_reply
 from perdure.server.wire.agent_files.writing import write_agent_file
 
@@ -22,8 +23,13 @@ async def export_text(
     state = await library.services.agents.get_state(agent_id)
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
+    folders = await list_folders(library, agent_id)
     agent, now = agent_reply(library, state), library.app.ports.clock.now()
-    return await asyncio.to_thread(lambda: json.dumps(write_agent_file(agent, messages, shown=shown, at=now), indent=2))
+
+    def write() -> str:
+        return json.dumps(write_agent_file(agent, messages, folders, shown=shown, at=now), indent=2)
+
+    return await asyncio.to_thread(write)
 
 
 async def _list_messages(

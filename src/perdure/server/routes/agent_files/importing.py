@@ -1,4 +1,4 @@
-"""One import of an agent file: tools, then agents with their blocks and messages; all of it, or nothing."""
+"""One import of an agent file: tools, agents with all that is theirs, and groups; all of it, or nothing."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from typing import Any
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
-from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn
-from perdure.core.ids import AgentId, BlockId, ToolId
+from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
+from perdure.core.groups.group import GroupFilter
+from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
-from perdure.server.errors import AgentFileInvalid
+from perdure.server.errors import AgentFileInvalid, NotSupported
+from perdure.server.routes.agent_files.folders import import_folder
 from perdure.server.wire.agent_files.messages import FileMessages, messages_in
-from perdure.server.wire.agent_files.reading import AgentFile, FileAgent
+from perdure.server.wire.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.server.wire.agents import AgentIn
 from perdure.server.wire.base import WIRE_AUTHOR
+from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn
 from perdure.server.wire.tools import ToolIn
 
 log = logging.getLogger(__name__)
@@ -82,10 +86,11 @@ class Import:
         self._library, self._file, self._options = library, file, options
         self._tools: dict[str, ToolId] = {}
         self._blocks: dict[str, BlockId] = {}
-        self._made_agents: list[AgentId] = []
+        self._folders: dict[str, FolderId] = {}
+        self._agents: dict[str, AgentId] = {}
         self._made_tools: list[ToolId] = []
         self._replacements: list[ToolIn] = []
-        self.warnings: list[str] = [f"`{name}` of the file are not imported" for name in file.left_out]
+        self.warnings: list[str] = [*file.warnings]
 
     async def run(self) -> Sequence[AgentId]:
         """Make all of it, or nothing; return the ids of the agents. Raises: PerdureError."""
@@ -97,24 +102,37 @@ class Import:
 
     async def _run(self) -> Sequence[AgentId]:
         """Check what can be checked, make tools and agents, and last replace the tools that are here already."""
-        checked = [(agent, self._request(agent), await self._messages_of(agent)) for agent in self._file.agents]
-        for file_id in dict.fromkeys(id_ for agent in self._file.agents for id_ in agent.tool_ids):
+        agents = self._independent_agents()
+        checked = [(id_, self._request(id_, agent), await self._messages_of(agent)) for id_, agent in agents.items()]
+        for file_id in dict.fromkeys(id_ for agent in agents.values() for id_ in agent.tool_ids):
             await self._import_tool(file_id, self._file.tools[file_id])
-        for agent, _, messages in checked:
-            agent_id = await self._import_agent(agent)
+        for file_id, _, messages in checked:
+            agent_id = await self._import_agent(file_id, agents[file_id])
             if messages.images:
-                self.warnings.append(f"{messages.images} images in messages of {self._name_of(agent)!r} are left out")
+                name = self._name_of(agents[file_id])
+                self.warnings.append(f"{messages.images} images in messages of {name!r} are left out")
             if messages.messages:
                 await self._library.services.messages.import_messages(agent_id, messages.messages, checked=True)
+        for group in self._file.groups:
+            await self._import_group(group)
         for tool in self._replacements:
             await self._library.services.tools.upsert(tool.new(), fields=tool.set_fields)
-        return self._made_agents
+        return list(self._agents.values())
+
+    def _independent_agents(self) -> Mapping[str, FileAgent]:
+        """The agents of the file, by their ids in it, without companions, which are made with the agents they help."""
+        companions = {id_ for group in self._file.groups for id_ in group.companions}
+        for id_ in companions:
+            name = self._name_of(self._file.agents[id_])
+            self.warnings.append(f"agent {name!r:.80} is made anew, as a companion: its memory is that of its agent")
+        return {id_: agent for id_, agent in self._file.agents.items() if id_ not in companions}
 
     async def _undo(self) -> None:
-        """Delete the agents, blocks and tools that were made."""
+        """Delete the agents, folders, blocks and tools that were made; groups go with their agents."""
         services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
-        steps += [functools.partial(services.agents.delete, id_) for id_ in self._made_agents]
+        steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
+        steps += [functools.partial(services.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(services.blocks.delete, id_) for id_ in self._blocks.values()]
         steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
         for step in steps:
@@ -145,9 +163,7 @@ class Import:
                 self.warnings.append(f"tool {name!r:.80} is left out: the one of this server is of another type")
                 return
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            here, why = None, f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}"
-            self.warnings.append(f"tool {name!r:.80} is left out: {why:.300}")
+            self.warnings.append(f"tool {name!r:.80} is left out: {_first_problem(error)}")
             return
         except InvalidInput as error:
             self.warnings.append(f"tool {name!r:.80} is left out: {error!s:.300}")
@@ -193,7 +209,7 @@ class Import:
         name = _NOT_IN_A_NAME.sub("_", self._options.name or str(agent.fields.get("name") or "Agent"))
         return name[: _NAME_MAX - len(suffix)] + suffix
 
-    def _request(self, agent: FileAgent) -> AgentIn:
+    def _request(self, file_id: str, agent: FileAgent) -> AgentIn:
         """The request that makes this agent, with what is here of the file already. Raises: AgentFileInvalid."""
         tool_ids = [id_ for id_ in agent.tool_ids if id_ in self._tools]
         body = agent.body | {
@@ -206,19 +222,23 @@ class Import:
             "memory_blocks": [dict(self._file.blocks[id_]) for id_ in agent.block_ids if id_ not in self._blocks],
             "tool_ids": list(dict.fromkeys(self._tools[id_] for id_ in tool_ids)),
         }
+        body |= {"enable_sleeptime": True} if self._companion_group(file_id) else {}
         body |= {"embedding": self._options.embedding} if self._options.embedding else {}
         body |= {"model": self._options.model} if self._options.model else {}
         try:
             return AgentIn.model_validate(body)
         except ValidationError as error:
-            problem = error.errors(include_url=False)[0]
-            place = ".".join(map(str, problem["loc"]))
-            raise AgentFileInvalid(f"agent {body['name']!r} of the file: {place}: {problem['msg']:.300}") from error
+            raise AgentFileInvalid(f"agent {body['name']!r} of the file: {_first_problem(error)}") from error
 
-    async def _import_agent(self, agent: FileAgent) -> AgentId:
-        """Make an agent, and note which of its blocks is which of the file."""
+    def _companion_group(self, file_id: str) -> FileGroup | None:
+        """The group by which the file says that an agent has a companion."""
+        groups = (one for one in self._file.groups if one.manager.get("manager_agent_id") == file_id)
+        return next((group for group in groups if group.companions), None)
+
+    async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
+        """Make an agent with its folders, and note which of its blocks is which of the file."""
         agents, models = self._library.services.agents, self._library.services.models
-        request, default = self._request(agent), self._library.app.choice.handle
+        request, default = self._request(file_id, agent), self._library.app.choice.handle
         handle = request.model_handle
         try:
             model = await models.resolve(handle or default)
@@ -233,8 +253,44 @@ class Import:
             companion=request.companion(request.agent_type) or None,
             author=WIRE_AUTHOR,
         )
-        self._made_agents.append(made.id)
+        self._agents[file_id] = made.id
         by_label = {block.label: block.id for block in (await agents.get_state(made.id)).blocks}
         for id_ in agent.block_ids:
             self._blocks.setdefault(id_, by_label[str(self._file.blocks[id_]["label"])])
+        for id_ in agent.folder_ids:
+            if id_ not in self._folders:
+                self._folders[id_] = await import_folder(self._library, self._file.folders[id_], self.warnings)
+            await self._library.services.folders.attach(made.id, self._folders[id_])
         return made.id
+
+    # --- groups
+
+    async def _import_group(self, group: FileGroup) -> None:
+        """Make a group of agents that were made, or set what an agent's companion has; one that can't be had is left
+        out."""
+        manager = dict(group.manager)
+        manager_id = self._agents.get(manager.pop("manager_agent_id", ""))
+        body = {
+            "agent_ids": [self._agents[id_] for id_ in group.agent_ids if id_ in self._agents],
+            "description": group.description,
+            "shared_block_ids": [self._blocks[id_] for id_ in group.block_ids if id_ in self._blocks],
+        }
+        groups = self._library.services.groups
+        try:
+            if not group.companions:
+                manager |= {"manager_agent_id": manager_id} if manager_id else {}
+                await groups.create(GroupIn.model_validate(body | {"manager_config": manager}).new_group)
+            elif manager_id:
+                where = GroupFilter(kind=manager["manager_type"])
+                for made in await groups.list_of_agent(manager_id, where, Page(limit=1, ascending=True)):
+                    await groups.update(made.id, GroupChangesIn.model_validate({"manager_config": manager}).changes)
+        except ValidationError as error:
+            self.warnings.append(f"a group is left out: {_first_problem(error)}")
+        except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:
+            self.warnings.append(f"a group is left out: {error!s:.300}")
+
+
+def _first_problem(error: ValidationError) -> str:
+    """The place and text of the first thing that is wrong."""
+    problem = error.errors(include_url=False)[0]
+    return f"{'.'.join(map(str, problem['loc']))}: {problem['msg']:.300}"

@@ -1,4 +1,4 @@
-"""Reading an agent file (`.af`): agents with their blocks, tools and messages in one JSON document.
+"""Reading an agent file (`.af`): agents with their blocks, tools, folders and messages in one JSON document.
 
 The second layout is read and written: one list of each kind, whose members name each other by ids of the file
 (`agent-0`, `block-3`). See https://github.com/letta-ai/agent-file.
@@ -31,6 +31,8 @@ _NOT_OF_A_BODY = frozenset(
 )
 """Fields of an agent in a file that are no fields of a new agent's body here, or are given another value."""
 
+_COMPANION_KINDS = ("sleeptime", "voice_sleeptime")
+
 
 @dataclass(frozen=True, slots=True)
 class FileAgent:
@@ -38,13 +40,14 @@ class FileAgent:
 
     Attributes:
         fields: all that the file has of it.
-        block_ids, tool_ids: ids of the file, each once.
+        block_ids, tool_ids, folder_ids: ids of the file, each once.
         rules: its tool rules.
     """
 
     fields: Mapping[str, Any]
     block_ids: Sequence[str]
     tool_ids: Sequence[str]
+    folder_ids: Sequence[str]
     rules: Sequence[Mapping[str, Any]]
 
     @property
@@ -58,18 +61,53 @@ class FileAgent:
 
 
 @dataclass(frozen=True, slots=True)
+class FileFolder:
+    """A folder of a file.
+
+    Attributes:
+        fields: all that the file has of it.
+        texts: name of a file in it -> its text.
+    """
+
+    fields: Mapping[str, Any]
+    texts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroup:
+    """A group of a file.
+
+    Attributes:
+        agent_ids, block_ids: ids of the file: its agents, and the blocks that they share.
+        manager: by which rule they speak: the fields that have a value.
+    """
+
+    agent_ids: Sequence[str]
+    block_ids: Sequence[str]
+    manager: Mapping[str, Any]
+    description: str
+
+    @property
+    def companions(self) -> Sequence[str]:
+        """The ids of agents of the file that tidy another one's memory."""
+        return self.agent_ids if self.manager.get("manager_type") in _COMPANION_KINDS else ()
+
+
+@dataclass(frozen=True, slots=True)
 class AgentFile:
     """What is read of a file.
 
     Attributes:
-        blocks, tools: by their ids in the file.
-        left_out: names of lists that the file has and that are not imported.
+        agents, blocks, tools, folders: by their ids in the file.
+        warnings: what of the file is not imported.
     """
 
-    agents: Sequence[FileAgent]
+    agents: Mapping[str, FileAgent]
     blocks: Mapping[str, Mapping[str, Any]]
     tools: Mapping[str, Mapping[str, Any]]
-    left_out: Sequence[str] = ()
+    folders: Mapping[str, FileFolder]
+    groups: Sequence[FileGroup]
+    warnings: Sequence[str] = ()
 
     def rules_of(self, agent: FileAgent, tool_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
         """The rules of an agent that are about these of its tools."""
@@ -97,9 +135,21 @@ def read_agent_file(content: bytes) -> AgentFile:
     lists = {name: _members(document, name) for name in _LISTS}
     if not lists["agents"]:
         raise AgentFileInvalid("the file has no agents")
-    agents = [_agent(fields, lists["blocks"], lists["tools"]) for fields in lists["agents"].values()]
-    left_out = [name for name in ("groups", "files", "sources", "mcp_servers") if lists[name]]
-    return AgentFile(agents, lists["blocks"], lists["tools"], left_out)
+    agents = {id_: _agent(fields, lists) for id_, fields in lists["agents"].items()}
+    folders = {id_: FileFolder(fields, _texts(id_, lists["files"])) for id_, fields in lists["sources"].items()}
+    warnings = []
+    if lists["mcp_servers"]:
+        warnings.append("`mcp_servers` of the file are not imported")
+    if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
+        warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
+    return AgentFile(
+        agents,
+        lists["blocks"],
+        lists["tools"],
+        folders,
+        [_group(one, lists) for one in lists["groups"].values()],
+        warnings,
+    )
 
 
 def _refuse_constant(name: str) -> None:
@@ -121,21 +171,58 @@ def _members(document: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str
     return found
 
 
-def _agent(fields: Mapping[str, Any], blocks: Mapping[str, Any], tools: Mapping[str, Any]) -> FileAgent:
+def _agent(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileAgent:
     """An agent, whose ids are all in the file. Raises: AgentFileInvalid."""
-    named = {}
-    for name, members in (("block_ids", blocks), ("tool_ids", tools)):
-        ids = fields.get(name) or []
-        if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
-            raise AgentFileInvalid(f"`{name}` of an agent must be a list of ids")
-        missing = [id_ for id_ in ids if id_ not in members]
-        if missing:
-            raise AgentFileInvalid(f"an agent has {missing[0]!r:.80}, which the file does not hold")
-        named[name] = list(dict.fromkeys(ids))
-    labels = [str(blocks[id_].get("label")) for id_ in named["block_ids"]]
+    block_ids = _ids(fields, "block_ids", lists["blocks"], of="an agent")
+    tool_ids = _ids(fields, "tool_ids", lists["tools"], of="an agent")
+    folders = "folder_ids" if fields.get("folder_ids") else "source_ids"
+    folder_ids = _ids(fields, folders, lists["sources"], of="an agent")
+    labels = [str(lists["blocks"][id_].get("label")) for id_ in block_ids]
     if len(set(labels)) < len(labels):
         raise AgentFileInvalid("two blocks of an agent have one label")
     rules = objects(fields.get("tool_rules"), "tool_rules of an agent")
     if not all(isinstance(rule.get("tool_name"), str) for rule in rules):
         raise AgentFileInvalid("each of `tool_rules` of an agent needs a `tool_name`")
-    return FileAgent(fields, named["block_ids"], named["tool_ids"], rules)
+    return FileAgent(fields, block_ids, tool_ids, folder_ids, rules)
+
+
+def _ids(fields: Mapping[str, Any], name: str, members: Mapping[str, Any], *, of: str) -> Sequence[str]:
+    """The ids in a field, each once. Raises: AgentFileInvalid: they are not all of members of the file."""
+    ids = fields.get(name) or []
+    if not isinstance(ids, list) or not all(isinstance(id_, str) for id_ in ids):
+        raise AgentFileInvalid(f"`{name}` of {of} must be a list of ids")
+    missing = [id_ for id_ in ids if id_ not in members]
+    if missing:
+        raise AgentFileInvalid(f"{of} has {missing[0]!r:.80}, which the file does not hold")
+    return list(dict.fromkeys(ids))
+
+
+def _texts(folder_id: str, files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
+    """The texts of a folder's files by their names; of two of one name, that of the first."""
+    texts: dict[str, str] = {}
+    for file in files.values():
+        name = next((file[one] for one in ("file_name", "original_file_name") if file.get(one)), None)
+        text = file.get("content")
+        if (
+            folder_id in (file.get("source_id"), file.get("folder_id"))
+            and isinstance(name, str)
+            and isinstance(text, str)
+        ):
+            texts.setdefault(name, text)
+    return texts
+
+
+def _group(fields: Mapping[str, Any], lists: Mapping[str, Mapping[str, Any]]) -> FileGroup:
+    """A group, whose ids are all in the file. Raises: AgentFileInvalid."""
+    manager = fields.get("manager_config") or {}
+    if not isinstance(manager, dict):
+        raise AgentFileInvalid("`manager_config` of a group must be an object")
+    manager_id = manager.get("manager_agent_id")
+    if manager_id is not None:
+        _ids({"manager_agent_id": [manager_id]}, "manager_agent_id", lists["agents"], of="a group")
+    return FileGroup(
+        _ids(fields, "agent_ids", lists["agents"], of="a group"),
+        _ids(fields, "shared_block_ids", lists["blocks"], of="a group"),
+        {name: value for name, value in manager.items() if value is not None},
+        str(fields.get("description") or ""),
+    )

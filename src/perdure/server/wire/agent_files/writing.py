@@ -1,4 +1,4 @@
-"""Writing an agent file: an agent with its blocks, tools and messages."""
+"""Writing an agent file: an agent with its blocks, tools, folders and messages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from perdure.core.files import Folder
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.server.wire.agent_files.messages import unpacked
 
@@ -21,13 +22,19 @@ _AGENT_FIELDS = (
 
 
 def write_agent_file(
-    agent: Mapping[str, Any], messages: Sequence[Message], *, shown: frozenset[str], at: datetime
+    agent: Mapping[str, Any],
+    messages: Sequence[Message],
+    folders: Sequence[tuple[Folder, Mapping[str, str]]],
+    *,
+    shown: frozenset[str],
+    at: datetime,
 ) -> dict[str, Any]:
     """The file of one agent.
 
     Args:
         agent: as answers have it.
         messages: of a conversation, oldest first; those that models never see are left out.
+        folders: each with the texts of its files by their names.
         shown: the ids of messages that the model is shown.
     """
     blocks = [
@@ -35,6 +42,21 @@ def write_agent_file(
         for number, block in enumerate(agent["blocks"])
     ]
     tools = [{**tool, "id": f"tool-{number}"} for number, tool in enumerate(agent["tools"])]
+    sources: list[dict[str, Any]] = [
+        {
+            "id": f"source-{number}",
+            "name": folder.name,
+            "description": folder.description,
+            "instructions": folder.instructions,
+            "metadata": dict(folder.metadata) or None,
+        }
+        for number, (folder, _) in enumerate(folders)
+    ]
+    files = [
+        {"source_id": f"source-{number}", "file_name": name, "content": text}
+        for number, (_, texts) in enumerate(folders)
+        for name, text in texts.items()
+    ]
     secrets = {secret["key"]: "" for secret in agent["secrets"]}
     settings = dict(agent["model_settings"])
     if agent["llm_config"].get("reasoning_effort") is None:
@@ -61,10 +83,13 @@ def write_agent_file(
                 "tool_exec_environment_variables": secrets,
                 "messages": lines,
                 "in_context_message_ids": in_context,
-                **{name: [] for name in ("memory_blocks", "tools", "source_ids", "files_agents", "group_ids")},
+                "source_ids": [source["id"] for source in sources],
+                **{name: [] for name in ("memory_blocks", "tools", "files_agents", "group_ids")},
             }
         ],
-        **{name: [] for name in ("groups", "files", "sources", "mcp_servers", "skills")},
+        **{name: [] for name in ("groups", "mcp_servers", "skills")},
+        "sources": sources,
+        "files": [{**file, "id": f"file-{number}"} for number, file in enumerate(files)],
         "blocks": blocks,
         "tools": tools,
         "metadata": {},
