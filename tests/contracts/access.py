@@ -116,6 +116,7 @@ class AccessContract(Contract):
             limits = Limits(requests_per_minute=60, tokens_per_day=1_000)
 
             def fill(directory: Directory) -> ApiKey:
+                assert not directory.keys.are_there()
                 directory.organisations.add(Organisation(id=ACME, name="Acme", created_at=AT))
                 assert not directory.keys.exist(at=AT)
                 return self.add_key(directory, expires_at=LATER, limits=limits)
@@ -147,6 +148,12 @@ class AccessContract(Contract):
             assert await store.read_directory(lambda one: one.keys.count(ACME)) == 1
             with raises(NotFound):
                 await store.write_directory(lambda one: one.keys.revoke(DEFAULT_ORG, key.id, at=AT))
+            assert await store.read_directory(lambda one: one.keys.are_there())  # revoked as it is
+            with raises(NotFound):
+                await store.write_directory(lambda one: one.keys.delete(DEFAULT_ORG, key.id))
+            await store.write_directory(lambda one: one.keys.delete(ACME, key.id))
+            assert await store.read_directory(lambda one: one.keys.list(ACME)) == []
+            assert not await store.read_directory(lambda one: one.keys.are_there())
 
     async def test_the_audit_log_has_pages_and_an_end(self) -> None:
         """Newest first, of one organisation; old entries are deleted a few at a time."""

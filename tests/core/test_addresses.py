@@ -16,6 +16,7 @@ from perdure.providers.masking import environment_secrets
         ("postgresql://ada@db/x?user=a&password=secret&sslmode=require", None),
         ("postgresql:///x?host=/run", "postgresql:///x?host=/run"),
         ("/data/a:b@c.db", "/data/a:b@c.db"),
+        ("http://u:secret@searx.test/?q=a:b@c", "http://u:***@searx.test/?q=a:b@c"),
     ],
 )
 def test_the_password_is_masked(address: str, shown: str | None) -> None:

@@ -9,9 +9,10 @@ from datetime import timedelta
 import pytest
 
 from perdure.core.access.values import SCOPES, Limits, includes
-from perdure.server.access import limits
+from perdure.server.access import keys, limits
 from perdure.server.access.keys import KEPT_S
 from perdure.server.access.scopes import RULES, rule_of
+from perdure.server.config import ServerConfig
 from tests.server.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
 
 
@@ -102,6 +103,43 @@ async def test_a_revoked_key_is_refused_within_seconds(world: World, monkeypatch
         now[name] = (at - KEPT_S, known)
 
     assert await world.status("GET", "/v1/tags/", text) == 401
+
+
+async def test_a_server_stays_closed_when_its_last_key_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens again when the last key is deleted."""
+    monkeypatch.setattr(keys, "KEPT_S", 0.0)
+    async with open_world(ServerConfig()) as world:
+        for key_id in [key.id for key in await world.access().keys()]:
+            await world.access().delete_key(key_id)
+        assert await world.status("GET", "/v1/agents/", None) == 200
+        expired, text = await world.access().create_key("k", "admin", expires_at=world.clock.now() + timedelta(days=1))
+        assert await world.status("GET", "/v1/agents/", None) == 401
+        assert await world.status("GET", "/v1/agents/", text) == 200
+        world.clock.advance(2 * 86_400)
+        assert await world.status("GET", "/v1/agents/", None) == 401
+        assert await world.status("POST", "/v1/keys/", None, {"name": "k", "scope": "admin"}) == 401
+        revoked, _ = await world.access().create_key("k", "admin")
+        await world.access().revoke_key(revoked.id)
+        assert await world.status("GET", "/v1/agents/", None) == 401
+        assert await world.access().delete_key(revoked.id)
+        assert not await world.access().delete_key(expired.id)
+        assert await world.status("GET", "/v1/agents/", None) == 200
+
+
+async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> None:
+    """What they are is the builder's: label, limit, who may write."""
+    agent = await world.library.create_agent("ann")
+    path = f"/v1/agents/{agent.id}/core-memory/blocks/human"
+    assert await world.status("PATCH", path, world.keys["user"], {"value": "Ada"}) == 200
+    for change in ({"read_only": True}, {"label": "x"}, {"value": "Bob", "limit": 10}):
+        assert await world.status("PATCH", path, world.keys["user"], change) == 403
+    assert await world.status("PATCH", path, world.keys["builder"], {"read_only": True}) == 200
+    block = await agent.blocks.get("human")
+    assert (block.value, block.read_only) == ("Ada", True)
+    page = f"/agents/{agent.id}/memory"
+    for action in ("blocks", "blocks/human/settings", "blocks/human/detach", "companion/on", "companion/off"):
+        form = {"hx-request": "true", "content-type": "application/x-www-form-urlencoded"}
+        assert await world.status("POST", f"{page}/{action}", world.keys["user"], **form) == 403, action
 
 
 async def test_tokens_beyond_a_keys_limit_end_its_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

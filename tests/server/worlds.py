@@ -87,15 +87,15 @@ class World:
 
 
 @contextlib.asynccontextmanager
-async def open_world() -> AsyncIterator[World]:
-    """A world for a test."""
+async def open_world(config: ServerConfig | None = None) -> AsyncIterator[World]:
+    """A world for a test; its server has the key `KEY`, unless `config` says otherwise."""
     clock, settings = FakeClock(), Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
     model = ScriptedModel(otherwise=says("Hello."))
     library = await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model}, settings=settings, clock=clock, ids=SequentialIds()
     )
     async with library:
-        app = create_app(library, ServerConfig(api_key=KEY), pages=build_routes())
+        app = create_app(library, config or ServerConfig(api_key=KEY), pages=build_routes())
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
             world = World(app, http, library, clock, app.state.gate, {})
             for scope in SCOPES:

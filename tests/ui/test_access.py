@@ -9,9 +9,13 @@ from pathlib import Path
 import httpx
 from playwright.async_api import Browser
 
+from perdure import AsyncPerdure
+from perdure.core.access.audit import AuditFilter
 from perdure.core.access.values import LOCAL, Limits
 from perdure.library.services.access.access import Access
 from perdure.server.config import ServerConfig
+from perdure.server.routes.health import VERSION
+from perdure.ui.routes import PAGES as MODULES
 from tests.ui.browser import dashboard, text_of
 from tests.ui.chromium import needs_chromium, open_page, serious_findings
 from tests.ui.test_browser import chromium, open_dashboard
@@ -21,6 +25,11 @@ __all__ = ["chromium"]
 PAGE = "/settings/access"
 KEY = re.compile(r"perdure_[A-Za-z0-9_-]{43}")
 OWN = "the key of the server, of some length"
+
+
+def access_of(library: AsyncPerdure) -> Access:
+    ports = library.app.ports
+    return Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
 
 
 async def test_users_and_keys_are_made_and_ended() -> None:
@@ -87,6 +96,49 @@ async def test_only_administrators_may_see_it() -> None:
             client.headers["authorization"] = f"Bearer {text}"
             assert (await client.get(PAGE)).status_code == 403
             assert (await client.post(f"{PAGE}/keys", data={"name": "x", "scope": "admin"})).status_code == 403
+
+
+async def test_every_page_opens_for_who_is_signed_in() -> None:
+    """With the cookie of a stored key; without it the browser is sent to the form."""
+    async with dashboard(config=ServerConfig(api_key=OWN)) as (client, library):
+        agent = await library.create_agent("ann")
+        _, text = await access_of(library).create_key("admin", "admin")
+        signed = await client.post("/sign-in", data={"key": text})
+        cookie = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
+        client.headers.pop("hx-request")
+        client.cookies.clear()
+        paths = [path for module in MODULES for path in module.pages.paths if "{" not in path or "{agent_id}" in path]
+        assert {"/groups", "/why", "/settings", "/approvals"} <= {*paths}
+        for path in paths:
+            where = path.format(agent_id=agent.id) + "?of=human"
+            assert (await client.get(where)).status_code == 303, path
+            assert (await client.get(where, headers=cookie)).status_code in (200, 404, 422), path
+
+
+async def test_nobody_but_the_servers_administrators_sees_the_server() -> None:
+    """Neither its settings nor its store nor a backup of it; and no page shows a password."""
+    url = "http://u:canary-pass@searx.test/"
+    async with dashboard(config=ServerConfig(api_key=OWN), searxng_url=url) as (client, library):
+        root = {"authorization": f"Bearer {OWN}"}
+        assert (await client.post("/data/backup", headers=root)).status_code == 200
+        acme = await access_of(library).create_organisation("Acme")
+        _, tenant = await access_of(library).within(acme.id).create_key("admin", "admin")
+        _, reader = await access_of(library).create_key("reader", "read-only")
+        for text in (tenant, reader):
+            headers = {"authorization": f"Bearer {text}"}
+            assert (await client.get("/data/backup", headers=headers)).status_code == 403
+            data = (await client.get("/data?format=json", headers=headers)).json()
+            assert (data["store"], data["backup"]) == (None, None)
+            assert "<h2>Backup" not in (await client.get("/data", headers=headers)).text
+        page = await client.get("/settings?format=json", headers={"authorization": f"Bearer {tenant}"})
+        assert page.json() == {"title": "Settings", "version": VERSION, "whole_server": False}
+        assert "PERDURE_SEARXNG_URL" not in (await client.get("/settings", headers={"authorization": f"Bearer {tenant}"})).text
+        shown = (await client.get("/settings", headers=root)).text
+        assert "http://u:***@searx.test/" in shown and "canary-pass" not in shown
+        audit = await access_of(library).audit(AuditFilter(), limit=50)
+        assert (await client.get("/data/backup", headers=root)).status_code == 200
+        later = await access_of(library).audit(AuditFilter(), limit=50)
+        assert [one.action for one in later[: len(later) - len(audit)]] == ["GET /data/backup"]
 
 
 @needs_chromium

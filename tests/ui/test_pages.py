@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks.dashboard import paths_of
 from perdure import ModelReply, Text, Usage
+from perdure.core.access.values import LOCAL, Scope
 from perdure.core.text.reprs import plural
+from perdure.library.services.access.access import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES
@@ -136,6 +138,37 @@ async def test_a_call_is_approved_on_the_page() -> None:
         assert "No call waits for you" in text_of(page.text)
         assert "posted hello" in [message.text for message in await agent.messages()]
         assert (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"] == []
+
+
+async def test_a_key_of_a_user_takes_no_approval_off_a_tool() -> None:
+    """Nor does a form about a call that does not wait."""
+
+    def post(text: str) -> str:
+        """Post a text.
+
+        Args:
+            text: the text.
+        """
+        return f"posted {text}"
+
+    config = ServerConfig(api_key="the key of the server, of some length")
+    async with dashboard(calls("post", text="hello"), says("Done."), tools=[post], config=config) as (client, library):
+        agent = await library.create_agent("Ada")
+        await agent.require_approval("post")
+        await agent.send("post it")
+        ports = library.app.ports
+        access = Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
+        tries: list[tuple[Scope, str | None, int]] = [("user", None, 403), ("builder", "call-unknown", 404)]
+        for scope, call_id, status in tries:
+            _, text = await access.create_key(scope, scope)
+            client.headers["authorization"] = f"Bearer {text}"
+            (call,) = (await client.get("/approvals?format=json")).json()["pending"]
+            form = {name: call[name] for name in ("agent_id", "conversation_id", "call_id", "tool", "arguments")}
+            form |= {"call_id": call_id} if call_id else {}
+            answer = await client.post("/approvals", data={**form, "choice": "always"})
+            assert answer.status_code == status, answer.text
+            rules = (await client.get(f"/agents/{agent.id}/tools?format=json")).json()["rules"]
+            assert [rule["type"] for rule in rules] == ["requires_approval"]
 
 
 async def test_a_tool_is_tried_detached_and_attached_again() -> None:

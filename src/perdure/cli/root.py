@@ -37,7 +37,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "hook": ("tools", "List the hooks of this machine."),
     "org": ("access", "Create, list or delete organisations; audit."),
     "user": ("access", "Create, list or delete users."),
-    "key": ("access", "Create, list or revoke API keys; show the server's own."),
+    "key": ("access", "Create, list, revoke or delete API keys; show the server's own."),
     "store": ("archives", "Verify, scrub, reindex or split the store."),
 }
 """Noun -> (module of `nouns` that declares its verbs, help)."""

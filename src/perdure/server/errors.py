@@ -58,6 +58,7 @@ from perdure.core.errors.store import disk_error
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
+from perdure.server.access.refusal import ScopeTooSmall
 from perdure.server.http import json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
@@ -172,7 +173,7 @@ def _answer_of_request(error: RequestRefused) -> Response:
 
 _FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (
     (AnswerInvalid | NothingToCompact | AgentFileInvalid, 400, 0),
-    (McpStdioRefused | McpPrivateRefused | HookBlocked, 403, 0),
+    (McpStdioRefused | McpPrivateRefused | HookBlocked | ScopeTooSmall, 403, 0),
     (Conflict, 409, 0),
     (SecretUnreadable, 500, logging.ERROR),
     (NotSupported | SecretKeyMissing | ExtraMissing | SandboxUnavailable, 501, 0),

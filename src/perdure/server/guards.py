@@ -34,6 +34,7 @@ from perdure.core.limits import Limits
 from perdure.library.checks import current_principal
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
 from perdure.server.access.refusal import Refusal
+from perdure.server.access.scopes import PAGES
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
 from perdure.server.errors import error_answer
 from perdure.server.log import TRACE_HEADER, current_trace, trace_id
@@ -43,13 +44,11 @@ log = logging.getLogger(__name__)
 
 METRICS_PATH = "/metrics"
 OPEN_PATHS = frozenset({"/v1/health", "/v1/health/", "/v1/ready", "/v1/ready/", "/docs", "/docs/"})
-PAGES = frozenset(
-    {"", "agents", "runs", "approvals", "connections", "data", "settings", "search", "events", "static", "sign-in"}
-)
-"""The first segments of the dashboard's paths."""
-
 OPEN_PAGES = frozenset({"static", "sign-in"})
-"""Those of them that need no session."""
+"""The first segments of the dashboard's paths that need no session."""
+
+PAGE_ROOTS = frozenset({"", "settings", *PAGES, *OPEN_PAGES})
+"""The first segments of all its paths."""
 
 VALUES_MAX = 250_000
 """Values in one body; enough for 5 MB of vectors in full precision. Parsing blocks the event loop: 250,000 values take
@@ -152,7 +151,7 @@ class Guard:
         if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
             return receive
         segment = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
-        is_page = segment in PAGES
+        is_page = segment in PAGE_ROOTS
         if segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:

@@ -11,10 +11,12 @@ from fastapi import Depends, HTTPException, Query
 from starlette.requests import Request
 from starlette.responses import Response
 
-from perdure.core.access.values import LOCAL, Principal
+from perdure.core.access.values import LOCAL, Principal, Scope
+from perdure.core.ids import DEFAULT_ORG
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.access.refusal import ScopeTooSmall
 from perdure.server.wire.fields import IdFormat
 
 T = TypeVar("T")
@@ -40,6 +42,18 @@ def principal_of(request: Request) -> Principal:
     """Who the request is for."""
     principal: Principal = request.scope.get("perdure.principal", LOCAL)
     return principal
+
+
+def require_scope(request: Request, scope: Scope, *, what: str) -> None:
+    """Check that the request's key has at least this scope. Raises: ScopeTooSmall: naming `what` needs it."""
+    if not (principal := principal_of(request)).may(scope):
+        raise ScopeTooSmall(f"{what} needs a key with the scope {scope!r}, and yours has {principal.scope!r}")
+
+
+def is_whole_server(request: Request) -> bool:
+    """Whether the request is of an administrator of the default organisation, who may see what all others share."""
+    principal = principal_of(request)
+    return principal.may("admin") and principal.org_id == DEFAULT_ORG
 
 
 Library = Annotated[AsyncPerdure, Depends(library_of)]

@@ -115,6 +115,15 @@ def revoke_key(
     """Revoke an API key; servers refuse it within seconds."""
 
 
+@command(key, "access.access.delete_key", name="delete")
+def delete_key(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key, as `perdure key list` shows it.")],
+    org: Org = None,
+    yes: Yes = False,
+) -> None:
+    """Delete an API key with its line in the list. A store without any keys is open to this machine again."""
+
+
 @command(key, "serve.show_key", name="show")
 def show_key() -> None:
     """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""

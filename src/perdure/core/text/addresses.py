@@ -9,6 +9,7 @@ POSTGRES = ("postgresql://", "postgres://")
 MASK = "***"
 
 _USER = re.compile(r"(?s)^(\w+://[^/]*?):.*@")
+_ANY_USER = re.compile(r"(://[^/\s:@]*):[^/\s]*@")
 _QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&]*")
 
 
@@ -18,7 +19,7 @@ def is_postgres(address: object) -> bool:
 
 
 def without_password(address: str | Path) -> str:
-    """The address for people and logs, with a mask in place of its password."""
+    """The address for people and logs, with a mask in place of its password. A text may hold several of the web."""
     if not is_postgres(address):
-        return str(address)
+        return _ANY_USER.sub(rf"\1:{MASK}@", str(address))
     return _QUERY.sub(rf"\1{MASK}", _USER.sub(rf"\1:{MASK}@", str(address)))

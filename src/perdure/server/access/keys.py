@@ -49,7 +49,7 @@ class KeyRing:
     @property
     def needed(self) -> bool:
         """Whether a request needs a key, as far as is known: it does where other machines reach the server, and where
-        there are any keys."""
+        there are any keys, also if none of them counts any more: nobody is let in because a key expires."""
         return self._is_guarded or self._exist[1]
 
     async def look(self) -> bool:
@@ -57,8 +57,7 @@ class KeyRing:
         if self._is_guarded:
             return True
         if self._exist[0] + KEPT_S <= time.monotonic():
-            at = self._clock.now()
-            exist = await self._store.read_directory(lambda one: one.keys.exist(at=at))
+            exist = await self._store.read_directory(lambda one: one.keys.are_there())
             self._exist = (time.monotonic(), exist)
         return self._exist[1]
 

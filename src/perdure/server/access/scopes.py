@@ -80,17 +80,26 @@ def _rules() -> list[Rule]:
         *(Rule(WRITE, f"/v1/{noun}/**", "builder", audited=True) for noun in built),
         # The dashboard.
         Rule(ANY, "/settings/**", "admin"),
-        *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in _PAGES))),
+        Rule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
+        *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
         Rule(WRITE, "/connections/**", "admin", audited=True),
         Rule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
-        *(Rule(WRITE, path, "user") for path in ("/approvals", "/runs/**", "/search")),
+        Rule(WRITE, "/approvals", "user", audited=True),
+        *(Rule(WRITE, path, "user") for path in ("/runs/**", "/search")),
         *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "fork", "stop", "answers")),
-        *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in ("memory", "facts", "forget")),
+        *(Rule(WRITE, f"/agents/*/memory/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
+        *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
         *(Rule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
     ]
 
 
-_PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events", "groups", "why")
+PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events", "groups", "why")
+"""The first segments of the paths of the dashboard's pages, but for the settings."""
+
+_MEMORY_PAGES = ("memory", "facts", "forget", "sources")
+_BUILT_IN_MEMORY = ("blocks", "blocks/*/settings", "blocks/*/detach", "companion/on", "companion/off")
+"""What of an agent's memory page is about blocks and companions themselves, not about what they say."""
+
 RULES = tuple(_rules())
 
 

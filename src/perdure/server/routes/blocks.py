@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.paging import Page
-from perdure.server.http import Library, json_answer, pages
+from perdure.server.http import Library, json_answer, pages, require_scope
 from perdure.server.routes.agents import agent_answer, agents_answer
 from perdure.server.wire.base import WIRE_FIELDS, wire_members
 from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
@@ -60,8 +60,13 @@ async def retrieve_of_agent(agent_id: AgentIdIn, block_label: str, library: Libr
 
 
 @router.patch("/v1/agents/{agent_id}/core-memory/blocks/{block_label:path}")
-async def update_of_agent(agent_id: AgentIdIn, block_label: str, body: BlockChanges, library: Library) -> Response:
-    """Change the agent's block of this label, for all agents that share it."""
+async def update_of_agent(
+    agent_id: AgentIdIn, block_label: str, body: BlockChanges, library: Library, request: Request
+) -> Response:
+    """Change the agent's block of this label, for all agents that share it. A key of the scope `user` may change the
+    value only."""
+    if others := sorted(body.model_fields_set - {"value"}):
+        require_scope(request, "builder", what=f"changing {', '.join(others)} of a block")
     block = await library.services.blocks.update_of_agent(agent_id, block_label, body.changes)
     return json_answer(block_shape(block))
 

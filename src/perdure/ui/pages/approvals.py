@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import ToolDecision
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.http import require_scope
 from perdure.ui.pages.chat import pending_shape
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
@@ -26,9 +28,15 @@ async def decide(request: Request, library: AsyncPerdure) -> Notice:
     """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
     form, services = await form_of(request), library.services
     agent_id, conversation_id = AgentId(field_of(form, "agent_id")), ConversationId(field_of(form, "conversation_id"))
-    choice, call_id, tool = field_of(form, "choice"), field_of(form, "call_id"), form.get("tool", "")
+    choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
     conversation = await services.conversations.get(agent_id, conversation_id)
+    tool = ""
     if choice == "always":
+        require_scope(request, "builder", what="approving all later calls of a tool")
+        waiting = await services.approvals.list(agent_id, conversation_id)
+        tool = next((call.name for call in waiting if call.call_id == call_id), "")
+        if not tool:
+            raise NotFound("call that waits", call_id)
         await services.approvals.require(agent_id, tool, required=False)
     edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
     decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)

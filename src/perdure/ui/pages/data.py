@@ -20,7 +20,7 @@ from perdure.domain.files.folders import FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines
-from perdure.server.http import library_of
+from perdure.server.http import is_whole_server, library_of
 from perdure.ui.backup import Backup
 from perdure.ui.render import HEADERS, Data, Notice, Pages, field_of, form_of
 
@@ -59,12 +59,14 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         ],
         "after": files[-1].file.id if len(files) == FILES_MAX else None,
         "archives": [{"id": one.id, "name": one.name, "at": one.created_at} for one in archives],
-        "store": {
+        "store": None
+        if not is_whole_server(request)
+        else {
             "place": services.upkeep.place,
             "is_file": path is not None,
             "bytes": None if path is None else _bytes_of(path) + _bytes_of(path.with_name(f"{path.name}-wal")),
         },
-        "backup": Backup.of(request).shape(),
+        "backup": Backup.of(request).shape() if is_whole_server(request) else None,
     }
 
 

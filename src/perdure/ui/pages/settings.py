@@ -6,7 +6,9 @@ from dataclasses import asdict, fields
 
 from starlette.requests import Request
 
+from perdure.core.text.addresses import without_password
 from perdure.library.perdure import AsyncPerdure
+from perdure.server.http import is_whole_server
 from perdure.server.routes.health import VERSION
 from perdure.settings import Settings
 from perdure.ui.render import Data, Pages
@@ -18,7 +20,10 @@ pages = Pages()
 
 @pages.get("/settings", "settings/settings.html")
 async def settings(request: Request, library: AsyncPerdure) -> Data:
-    """Every setting with its variable and default; secrets as whether they are set."""
+    """Every setting with its variable and default; secrets as whether they are set, addresses without passwords. Only
+    administrators of the default organisation see how the server itself is set up."""
+    if not is_whole_server(request):
+        return {"title": "Settings", "version": VERSION, "whole_server": False}
     current, default = library.app.settings, Settings()
     rows = []
     for field in fields(Settings):
@@ -30,7 +35,7 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
             {
                 "name": field.name.replace("_", " "),
                 "variable": f"PERDURE_{field.name.upper()}",
-                "value": str(value),
+                "value": without_password(str(value)),
                 "default": str(usual),
                 "is_set": is_set,
             }
@@ -46,6 +51,7 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
             "measures": [asdict(measure) for measure in isolation.measures],
         },
         "version": VERSION,
+        "whole_server": True,
         "key_needed": request.app.state.sessions.needed,
         "rows": sorted(rows, key=lambda row: not row["is_set"]),
         "store": library.services.upkeep.place,

@@ -170,6 +170,17 @@ async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> Non
         view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
 
 
+async def delete_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
+    """Delete a key."""
+    async with open_access(Settings.from_environment(), org) as access:
+        found = await access.key(KeyId(key))
+        confirm(view, f"Key {visible(found.name)!r} will be gone. Delete?", action="delete the key", yes=yes)
+        is_guarded = await access.delete_key(found.id)
+        view.hint(deleted(f"key {visible(found.name)!r}", "servers refuse it within seconds"))
+        if not is_guarded:
+            view.note("That was the last key: a server on loopback is now open to every program of this machine.")
+
+
 def read_moment(text: str) -> datetime:
     """The moment of a date, a time, or a span from now on such as `90d`. Raises: InvalidInput."""
     if match := _SPAN.fullmatch(text):

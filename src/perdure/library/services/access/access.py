@@ -219,6 +219,17 @@ class Access:
 
         return await self._store.write_directory(revoke)
 
+    async def delete_key(self, key_id: KeyId) -> bool:
+        """Remove a key, with what it used. Return whether the store has any keys left: without them a server on
+        loopback is open. Raises: NotFound."""
+
+        def delete(directory: Directory) -> bool:
+            self._note(directory, "key.delete", key_id)
+            directory.keys.delete(self._org_id, key_id)
+            return directory.keys.are_there()
+
+        return await self._store.write_directory(delete)
+
     # --- the audit log
 
     async def note(self, action: str, object_id: str = "") -> None:

@@ -67,6 +67,10 @@ class Keys:
         sql = "SELECT COUNT(*) FROM api_keys WHERE org_id = :org_id"
         return int(self._db.rows(sql, {"org_id": storable(org_id)})[0][0])
 
+    def are_there(self) -> bool:
+        """Whether there are any keys, also such that count no more."""
+        return bool(self._db.rows("SELECT 1 FROM api_keys LIMIT 1", {}))
+
     def exist(self, *, at: datetime) -> bool:
         """Whether any organisation has a key that counts at this time."""
         sql = (
@@ -81,6 +85,12 @@ class Keys:
         sql = "UPDATE api_keys SET revoked_at = :at WHERE org_id = :org_id AND id = :id AND revoked_at IS NULL"
         self._db.run(sql, {"org_id": org_id, "id": key_id, "at": iso(at)})
         return self.get(org_id, key_id)
+
+    def delete(self, org_id: OrgId, key_id: KeyId) -> None:
+        """Raises: NotFound."""
+        self.get(org_id, key_id)
+        self._db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :id", {"org_id": org_id, "id": key_id})
+        self._db.run("DELETE FROM api_keys WHERE org_id = :org_id AND id = :id", {"org_id": org_id, "id": key_id})
 
     def touch(self, key_ids: Sequence[KeyId], *, at: datetime) -> None:
         """Note that these keys were used; less than `USE_S` after the last note nothing changes."""
