@@ -142,6 +142,37 @@ async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> Non
         assert await world.status("POST", f"{page}/{action}", world.keys["user"], **form) == 403, action
 
 
+async def test_what_a_key_writes_carries_its_user(world: World) -> None:
+    """Over the API and on the dashboard; a program's key stands for itself."""
+    dora = await world.access().create_user("dora")
+    _, text = await world.access().create_key("laptop", "builder", user_id=dora.id)
+    program, program_text = await world.access().create_key("program", "builder")
+    async with world.client(text) as client:
+        blocks = [{"label": "human", "value": "Quince"}]
+        agent = (await client.post("/v1/agents/", json={"name": "ann", "memory_blocks": blocks})).json()
+        path = f"/v1/agents/{agent['id']}"
+        assert agent["created_by_id"] == dora.id
+
+        async def author_of(text: str) -> str:
+            why = (await client.get("/v1/why", params={"agent_id": agent["id"], "of": text})).json()
+            return str(why["writes"][0]["author_id"])
+
+        assert await author_of("Quince") == dora.id
+        await client.patch(f"{path}/core-memory/blocks/human", json={"value": "Medlar"})
+        assert await author_of("Medlar") == dora.id
+        await client.post(f"{path}/archival-memory", json={"text": "The pear is old."})
+        assert await author_of("The pear is old.") == dora.id
+        form = {"value": "Damson", "version": "1"}
+        answer = await client.post(
+            f"/agents/{agent['id']}/memory/blocks/human", data=form, headers={"hx-request": "true"}
+        )
+        assert answer.status_code == 200, answer.text
+        assert await author_of("Damson") == dora.id
+        async with world.client(program_text) as other:
+            await other.patch(f"{path}/core-memory/blocks/human", json={"value": "Sloe"})
+        assert await author_of("Sloe") == program.id
+
+
 async def test_tokens_beyond_a_keys_limit_end_its_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its runs used is counted by the store, for all processes; the next day there is room again."""
     monkeypatch.setattr(limits, "EXCHANGED_S", 0.0)

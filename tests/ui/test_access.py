@@ -132,7 +132,10 @@ async def test_nobody_but_the_servers_administrators_sees_the_server() -> None:
             assert "<h2>Backup" not in (await client.get("/data", headers=headers)).text
         page = await client.get("/settings?format=json", headers={"authorization": f"Bearer {tenant}"})
         assert page.json() == {"title": "Settings", "version": VERSION, "whole_server": False}
-        assert "PERDURE_SEARXNG_URL" not in (await client.get("/settings", headers={"authorization": f"Bearer {tenant}"})).text
+        assert (
+            "PERDURE_SEARXNG_URL"
+            not in (await client.get("/settings", headers={"authorization": f"Bearer {tenant}"})).text
+        )
         shown = (await client.get("/settings", headers=root)).text
         assert "http://u:***@searx.test/" in shown and "canary-pass" not in shown
         audit = await access_of(library).audit(AuditFilter(), limit=50)

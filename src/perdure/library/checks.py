@@ -10,14 +10,16 @@ from urllib.parse import urlsplit
 from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import DEFAULT_USER
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
 from perdure.library.paging import Page
 
 
-def outside() -> Author:
-    """The author of changes from outside: the user of the current request, or its key."""
-    return Author(kind="user", id=current_principal.get().author_id)
+def outside(otherwise: str = DEFAULT_USER) -> Author:
+    """The author of changes from outside: the user of the current request, else its key, else the id `otherwise`."""
+    principal = current_principal.get()
+    return Author(kind="user", id=principal.user_id or principal.key_id or otherwise)
 
 
 LIMIT_MAX = 10_000

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import DEFAULT_ORG, DEFAULT_USER, KeyId, OrgId, UserId
+from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 
 Scope = Literal["read-only", "user", "builder", "admin"]
 """`read-only`: reads and searches; `user`: also talks to agents, and changes memory through them; `builder`: also makes
@@ -157,11 +157,6 @@ class Principal:
     key_id: KeyId | None = None
     scope: Scope = "admin"
     limits: Limits = field(default_factory=Limits)
-
-    @property
-    def author_id(self) -> str:
-        """The id that what it writes carries: the user's, or that of the key of a program."""
-        return self.user_id or self.key_id or DEFAULT_USER
 
     def may(self, needed: Scope) -> bool:
         """Whether its scope includes this one."""

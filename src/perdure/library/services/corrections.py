@@ -36,7 +36,7 @@ from perdure.engine.forgetting.forget import (
 )
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import check_limit, check_number, check_text, outside
-from perdure.library.services.passages import changes_in_utc, in_utc
+from perdure.library.services.passages import changes_in_utc, from_outside
 from perdure.storage.tx import Tx
 
 
@@ -166,7 +166,7 @@ class CorrectionService:
 
     async def add_passage(self, agent_id: AgentId, new: NewPassage) -> Correction:
         """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
-        ports, now, new = self._ports, self._ports.clock.now(), in_utc(new)
+        ports, now, new = self._ports, self._ports.clock.now(), from_outside(new)
 
         def write(tx: Tx) -> Correction:
             tx.agents.model(agent_id)

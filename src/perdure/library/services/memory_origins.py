@@ -309,7 +309,7 @@ def _author_of(passage: Passage) -> Author:
     if _is_captured(passage) or ("file_id" in source and source.get("agent_id") is None):
         return Author(kind="system", id="perdure")
     if (agent_id := source.get("agent_id")) is None:
-        return Author(kind="user", id="user")
+        return Author(kind="user", id=source.get("author_id", "user"))
     run_id, message_id = source.get("run_id"), source.get("message_id")
     kind: Literal["agent", "user"] = "user" if run_id is None else "agent"
     return Author(kind=kind, id=agent_id, agent_id=agent_id, run_id=run_id, message_id=message_id)

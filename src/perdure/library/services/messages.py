@@ -40,7 +40,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender
+from perdure.library.checks import check_callback, check_limit, check_number, check_sender, outside
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -264,7 +264,7 @@ class MessageService:
         parts: Sequence[Text | Image | ImageLink],
         *,
         call_id: str | None = None,
-        author: Author,
+        author: Author | None = None,
     ) -> Message:
         """Change what a message of the agent says, and return it; `part`, `parts` and `call_id` are those of an `Edit`.
 
@@ -279,7 +279,7 @@ class MessageService:
             is_row = tx.messages.place(message_id)[1] >= 0  # not a conversation's system message
             row_id = find_result(tx, message_id, call_id) if call_id is not None and is_row else message_id
             before = [tx.messages.get(row_id)] if is_row else []
-            after = edit_message(tx, agent_id, row_id, edit, inputs, limit_chars=limit, author=author)
+            after = edit_message(tx, agent_id, row_id, edit, inputs, limit_chars=limit, author=author or outside())
             for one in before:
                 what = f"message of the {one.role}: {one.text}"
                 record(tx, agent_id, "message", what, [message_item(one, after)], at=inputs.now)

@@ -28,7 +28,7 @@ from perdure.domain.archives.passages import (
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.domain.batching import BATCH, batches
 from perdure.domain.values import filter_tags
-from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.checks import check_choice, check_limit, check_number, check_text, current_principal, utc
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
 
@@ -53,7 +53,7 @@ class PassageService:
     async def insert(self, archive_id: ArchiveId, new: Sequence[NewPassage]) -> list[Passage]:
         """Store texts as passages, in transactions of up to 500. All are checked before the first is stored."""
         ports, now = self._ports, self._ports.clock.now()
-        new = [in_utc(one) for one in new]
+        new = [from_outside(one) for one in new]
         passages = new_passages(new, archive_id, ids=ports.ids, at=now, limits=self._settings)
         if not passages:
             await ports.store.read(lambda tx: tx.archives.get(archive_id))
@@ -66,7 +66,7 @@ class PassageService:
     async def insert_of_agent(self, agent_id: AgentId, new: NewPassage) -> Passage:
         """Store a text in the agent's own archive, which is created with its first text."""
         ports, now = self._ports, self._ports.clock.now()
-        new = in_utc(new)
+        new = from_outside(new)
 
         def insert(tx: Tx) -> Passage:
             tx.agents.model(agent_id)
@@ -85,7 +85,7 @@ class PassageService:
     async def put_named(self, archive_id: ArchiveId, name: Sequence[str], new: NewPassage) -> Passage:
         """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
         ports, at, id_ = self._ports, self._ports.clock.now(), named_passage(archive_id, name)
-        new = in_utc(new)
+        new = from_outside(new)
 
         def put(tx: Tx) -> Passage:
             (passage,) = new_passages([new], archive_id, ids=ports.ids, at=at, limits=tx.limits)
@@ -266,8 +266,12 @@ def changes_in_utc(changes: PassageChanges) -> PassageChanges:
     return {**changes, "occurred_at": moment}
 
 
-def in_utc(new: NewPassage) -> NewPassage:
-    """Raises: InvalidInput: no passage; a time without a zone."""
+def from_outside(new: NewPassage) -> NewPassage:
+    """The passage with its time in UTC, and the user or key who stores it in its source. Raises: InvalidInput: no
+    passage; a time without a zone."""
     if not isinstance(new, NewPassage):
         raise InvalidInput(f"{new!r:.80} is no passage: give a text or a NewPassage")
-    return replace(new, occurred_at=utc("occurred_at", new.occurred_at))
+    principal = current_principal.get()
+    author = principal.user_id or principal.key_id
+    source = {**new.source, "author_id": author} if author else new.source
+    return replace(new, occurred_at=utc("occurred_at", new.occurred_at), source=source)

@@ -15,7 +15,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.agents import AgentState
 from perdure.server.http import Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
-from perdure.server.wire.base import WIRE_AUTHOR, WIRE_SETTING, wire_members
+from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.context import context_shape
 from perdure.server.wire.conversations import CompactIn, compacted_shape
@@ -45,7 +45,6 @@ async def create(body: AgentIn, library: Library) -> Response:
         belongings=body.belongings,
         messages=body.first_messages,
         companion=body.companion(body.agent_type) or None,
-        author=WIRE_AUTHOR,
     )
     return await agent_answer(library, agent.id)
 
@@ -132,7 +131,6 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
         lambda before: body.changes(before, model, follows_default=follows),
         belongings=body.belongings,
         companion=lambda before: body.companion(agent_type_of(before)),
-        author=WIRE_AUTHOR,
     )
     return await agent_answer(library, agent_id)
 

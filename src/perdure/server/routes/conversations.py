@@ -22,7 +22,6 @@ from perdure.library.paging import Page
 from perdure.server.http import Library, Limit, Order, json_answer, library_of
 from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, history_answer
 from perdure.server.routes.runs import resume_stream
-from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.conversations import (
     CompactIn,
     ConversationChangesIn,
@@ -67,7 +66,6 @@ async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) ->
         body.values(),
         hidden=bool(body.hidden),
         isolated_labels=body.isolated_block_labels or (),
-        author=WIRE_AUTHOR,
     )
     return json_answer(conversation_shape(conversation))
 
@@ -94,9 +92,7 @@ async def list_conversations(
 async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> Response:
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
-    conversation = await library.services.conversations.create_ephemeral(
-        body.model, body.system, body.values(), author=WIRE_AUTHOR
-    )
+    conversation = await library.services.conversations.create_ephemeral(body.model, body.system, body.values())
     return json_answer(conversation_shape(conversation))
 
 
@@ -122,7 +118,7 @@ async def update(
 async def delete(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
     """Remove a conversation and its messages from every list and view. 409 while a run has not ended, 422 for an
     agent's first one, which stays."""
-    await library.services.conversations.delete(*_owner_and_id(conversation_id, agent_id), author=WIRE_AUTHOR)
+    await library.services.conversations.delete(*_owner_and_id(conversation_id, agent_id))
     return json_answer(None)
 
 

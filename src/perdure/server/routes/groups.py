@@ -23,7 +23,6 @@ from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
 from perdure.server.sse import Streams
 from perdure.server.wire.answers.companions import pass_shape
-from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn, WireGroupKind, group_messages, group_shape
@@ -179,7 +178,7 @@ async def modify_message(
 ) -> Response:
     """Change what a message of the transcript says, and answer with it; an agent's changes in its own history too."""
     part, parts = body.edit()
-    edited = await library.services.groups.edit_message(group_id, message_id, part, parts, author=WIRE_AUTHOR)
+    edited = await library.services.groups.edit_message(group_id, message_id, part, parts)
     display = Display(use_assistant_message=part == "assistant")
     return json_answer(next(one for one in entry_shapes(*edited, display) if one["message_type"] == body.message_type))
 
@@ -188,7 +187,7 @@ async def modify_message(
 async def reset_messages(group_id: GroupIdIn, library: Library) -> Response:
     """Begin the transcript anew, and with it what the agents saw and said in this group. 409 while a turn has not
     ended."""
-    await library.services.groups.reset(group_id, author=WIRE_AUTHOR)
+    await library.services.groups.reset(group_id)
     return json_answer(None)
 
 

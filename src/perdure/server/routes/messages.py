@@ -27,7 +27,6 @@ from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
 from perdure.server.sse import Streams
-from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, GroupIdIn, Items, MessageIdIn, id_in_path
 from perdure.server.wire.input import (
@@ -236,9 +235,7 @@ async def modify_message(
     conversation changes with the agent's `system`."""
     part, parts = body.edit()
     call_id = body.tool_call_id if isinstance(body, ReturnChange) else None
-    message = await library.services.messages.edit(
-        agent_id, message_id, part, parts, call_id=call_id, author=WIRE_AUTHOR
-    )
+    message = await library.services.messages.edit(agent_id, message_id, part, parts, call_id=call_id)
     shapes = wire_messages(message, Display(use_assistant_message=part == "assistant"))
     return json_answer(next(shape for shape in shapes if shape["message_type"] == body.message_type))
 
@@ -264,5 +261,5 @@ async def reset_messages(library: Library, agent_id: AgentIdIn, request: Request
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
     await read_body(ResetRequest, request)
-    await library.services.conversations.reset(agent_id, author=WIRE_AUTHOR)
+    await library.services.conversations.reset(agent_id)
     return await agent_answer(library, agent_id)

@@ -16,7 +16,7 @@ from perdure.core.tools.spec import ToolFilter
 from perdure.library.paging import Page
 from perdure.server.http import Library, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_reply
-from perdure.server.wire.base import WIRE_AUTHOR, stamp
+from perdure.server.wire.base import stamp
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.input import read_body
 from perdure.server.wire.tools import (
@@ -129,7 +129,7 @@ async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
 @router.post("/v1/tools/run")
 async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
-    run = library.services.tools.run_source(body.new(), body.args, author=WIRE_AUTHOR)
+    run = library.services.tools.run_source(body.new(), body.args)
     outcome = await while_connected(request, run)
     shape = {
         "id": f"message-{uuid4()}",
@@ -212,7 +212,7 @@ async def run_of_agent(
     agent_id: AgentIdIn, tool_name: str, body: AgentToolRunIn, library: Library, request: Request
 ) -> Response:
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
-    run = library.services.tools.run_of_agent(agent_id, tool_name, body.args, author=WIRE_AUTHOR)
+    run = library.services.tools.run_of_agent(agent_id, tool_name, body.args)
     outcome = await while_connected(request, run)
     state = await library.services.agents.get_state(agent_id)
     return json_answer(execution_shape(outcome, agent_reply(library, state)))

@@ -9,15 +9,12 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from perdure.core.blocks import Author
+from perdure.core.ids import DEFAULT_USER
 from perdure.server.errors import NotSupported
 
-ACTOR_ID = "user-00000000-0000-4000-8000-000000000000"
+ACTOR_ID = DEFAULT_USER
 ORG_ID = "org-00000000-0000-4000-8000-000000000000"
-"""Who acts on the wire while there are no accounts: the names that clients of Letta's server expect."""
-
-WIRE_AUTHOR = Author(kind="user", id=ACTOR_ID)
-
+"""Who acts on the wire where nobody is known: the names that clients of Letta's server expect."""
 
 MASKED = ""
 """The value of a secret in answers. In a request it keeps the stored value."""

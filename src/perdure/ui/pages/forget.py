@@ -10,7 +10,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.pages.memory import AUTHOR
+from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
 
 MENTIONS_MAX = 30
@@ -65,7 +65,7 @@ async def forget_text(request: Request, library: AsyncPerdure) -> Notice:
     if erase and form.get("sure") != "yes":
         raise InvalidInput("nothing was erased: tick the box to say that nobody can undo it")
     corrections = library.services.corrections
-    result = await corrections.forget(agent_id, field_of(form, "text"), erase_text=erase, author=AUTHOR)
+    result = await corrections.forget(agent_id, field_of(form, "text"), erase_text=erase, author=page_author())
     if erase:
         return Notice(f"Erased from {result.total:,} rows; the store's file was written anew.")
     if result.correction is None:

@@ -20,6 +20,7 @@ from perdure.core.schedules import Schedule
 from perdure.core.text.line_diff import diff_lines
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
+from perdure.library.checks import outside
 from perdure.library.origins import MemoryOrigin
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -34,7 +35,12 @@ ROWS_MAX, ROW_CHARS, REASON_CHARS = 24, 60, 240
 NO_REASON: Data = {"id": None, "tool": None, "reason": None}
 CALLERS = ("agent", "system")
 """Authors that write in answer to a message."""
-AUTHOR = Author(kind="user", id="dashboard")
+
+
+def page_author() -> Author:
+    """The author of what somebody changes on a page."""
+    return outside(otherwise="dashboard")
+
 
 pages = Pages()
 
@@ -295,7 +301,7 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
         await library.services.blocks.attach(agent_id, BlockId(block_id))
         return Notice("The block was attached; the agent reads it with its next message.")
     new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
-    block = await library.services.blocks.create(new, agent_id=agent_id, author=AUTHOR)
+    block = await library.services.blocks.create(new, agent_id=agent_id, author=page_author())
     return Notice(
         f"Block {block.label!r} was created; the agent reads it with its next message.",
         undo=f"/agents/{agent_id}/memory/blocks/{block.label}/detach",
@@ -321,7 +327,7 @@ async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     agent_id, label = agent_id_of(request), request.path_params["label"]
     changes = _settings_of(await form_of(request))
     before = await library.services.blocks.get_of_agent(agent_id, label)
-    await library.services.blocks.update_of_agent(agent_id, label, changes, author=AUTHOR)
+    await library.services.blocks.update_of_agent(agent_id, label, changes, author=page_author())
     fields = {"description": before.description or "", "limit": str(before.limit_chars)}
     return Notice(
         f"The settings of block {label!r} were changed.",
@@ -356,7 +362,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
         label,
         {"value": form.get("value", "")},
         expected=int(expected) if expected.isdigit() else None,
-        author=AUTHOR,
+        author=page_author(),
     )
     return Notice(
         f"Block {label!r} was changed; the agent reads it with its next message.",
@@ -370,5 +376,5 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
     version = _number("version", field_of(await form_of(request), "version"))
-    await library.services.blocks.restore(agent_id, label, version, author=AUTHOR)
+    await library.services.blocks.restore(agent_id, label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")

@@ -9,7 +9,7 @@ from perdure.core.forgetting.values import Correction
 from perdure.core.ids import PassageId
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.memory import AUTHOR, memory
+from perdure.ui.pages.memory import memory, page_author
 from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of
 
 pages = Pages()
@@ -44,7 +44,7 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     number = field_of(await form_of(request), "number")
     if not number.isdecimal():
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
-    result = await library.services.corrections.undo(agent_id_of(request), int(number), author=AUTHOR)
+    result = await library.services.corrections.undo(agent_id_of(request), int(number), author=page_author())
     if result.conflicts:
         return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
     return Notice("Undone: it is as it was before.")

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.pages.memory import AUTHOR
+from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
 
 SOURCES_MAX, WRITES_MAX = 200, 100
@@ -70,9 +70,9 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
     """Take back all from a source, or one write."""
     agent_id, form = agent_id_of(request), await form_of(request)
     if write_id := form.get("write"):
-        result = await library.services.sources.revert_writes(agent_id, [write_id], author=AUTHOR)
+        result = await library.services.sources.revert_writes(agent_id, [write_id], author=page_author())
     else:
-        result = await library.services.sources.revert(agent_id, field_of(form, "source"), author=AUTHOR)
+        result = await library.services.sources.revert(agent_id, field_of(form, "source"), author=page_author())
     text = _describe(result)
     if result.correction is None:
         return Notice(text, is_error=bool(result.conflicts))

@@ -30,7 +30,7 @@ from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.pages.memory import AUTHOR
+from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
 from perdure.ui.tool_forms import arguments_of, fields_of, parse_json, permissions_of, rule_of
 
@@ -194,7 +194,7 @@ async def _store_rules(
 ) -> Notice:
     """Set the rules that `change` makes of the present ones; `text` says what was done."""
     before = [{"type": rule.type, **asdict(rule)} for rule in await library.services.agents.list_rules(agent_id)]
-    await library.services.agents.set_rules(agent_id, change(before), author=AUTHOR)
+    await library.services.agents.set_rules(agent_id, change(before), author=page_author())
     return Notice(text, undo=f"/agents/{agent_id}/tools/rules", fields={"rules": json.dumps(before)})
 
 
@@ -247,7 +247,7 @@ async def detach(request: Request, library: AsyncPerdure) -> Notice:
 async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
     """Require a person's approval of each call, or no longer."""
     name, required = request.path_params["tool"], (await form_of(request)).get("required") == "yes"
-    await library.services.approvals.require(agent_id_of(request), name, required, author=AUTHOR)
+    await library.services.approvals.require(agent_id_of(request), name, required, author=page_author())
     text = f"{name} {'needs approval' if required else 'runs without approval'} from now on."
     undo = f"/agents/{agent_id_of(request)}/tools/{name}/approval"
     return Notice(text, undo=undo, fields={"required": "" if required else "yes"})
@@ -259,5 +259,5 @@ async def try_tool(request: Request, library: AsyncPerdure) -> Notice:
     name = request.path_params["tool"]
     state = await library.services.tools.get(name)
     arguments = arguments_of(state.tool.spec.parameters, await form_of(request))
-    outcome = await library.services.tools.run_of_agent(agent_id_of(request), name, arguments, author=AUTHOR)
+    outcome = await library.services.tools.run_of_agent(agent_id_of(request), name, arguments, author=page_author())
     return Notice(f"{name}: {outcome.text}", is_error=outcome.status != "success")

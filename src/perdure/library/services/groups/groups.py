@@ -199,7 +199,7 @@ class GroupService:
         part: EditedPart,
         parts: Sequence[Text | Image | ImageLink],
         *,
-        author: Author,
+        author: Author | None = None,
     ) -> Entry:
         """Change what an agent's message of the transcript says, as in its own history. Who was shown it before keeps
         that.

@@ -25,7 +25,6 @@ from perdure.server.routes.agent_files.folders import import_folder
 from perdure.server.wire.agent_files.messages import FileMessages, messages_in
 from perdure.server.wire.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.server.wire.agents import AgentIn
-from perdure.server.wire.base import WIRE_AUTHOR
 from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn
 from perdure.server.wire.tools import ToolIn
 
@@ -251,7 +250,6 @@ class Import:
             request.new_agent(request.name or "", model, follows_default=models.means_default(handle)),
             belongings=request.belongings,
             companion=request.companion(request.agent_type) or None,
-            author=WIRE_AUTHOR,
         )
         self._agents[file_id] = made.id
         by_label = {block.label: block.id for block in (await agents.get_state(made.id)).blocks}
