@@ -105,3 +105,26 @@ def test_doctor_tells_whether_there_is_a_key(tmp_path: Path) -> None:
     (tmp_path / "api.key").chmod(0o644)
     broken = check("server", PERDURE_API_KEY="auto")
     assert (broken[0], "is open to others" in broken[1], "long-enough" in broken[1]) == ("broken", True, False)
+
+
+def test_the_first_and_the_last_key_of_a_store_say_what_changes(tmp_path: Path) -> None:
+    """Everybody needs one from the first on, and nobody after the last one is deleted."""
+    first = run_inside(tmp_path, "key", "create", "phone")
+    second = run_inside(tmp_path, "key", "create", "laptop", "--scope", "admin")
+    assert "It is the first key" in first.stderr and "--scope admin" in first.stderr
+    assert "first key" not in second.stderr
+    ids = [one["id"] for one in json.loads(run_inside(tmp_path, "key", "list", "--json").stdout)]
+    deleted = [run_inside(tmp_path, "key", "delete", id_, "--yes") for id_ in ids]
+    assert [one.returncode for one in deleted] == [0, 0]
+    assert ["the last key" in one.stderr for one in deleted] == [False, True]
+    assert "no keys yet" in run_inside(tmp_path, "key", "list").stderr
+
+
+def test_the_keys_of_a_deleted_user_keep_a_line(tmp_path: Path) -> None:
+    """Else a server of this store would be open again; the line says nothing of the user."""
+    run_inside(tmp_path, "user", "create", "ann")
+    run_inside(tmp_path, "key", "create", "anns phone", "--user", "ann")
+    assert run_inside(tmp_path, "user", "delete", "ann", "--yes").returncode == 0
+    (key,) = json.loads(run_inside(tmp_path, "key", "list", "--json").stdout)
+    assert (key["user_id"], key["name"], key["start"]) == (None, "of a deleted user", "")
+    assert key["revoked_at"] is not None

@@ -49,6 +49,11 @@ class Sessions:
         """Whether somebody has to sign in."""
         return self._ring.needed
 
+    @property
+    def has_own_key(self) -> bool:
+        """Whether the server has a key of its own, with which links sign in."""
+        return self._key is not None
+
     async def redeem(self, token: str) -> str | None:
         """The value of the cookie for a token, which can't be used again; None: it is wrong, used or too old."""
         now = _now(self._clock)

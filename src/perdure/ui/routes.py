@@ -97,7 +97,11 @@ async def sign_in(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     token = request.query_params.get("token")
     cookie = None if token is None else await sessions.redeem(token)
-    data = {"problem": token is not None and cookie is None and sessions.needed, "signed_in": cookie is not None}
+    data = {
+        "problem": token is not None and cookie is None and sessions.needed,
+        "signed_in": cookie is not None,
+        "own_key": sessions.has_own_key,
+    }
     answer = html("sign_in.html", data, request)
     if cookie is not None:
         _set_cookie(answer, cookie, request)
@@ -109,7 +113,8 @@ async def sign_in_by_key(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     cookie = await sessions.sign_in((await form_of(request)).get("key", ""))
     if cookie is None:
-        return html("sign_in.html", {"problem": True, "signed_in": False}, request, status=401)
+        data = {"problem": True, "signed_in": False, "own_key": sessions.has_own_key}
+        return html("sign_in.html", data, request, status=401)
     answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})
     _set_cookie(answer, cookie, request)
     return answer

@@ -261,7 +261,10 @@ def _web_search_check(settings: Settings) -> Check:
 def _api_key_check(config: ServerConfig) -> Check:
     """Whether the server asks for a key, and where the key is."""
     if not config.api_key:
-        text = "none: every program and every user of this machine can talk to the agents that `perdure serve` serves"
+        text = (
+            "none of the server's own: every program and every user of this machine can talk to the agents that"
+            " `perdure serve` serves, unless the store has keys (`perdure key list`)"
+        )
         return Check("API key", "note", text, "PERDURE_API_KEY=auto makes one and keeps it in the data folder")
     file = config.key_file
     if file is None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
 from perdure.cli.chat.agent_choice import choose_model
@@ -32,6 +32,9 @@ from perdure.server.session import make_token
 from perdure.server.supervisor import KILL_S, Supervisor, WorkerLine
 from perdure.settings import Settings
 
+if TYPE_CHECKING:
+    import httpx
+
 log = logging.getLogger(__name__)
 
 
@@ -39,7 +42,10 @@ async def show_key(view: View) -> None:
     """Print the key and nothing else."""
     api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
     if api_key is None:
-        raise InvalidInput("no API key is set: start the server with PERDURE_API_KEY=auto, which makes one")
+        raise InvalidInput(
+            "the server has no API key of its own: start it with PERDURE_API_KEY=auto, which makes one. Keys of the"
+            " store are shown only when they are made: `perdure key create NAME` makes another one"
+        )
     view.print(api_key)
 
 
@@ -56,20 +62,37 @@ async def ui(*, host: str | None, port: int | None, browse: bool) -> int:
     link = dashboard_link(address, config)
     if browse:
         webbrowser.open(link)
-    TextView(Terminal(*standard_streams(), interactive=False)).print(link)
+    view = TextView(Terminal(*standard_streams(), interactive=False))
+    view.print(link)
+    if config.api_key is None and await _needs_key(address):
+        view.hint("Sign in with a key of the store: `perdure key create NAME --scope admin` makes one.")
     return 0
 
 
 async def _answers(address: str) -> bool:
     """Whether a server of Perdure answers there."""
+    answer = await _get(f"{address}/v1/health/")
+    try:
+        return answer is not None and answer.status_code == 200 and "version" in answer.json()
+    except ValueError:
+        return False
+
+
+async def _needs_key(address: str) -> bool:
+    """Whether the server there answers nobody without a key."""
+    answer = await _get(f"{address}/v1/tags/")
+    return answer is not None and answer.status_code == 401
+
+
+async def _get(url: str) -> httpx.Response | None:
+    """What a server on this machine answers; None: nothing."""
     import httpx
 
     try:
         async with httpx.AsyncClient(timeout=2, trust_env=False) as client:
-            answer = await client.get(f"{address}/v1/health/")
-            return answer.status_code == 200 and "version" in answer.json()
-    except (httpx.HTTPError, ValueError):
-        return False
+            return await client.get(url)
+    except httpx.HTTPError:
+        return None
 
 
 def dashboard_link(address: str, config: ServerConfig) -> str:

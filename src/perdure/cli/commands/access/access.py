@@ -135,6 +135,7 @@ async def create_key(
     as_scope(scope)
     async with open_access(Settings.from_environment(), org) as access:
         user_id = None if user is None else (await access.user(user)).id
+        is_first = not await access.has_keys()
         made, text = await access.create_key(
             name,
             as_scope(scope),
@@ -144,6 +145,10 @@ async def create_key(
         )
         view.show({**_shape(made), "key": text}, text)
         view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
+        if is_first:
+            view.note("It is the first key: from now on every client of a server of this store needs one.")
+        if is_first and made.scope != "admin":
+            view.note("`perdure key create NAME --scope admin` makes one that may change the settings too.")
 
 
 async def list_keys(view: View, *, org: str | None) -> None:

@@ -145,10 +145,8 @@ class Access:
         return await self._store.read_directory(lambda one: one.users.list(self._org_id, after=after, limit=limit))
 
     async def delete_user(self, user_id: UserId) -> None:
-        """Delete a user and the user's keys. What the user wrote keeps the user's id, which leads to nobody any more.
-
-        Raises: NotFound.
-        """
+        """Delete a user and end the user's keys. What the user wrote keeps the user's id, which leads to nobody any
+        more. Raises: NotFound."""
 
         def delete(directory: Directory) -> None:
             directory.users.delete(self._org_id, user_id)
@@ -157,6 +155,10 @@ class Access:
         await self._store.write_directory(delete)
 
     # --- keys
+
+    async def has_keys(self) -> bool:
+        """Whether the store has any keys, of whatever organisation, also such that count no more."""
+        return await self._store.read_directory(lambda one: one.keys.are_there())
 
     async def create_key(
         self,
