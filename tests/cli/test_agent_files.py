@@ -34,3 +34,15 @@ def test_an_agent_goes_to_another_store_as_a_file(tmp_path: Path) -> None:
         (agent,) = store.agents()
         assert agent.blocks.get("human").value == "Ada"
         assert agent.messages()[0].text == "I planted a quince tree."
+
+
+def test_an_agent_goes_to_another_organisation_as_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "helper.af"
+    run_inside(tmp_path, "agent", "create", "helper")
+    run_inside(tmp_path, "org", "create", "Acme")
+    assert run_inside(tmp_path, "agent", "export", "helper", str(file)).returncode == 0
+    imported = run_inside(tmp_path, "agent", "import", str(file), "--name", "copy", "--org", "Acme")
+    assert imported.returncode == 0, imported.stderr
+    again = run_inside(tmp_path, "agent", "export", "copy", "-", "--org", "Acme")
+    assert json.loads(again.stdout)["agents"][0]["name"] == "copy"
+    assert run_inside(tmp_path, "agent", "export", "copy", "-").returncode == 1

@@ -40,3 +40,12 @@ def test_bad_input_is_told_and_makes_nothing(tmp_path: Path) -> None:
         assert (result.returncode, message in result.stderr) == (1, True), result.stderr
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_secret_of_another_organisation_is_its_own(tmp_path: Path) -> None:
+    run_inside(tmp_path, "org", "create", "Acme")
+    assert perdure(tmp_path, "secret", "set", "TOKEN", "--org", "Acme", stdin=f"{CANARY}\n").returncode == 0
+    assert json.loads(run_inside(tmp_path, "secret", "list", "--json").stdout) == []
+    (output,) = json.loads(run_inside(tmp_path, "secret", "list", "--org", "Acme", "--json").stdout)
+    assert output["name"] == "TOKEN"
+    assert "not found" in run_inside(tmp_path, "secret", "list", "--org", "Nobody").stderr

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from perdure.core.access.audit import AuditFilter
 from perdure.core.access.values import SCOPES, Limits, includes
 from perdure.server.access import keys, limits
 from perdure.server.access.keys import KEPT_S
@@ -171,6 +172,30 @@ async def test_what_a_key_writes_carries_its_user(world: World) -> None:
         async with world.client(program_text) as other:
             await other.patch(f"{path}/core-memory/blocks/human", json={"value": "Sloe"})
         assert await author_of("Sloe") == program.id
+
+
+async def test_the_audit_log_names_what_was_made_and_changed(world: World) -> None:
+    """Also what a key of the scope `user` changes of a history and its conversations."""
+    async with world.client(world.keys["builder"]) as client:
+        agent = (await client.post("/v1/agents/", json={"name": "ann"})).json()["id"]
+        path = f"/v1/agents/{agent}"
+        said = (await client.post(f"{path}/messages", json={"input": "Hello"})).json()
+        listed = (await client.get(f"{path}/messages")).json()
+        message = next(one["id"] for one in listed if one["message_type"] == "user_message")
+        change = {"message_type": "user_message", "content": "Hi"}
+        assert (await client.patch(f"{path}/messages/{message}", json=change)).status_code == 200, said
+        made = (await client.post("/v1/conversations/", params={"agent_id": agent}, json={})).json()["id"]
+        assert (await client.delete(f"/v1/conversations/{made}")).status_code == 200
+        block = (await client.post("/v1/blocks/", json={"label": "x", "value": "y"})).json()["id"]
+        assert (await client.post("/v1/blocks/", json={"label": ""})).status_code == 422
+
+    entries = await world.access().audit(AuditFilter(), limit=4)
+    assert [(one.action, one.object_id) for one in entries] == [
+        ("POST /v1/blocks/", block),
+        ("DELETE /v1/conversations/*", made),
+        ("PATCH /v1/agents/*/messages/*", message),
+        ("POST /v1/agents/", agent),
+    ]
 
 
 async def test_tokens_beyond_a_keys_limit_end_its_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,9 @@ LastAgent = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+Org = Annotated[
+    str | None, typer.Option("--org", metavar="ORG", help="Name or id of the organisation; by default the default one.")
+]
 
 
 def agent_option(help: str, *, name: str = "--agent") -> Any:

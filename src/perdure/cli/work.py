@@ -24,6 +24,7 @@ from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.access.organisations import open_organisation
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -71,11 +72,12 @@ async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bo
 
 @asynccontextmanager
 async def open_store(
-    view: View, *, empty: str | PerdureError | None = None, empty_shape: object = ()
+    view: View, *, empty: str | PerdureError | None = None, empty_shape: object = (), org: str | None = None
 ) -> AsyncIterator[AsyncPerdure]:
     """The open store of the settings.
 
     Args:
+        org: the name or id of the organisation; by default the default one.
         empty: the hint or the error with which the command ends where there is no store yet; None makes the store.
         empty_shape: what programs get in place of the hint.
     """
@@ -88,7 +90,11 @@ async def open_store(
         raise typer.Exit
     # A command ends soon: it must not begin runs that nobody goes on with.
     async with await AsyncPerdure.open(settings=replace(settings, schedules="off")) as perdure:
-        yield perdure
+        if org is None:
+            yield perdure
+        else:
+            async with open_organisation(perdure, org) as other:
+                yield other
 
 
 def has_store(settings: Settings) -> bool:

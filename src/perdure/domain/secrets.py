@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId
+from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.mcp import McpServer, ServerSecrets, unseal_server
 from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, Variable, check_secret
 from perdure.core.tools.spec import ToolCode
@@ -116,7 +116,8 @@ def _resolve_value(tx: Tx, value: str, cipher: Cipher) -> str:
     if secret is None:
         names = [known.name for known in tx.secrets.list(ORGANISATION)][:NAMES_SHOWN]
         hint = f"there are {', '.join(names)}" if names else "there is none yet"
-        raise NotFound("secret", name[:80], hint=f"{hint}; `perdure secret set NAME` makes one")
+        org = "" if tx.org_id == DEFAULT_ORG else f" --org {tx.org_id}"
+        raise NotFound("secret", name[:80], hint=f"{hint}; `perdure secret set NAME{org}` makes one")
     return open_secret(tx, secret, cipher=cipher)
 
 

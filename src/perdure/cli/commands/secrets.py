@@ -20,11 +20,11 @@ from perdure.settings import Settings
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 
-async def set_secret(view: View, *, name: str, agent: str | None) -> None:
+async def set_secret(view: View, *, name: str, agent: str | None, org: str | None) -> None:
     """Read the value from the terminal or stdin, and store it."""
     check_secret(name, "")  # a wrong name is refused before anybody types a value
     value = _read_value(name)
-    async with open_store(view) as perdure:
+    async with open_store(view, org=org) as perdure:
         await (await _secrets_of(perdure, agent)).set(name, value)
         use = "the custom tools of that agent have it"
         if agent is None:
@@ -32,18 +32,18 @@ async def set_secret(view: View, *, name: str, agent: str | None) -> None:
         view.hint(f"Stored {name}, encrypted; {use}.")
 
 
-async def list_secrets(view: View, *, agent: str | None) -> None:
+async def list_secrets(view: View, *, agent: str | None, org: str | None) -> None:
     """Print the names. No store is made."""
-    async with open_store(view, empty=NO_SECRET) as perdure:
+    async with open_store(view, empty=NO_SECRET, org=org) as perdure:
         secrets = await (await _secrets_of(perdure, agent)).list()
         lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
         view.show([fields(secret, "name", "updated_at") for secret in secrets], *lines)
         view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
 
 
-async def delete_secret(view: View, *, name: str, agent: str | None, yes: bool) -> None:
+async def delete_secret(view: View, *, name: str, agent: str | None, org: str | None, yes: bool) -> None:
     """Delete a secret after a question."""
-    async with open_store(view, empty=none_yet("secret", name)) as perdure:
+    async with open_store(view, empty=none_yet("secret", name), org=org) as perdure:
         secrets = await _secrets_of(perdure, agent)
         if name not in [secret.name for secret in await secrets.list()]:
             raise NotFound("secret", name, hint="`perdure secret list` lists them")

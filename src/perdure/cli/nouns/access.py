@@ -6,13 +6,10 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, Yes, command, verbs
+from perdure.cli.run import AsJson, Org, Yes, command, verbs
 
 org, user, key = (verbs() for _ in range(3))
 
-Org = Annotated[
-    str | None, typer.Option("--org", metavar="ORG", help="Name or id of the organisation; by default the default one.")
-]
 OrgName = Annotated[str, typer.Argument(metavar="ORG", help="Its name or id.")]
 UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name or id.")]
 

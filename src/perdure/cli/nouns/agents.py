@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import Agent, AsJson, LastAgent, Yes, command, verbs
+from perdure.cli.run import Agent, AsJson, LastAgent, Org, Yes, command, verbs
 
 agent, memory, conversation, approval, run, source = (verbs() for _ in range(6))
 
@@ -61,6 +61,7 @@ def export_agent(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Such as ann.af (- is stdout).")],
     messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    org: Org = None,
 ) -> None:
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
 
@@ -73,6 +74,7 @@ def import_agents(
         str | None, typer.Option("--model", metavar="HANDLE", help="Another model, as provider/name.")
     ] = None,
     messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+    org: Org = None,
 ) -> None:
     """Make the agents of an agent file, of this program or of Letta's server."""
 

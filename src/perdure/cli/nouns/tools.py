@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, LastAgent, Yes, agent_option, command, verbs
+from perdure.cli.run import AsJson, LastAgent, Org, Yes, agent_option, command, verbs
 
 tool, mcp, secret, hook = (verbs() for _ in range(4))
 
@@ -154,7 +154,7 @@ def delete_server(server: Server, yes: Yes = False) -> None:
 
 
 @command(secret, "secrets.set_secret", name="set")
-def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
+def set_secret(name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
     """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
 
     Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
@@ -162,12 +162,12 @@ def set_secret(name: SecretName, agent: SecretOwner = None) -> None:
 
 
 @command(secret, "secrets.list_secrets", name="list")
-def list_secrets(agent: SecretOwner = None, as_json: AsJson = False) -> None:
+def list_secrets(agent: SecretOwner = None, org: Org = None, as_json: AsJson = False) -> None:
     """List the names of the secrets; values are never shown."""
 
 
 @command(secret, "secrets.delete_secret", name="delete")
-def delete_secret(name: SecretName, agent: SecretOwner = None, yes: Yes = False) -> None:
+def delete_secret(name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False) -> None:
     """Delete a secret."""
 
 

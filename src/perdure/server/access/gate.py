@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Mapping
@@ -76,20 +77,39 @@ class Gate:
         rule = rule_of(scope["method"], scope["path"])
         if rule is None or not rule.audited or not self.ring.needed:
             return send
+        start: Message | None = None  # held back until the body names what was made
 
         async def send_and_note(message: Message) -> None:
+            nonlocal start
             if message["type"] == "http.response.start" and message["status"] < 400:
-                await self._note(scope, principal, rule)
+                start = message
+                return
+            if start is not None:
+                found = _ID.findall(scope["path"]) or [_id_in(message)]
+                await self._note(scope, principal, rule, found[-1])
+                await send(start)
+                start = None
             await send(message)
 
         return send_and_note
 
-    async def _note(self, scope: Scope, principal: Principal, rule: Rule) -> None:
+    async def _note(self, scope: Scope, principal: Principal, rule: Rule, object_id: str) -> None:
         ports = self.organisations.default.app.ports
         store = self.organisations.default.app.shared.store
-        found = _ID.findall(scope["path"])
         access = Access(store, ports.clock, ports.ids, principal, trace_id=trace_id())
         try:
-            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], found[-1] if found else "")
+            await access.note(f"{scope['method']} {without_ids(scope['path'])}"[:200], object_id)
         except PerdureError as error:  # what was done stays done
             log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
+
+
+def _id_in(message: Message) -> str:
+    """The id of what an answer shows, if its body is one object; else nothing."""
+    if message.get("more_body"):
+        return ""
+    try:
+        shape = json.loads(message.get("body", b""))
+    except ValueError:
+        return ""
+    object_id = shape.get("id") if isinstance(shape, dict) else None
+    return object_id if isinstance(object_id, str) and _ID.fullmatch(object_id) else ""

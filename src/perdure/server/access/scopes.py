@@ -52,6 +52,14 @@ def _rules() -> list[Rule]:
         *("/v1/chat/completions", "/v1/runs/**", "/v1/jobs/**", "/v1/messages/**", "/v1/steps/**"),
         *("/v1/groups/*/messages/**", "/v1/agents/*/companion/**"),
     ]
+    changes = [
+        ("PATCH", "/v1/agents/*/messages/*"),
+        ("PATCH", "/v1/groups/*/messages/*"),
+        ("PATCH DELETE", "/v1/conversations/*"),
+        ("POST", "/v1/conversations/*/fork"),
+        ("DELETE", "/v1/runs/*"),
+        (WRITE, "/v1/agents/*/schedule/**"),
+    ]
     memory = [
         *("/v1/agents/*/archival-memory/**", "/v1/archives/*/passages/**", "/v1/passages/**"),
         *("/v1/agents/*/core-memory/blocks/*", "/v1/agents/*/forget", "/v1/agents/*/undo"),
@@ -75,6 +83,7 @@ def _rules() -> list[Rule]:
         Rule(WRITE, "/v1/providers/**", "admin", audited=True),
         Rule(WRITE, "/v1/sandbox-config/**", "admin", audited=True),
         Rule(WRITE, "/v1/facts/settings", "builder", audited=True),
+        *(Rule(methods, path, "user", audited=True) for methods, path in changes),
         *(Rule(WRITE, path, "user") for path in talks),
         *(Rule(WRITE, path, "user", audited=True) for path in memory),
         *(Rule(WRITE, f"/v1/{noun}/**", "builder", audited=True) for noun in built),

@@ -16,9 +16,9 @@ from perdure.server.routes.agent_files.importing import Import, ImportOptions
 from perdure.server.wire.agent_files.reading import read_agent_file
 
 
-async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool) -> None:
+async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool, org: str | None) -> None:
     """Write an agent to a file; `-` is stdout."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+    async with open_store(view, empty=none_yet("agent", agent), org=org) as perdure:
         target = await perdure.agent(agent)
         text = await export_text(perdure, target.id, with_messages=messages)
         with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
@@ -27,16 +27,19 @@ async def export_agent(view: View, *, agent: str, file: str, messages: bool, ove
         view.hint(f"Exported {target.name!r}{where}. Passages of archives are not in it: `perdure archive export`.")
 
 
-async def import_agents(view: View, *, file: str, name: str | None, model: str | None, messages: bool) -> None:
+async def import_agents(
+    view: View, *, file: str, name: str | None, model: str | None, messages: bool, org: str | None
+) -> None:
     """Make the agents of a file; `-` is stdin. A file that is wrong makes nothing."""
     read = read_agent_file(_read(file))
-    async with open_store(view) as perdure:
+    async with open_store(view, org=org) as perdure:
         work = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
         agents = [await perdure.agent(agent_id) for agent_id in await work.run()]
         for warning in work.warnings:
             view.note(f"{warning[0].upper()}{warning[1:]}.")
         names = ", ".join(repr(agent.name) for agent in agents)
-        view.hint(f"Imported {plural(len(agents), 'agent')}: {names}. `{chat_command(agents[0])}` talks to it.")
+        talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
+        view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")
 
 
 def _read(file: str) -> bytes:

@@ -14,12 +14,12 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 
 from perdure.app import start_organisation
-from perdure.core.access.values import Organisation
+from perdure.core.access.values import LOCAL, Organisation
 from perdure.core.errors import PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.access.access import remove_organisation, trim_audit
+from perdure.library.services.access.access import Access, remove_organisation, trim_audit
 from perdure.storage.store import Directory
 
 log = logging.getLogger(__name__)
@@ -159,6 +159,19 @@ class Organisations:
             async with self._locks.setdefault(org_id, asyncio.Lock()):
                 if org_id not in self._users and self._open.pop(org_id, None) is not None:
                     await library.close()
+
+
+@contextlib.asynccontextmanager
+async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIterator[AsyncPerdure]:
+    """The open store of another organisation, beside that of the default one. Raises: NotFound; StoreError."""
+    app = default.app
+    access = Access(app.shared.store, app.ports.clock, app.ports.ids, LOCAL)
+    found = await access.organisation(name_or_id)
+    if found.id == DEFAULT_ORG:
+        yield default
+        return
+    async with AsyncPerdure(await start_organisation(app, found.id)) as library:
+        yield library
 
 
 def _page(directory: Directory, after: OrgId | None) -> Sequence[Organisation]:
