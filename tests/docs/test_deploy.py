@@ -159,6 +159,11 @@ def test_a_stop_is_long_enough() -> None:
     assert int(grace) > least
 
 
+def test_no_variable_of_a_service_reaches_the_server() -> None:
+    """Kubernetes sets `NAME_PORT` for each Service, and `PERDURE_PORT` is a setting."""
+    assert _of_kind("Deployment")["spec"]["template"]["spec"]["enableServiceLinks"] is False
+
+
 def test_the_objects_of_kubernetes_fit_together() -> None:
     """Service, budget and Deployment name the same pods and ports; the mounted volumes are there."""
     deployment = _of_kind("Deployment")["spec"]
