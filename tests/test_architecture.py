@@ -19,8 +19,9 @@ PACKAGE = "perdure"
 ROOT = "perdure/__init__.py"
 
 CORE = frozenset({"core"})
+SCRATCH = frozenset({"scratch"})
 ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters", "telemetry"})
-ENGINE_SEES = frozenset({"core", "context", "domain", "search"})
+ENGINE_SEES = frozenset({"core", "context", "domain", "search"}) | SCRATCH
 APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
 LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}
 FACE_SEES = LIBRARY_SEES | {"library", ROOT}
@@ -28,11 +29,12 @@ FACE_SEES = LIBRARY_SEES | {"library", ROOT}
 # room -> the other rooms it may import. A room is a module or package right under the package.
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "core": frozenset(),
+    "scratch": frozenset(),
     "context": CORE,
     "domain": frozenset({"core", "context"}),
     "search": frozenset({"core", "context", "domain"}),
     "engine": ENGINE_SEES,
-    **dict.fromkeys(sorted(ADAPTERS), CORE),
+    **dict.fromkeys(sorted(ADAPTERS), CORE | SCRATCH),
     "settings": CORE,
     "app": APP_SEES,
     "library": LIBRARY_SEES,

@@ -42,6 +42,7 @@ from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
+from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
@@ -79,6 +80,7 @@ from perdure.providers.embeddings.choose import choose_embedder as choose_embedd
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
+from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
 from perdure.storage.object_store import open_object_store as open_object_store
@@ -279,6 +281,7 @@ async def start(
     address = settings.store_address if address is None else address
     cipher, engines = cipher_of(settings, None if store is not None else address), ContextEngines(context_engines)
     if store is None:
+        await asyncio.to_thread(remove_leftovers, *(() if is_postgres(address) else (Path(address).parent,)))
         store = await open_store(address, at=clock.now(), limits=settings, connections=settings.postgres_connections)
     try:
         shared = Shared(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import tempfile
-import uuid
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import scratch_folder
 from perdure.server.sse import Streams
 
 SMALL_S = 0.5
@@ -88,12 +86,12 @@ class Backup:
 
     async def _make(self, library: AsyncPerdure) -> None:
         # Beside the store there is a disk that is large enough; the folder for temporary files may lie in memory.
-        folder = Path(tempfile.gettempdir()) if library.path is None else library.path.parent
-        path = folder / f".backup-{uuid.uuid4().hex}.db"
+        parent = None if library.path is None else library.path.parent
         try:
-            await library.services.upkeep.backup(path, self._note)
-            self.file = path.open("rb")
-            path.unlink()
+            with scratch_folder("backup", parent=parent) as folder:
+                path = folder / "backup.db"
+                await library.services.upkeep.backup(path, self._note)
+                self.file = path.open("rb")
         except (PerdureError, OSError) as error:
             self._problem = str(error)
 

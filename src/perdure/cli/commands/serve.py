@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import webbrowser
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, Perdu
 from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
+from perdure.scratch import scratch_folder
 from perdure.server.config import ServerConfig, key_path, load_key
 from perdure.server.log import log_to
 from perdure.server.session import make_token
@@ -159,17 +159,16 @@ async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -
             _show_ready(url, about, config, terminal, view, browse=False)
 
         view.hint(f"Starting {config.workers} workers …")
-        folder = tempfile.TemporaryDirectory(prefix="perdure-metrics-")  # each worker answers with the sums of all
-        supervisor = Supervisor(
-            listener,
-            config.workers,
-            grace_s=config.drain_s + config.shutdown_s + KILL_S,
-            on_ready=ready,
-            command=(sys.executable, "-m", "perdure", "serve", "--host", host, "--port", str(port)),
-            environment={**os.environ, "PERDURE_WORKERS": str(config.workers), SHARED_FOLDER: folder.name},
-            on_end=partial(forget_process, folder.name),
-        )
-        with folder, listener:
+        with listener, scratch_folder("metrics") as folder:  # each worker answers with the sums of all
+            supervisor = Supervisor(
+                listener,
+                config.workers,
+                grace_s=config.drain_s + config.shutdown_s + KILL_S,
+                on_ready=ready,
+                command=(sys.executable, "-m", "perdure", "serve", "--host", host, "--port", str(port)),
+                environment={**os.environ, "PERDURE_WORKERS": str(config.workers), SHARED_FOLDER: str(folder)},
+                on_end=partial(forget_process, str(folder)),
+            )
             await supervisor.run()
     except PerdureError as error:
         view.error(error)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import BinaryIO
 
 from perdure.core.documents import Chunk, Document, FileKind
@@ -38,6 +38,7 @@ from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.ports import Ports
 from perdure.engine.run.leases import is_dead
 from perdure.engine.workers.contents import drop_orphans, write_contents
+from perdure.scratch import scratch_folder
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -250,10 +251,8 @@ class FileWorker:
                 title=twin.title,
                 warnings=twin.warnings,
             )
-        import tempfile
-
-        with tempfile.TemporaryDirectory(prefix="perdure-file-") as folder:
-            path = Path(folder) / "upload"
+        with scratch_folder("file") as folder:
+            path = folder / "upload"
             with path.open("wb") as upload:
                 if file.object_key:
                     await self._write_contents(file, upload)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import ConversionFailed, ExtraMissing, InvalidInput, ToolError
 from perdure.core.ports import Converter
 from perdure.core.provenance.sources import Source
 from perdure.core.tools.spec import ToolOutcome
+from perdure.scratch import scratch_folder
 from perdure.toolbox.builtin.web import FetchLimits, PageBody, fetch
 from perdure.toolbox.web_guard import WebGuard
 
@@ -94,8 +93,8 @@ class WebPages:
 
     async def _convert(self, name: str, body: bytes) -> tuple[str, str]:
         """The text and the title of a file. Raises: ToolError."""
-        with tempfile.TemporaryDirectory(prefix="perdure-page-") as folder:
-            file = Path(folder) / name
+        with scratch_folder("page") as folder:
+            file = folder / name
             file.write_bytes(body)
             try:
                 document = await self._converter(name, file, progress=lambda done, total: None)

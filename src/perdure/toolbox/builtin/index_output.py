@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from perdure.core.errors import InvalidArguments
@@ -17,6 +15,7 @@ from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import ToolOutcome
+from perdure.scratch import scratch_folder
 from perdure.toolbox.builtin.fetch_webpage import WebPages
 from perdure.toolbox.builtin.run_code import render_error, render_result
 
@@ -78,8 +77,8 @@ class OutputIndex:
         limits = SandboxLimits(output_chars=KEPT_CHARS)
         if text is None:
             return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits))
-        with tempfile.TemporaryDirectory(prefix="perdure-output-") as folder:
-            file = Path(folder) / "input"
+        with scratch_folder("output") as folder:
+            file = folder / "input"
             await asyncio.to_thread(file.write_text, text, encoding="utf-8", errors="replace", newline="")
             return await self._sandbox.run(SandboxJob(source=command, owner=owner, limits=limits, input=file))
 

@@ -7,11 +7,9 @@ import contextlib
 import functools
 import json
 import logging
-import os
 import platform
 import sys
 import sysconfig
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -21,6 +19,7 @@ from typing import Any
 
 from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
+from perdure.scratch import scratch_folder
 from perdure.toolbox.sandbox.answers import (
     answer_bytes_max,
     decode_output,
@@ -237,9 +236,12 @@ class LinuxSandbox:
             await asyncio.to_thread(settings.store.mkdir, mode=0o755, parents=True, exist_ok=True)
         server = await ForkServer.start(settings)
         try:
-            with tempfile.NamedTemporaryFile(prefix="perdure-sandbox-") as marker:
-                os.fchmod(marker.fileno(), 0o644)  # what keeps it from being read must be the cage
-                facts = {"marker": marker.name, "processes": settings.namespaces}
+            with scratch_folder("sandbox") as folder:
+                marker = folder / "marker"
+                marker.touch()
+                for path, mode in ((folder, 0o755), (marker, 0o644)):
+                    path.chmod(mode)  # what keeps it from being read must be the cage
+                facts = {"marker": str(marker), "processes": settings.namespaces}
                 held, problem = await self._check(server, {**_job_data(SandboxJob(source="")), **facts})
         except BaseException:
             await server.close()

@@ -1,0 +1,82 @@
+"""Folders for temporary files: those of processes that were killed are removed at the next start."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+PREFIX = "perdure-scratch-"
+"""How the names of these folders begin, and of no others."""
+
+
+@contextmanager
+def scratch_folder(purpose: str, *, parent: Path | None = None) -> Iterator[Path]:
+    """A new folder for files, without folders in it, that is removed at the end.
+
+    A lock that ends with the process tells its folders from those that a killed process has left.
+
+    Args:
+        parent: where it lies; None: in the folder for temporary files.
+    """
+    folder, lock = _make(purpose, parent)
+    try:
+        yield folder
+    finally:
+        try:
+            _remove(folder, lock)
+        finally:
+            os.close(lock)
+
+
+def remove_leftovers(*parents: Path) -> None:
+    """Remove what killed processes of this user have left in the folder for temporary files and in these."""
+    import tempfile
+
+    for parent in (Path(tempfile.gettempdir()), *parents):
+        with suppress(OSError):
+            for folder in [path for path in parent.iterdir() if path.name.startswith(PREFIX)]:
+                with suppress(OSError):  # it belongs to a living process or to another user, or it is gone
+                    _remove_leftover(folder)
+
+
+def _make(purpose: str, parent: Path | None) -> tuple[Path, int]:
+    """A new folder, and the open file that holds its lock."""
+    import tempfile
+
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{purpose}-", dir=parent))
+        # Before it is locked, another process that starts may take it for a leftover: then there is no such folder.
+        with suppress(FileNotFoundError):
+            lock = _open(folder)
+            with suppress(OSError):  # some network disks know no such locks; there it is never a leftover either
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)
+
+
+def _remove_leftover(folder: Path) -> None:
+    """Remove a folder whose process is gone. Raises: OSError: it is not, or this is something else."""
+    lock = _open(folder)
+    try:
+        found = os.fstat(lock)
+        if found.st_uid == os.geteuid() and found.st_dev == folder.parent.stat().st_dev:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(folder, lock)
+    finally:
+        os.close(lock)
+
+
+def _open(folder: Path) -> int:
+    """The open folder. Raises: OSError: there is none of this name itself."""
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _remove(folder: Path, opened: int) -> None:
+    """Remove the files of an open folder, then the folder; it follows no link and goes into no other folder."""
+    for name in os.listdir(opened):
+        os.unlink(name, dir_fd=opened)
+    folder.rmdir()
