@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.access.values import Limits, Principal, current_principal
+from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge
 from perdure.core.ids import KeyId
-from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls
+from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
 STEP = calls("memory_insert", label="human", new_string="Ada")
@@ -33,7 +34,7 @@ def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.asynccontextmanager
 async def opened(**settings: Any) -> AsyncIterator[tuple[AsyncPerdure, FakeClock]]:
     """A store in memory whose model calls a tool again and again."""
-    clock, model = FakeClock(), ScriptedModel(otherwise=STEP)
+    clock, model = FakeClock(), ScriptedModel(otherwise=STEP, summarises=says("Ada says: go on and on."))
     chosen = Settings(model=MODEL, embedding="none", **settings)
     async with await AsyncPerdure.open(
         store=InlineStore(), models={MODEL: model}, settings=chosen, clock=clock
@@ -114,6 +115,56 @@ async def test_a_day_of_a_key_counts_all_its_runs(priced: None) -> None:
         with acting_for(cost_per_day=0.61):
             assert (await ending(bob)) == ("insufficient_credits", "max_cost_exceeded", 1)  # $0.60 of it are used
         assert (await ending(bob, max_tokens=2 * STEP_TOKENS))[2] == 2
+
+
+@pytest.mark.parametrize("limits", [{"tokens_per_day": 1}, {"cost_per_day": 0.01}])
+@pytest.mark.parametrize("whose", ["agent", "key"])
+async def test_model_calls_outside_runs_count_for_the_day(priced: None, whose: str, limits: dict[str, Any]) -> None:
+    """Prompts, replays and summaries on request: of the agent and of the key, and none is made beyond."""
+    async with opened() as (perdure, clock):
+        agent = await perdure.create_agent("ann")
+        await ending(agent, max_tokens=2 * STEP_TOKENS)
+        [run] = await agent.runs()
+        if whose == "agent":
+            await agent.update(settings={"limits": limits})
+        everything: list[Callable[[], Awaitable[Any]]] = [
+            lambda: perdure.services.prompts.generate(agent.id, "Write a poem."),
+            lambda: agent.replay(run.id),
+            lambda: agent.compact(settings=CompactionSettings(mode="all")),
+        ]
+        with acting_for(**(limits if whose == "key" else {})):
+            for place, call in enumerate(everything):
+                clock.advance(86_400)
+                await call()
+                for refused in everything[: 3 if place == 0 else 2]:  # after it nothing is left to compact
+                    with pytest.raises(LimitReached, match="a day, and has") as error:
+                        await refused()
+                    assert 0 < error.value.retry_after_s <= 86_400
+
+
+async def test_a_replay_ends_where_the_day_does() -> None:
+    """With the answers until then, which are paid for."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ann")
+        await ending(agent, max_tokens=3 * STEP_TOKENS)
+        [run] = await agent.runs()
+        with acting_for(tokens_per_day=2 * STEP_TOKENS):
+            replay = await agent.replay(run.id)
+
+        assert (len(replay.steps), "a day, and has" in replay.end) == (2, True)
+
+
+async def test_answers_that_can_not_be_used_count_too() -> None:
+    """The provider bills them."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ann", settings={"limits": {"tokens_per_day": 1}})
+        model = perdure.app.models.find(MODEL)
+        assert isinstance(model, ScriptedModel)
+        model._otherwise = says("")
+        with pytest.raises(RunFailed, match="answered nothing"):
+            await agent.send("Go on.")
+        with pytest.raises(LimitReached):
+            await agent.send("Go on.")
 
 
 async def test_an_agent_begins_so_many_runs_a_minute(priced: None) -> None:

@@ -1,7 +1,8 @@
 """Budgets: what an agent, a key or one run may use. A budget ends a run between two steps, never inside one.
 
 A run has its own budget and that of its key in its options, the agent's is in its settings. What was used in a day is
-counted with each step, in the transaction that stores its answer, and looked at before the next one.
+counted with each step, in the transaction that stores its answer, and looked at before the next one. Model calls that a
+request makes outside runs count for the same days, by `CallBudget`.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from perdure.core.access.audit import Used
-from perdure.core.access.values import LIMIT_MAX, Limits, Principal
+from perdure.core.access.values import LIMIT_MAX, Limits, Principal, current_principal
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge
+from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
 from perdure.core.messages import Draft, text_of
-from perdure.core.runs import MAX_COST, Failure, Run, RunOptions, Usage
+from perdure.core.models import Model, ModelReply, ModelRequest
+from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.limits import limits_in
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import RunLog
 from perdure.engine.run.next_action import Finish
 from perdure.storage.tx import Tx
@@ -81,8 +84,8 @@ def check_agent(tx: Tx, opening: ConversationState, drafts: Sequence[Draft], at:
         last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)
         if last and (wait := MINUTE_S - (at - last[0].created_at).total_seconds()) > 0:
             raise LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
-    if limits.of_day and (text := _beyond(tx.used.get(agent.id, at=at), limits.of_day)) is not None:
-        raise LimitReached(f"{agent.id} {text[1]}", retry_after_s=until_midnight_s(at))
+    if limits.of_day:
+        _check_days(tx, [(agent.id, limits.of_day)], at)
 
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Finish | None:
@@ -102,12 +105,49 @@ def cost_of(log: RunLog, inputs: UnitInputs) -> float:
     return sum(inputs.price_of(step.model, step.usage) or 0.0 for step in log.steps)
 
 
-def count_use(tx: Tx, agent: Agent, run: Run, model: str, usage: Usage, inputs: UnitInputs) -> None:
-    """Count tokens and dollars for the day of the agent and of the run's key, where these have a limit."""
-    owners = [owner_id for owner_id, _ in _days(agent, run.options)]
+def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usage, inputs: UnitInputs) -> None:
+    """Count tokens and dollars for the day of the agent and of the options' key, where these have a limit."""
+    owners = [owner_id for owner_id, _ in _days(agent, options)]
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
         tx.used.add(dict.fromkeys(owners, used), at=inputs.now)
+
+
+class CallBudget:
+    """The days for which the model calls of a request count that no run makes: those of the agent and of the key."""
+
+    def __init__(self, agent: Agent, ports: Ports) -> None:
+        self._agent, self._ports = agent, ports
+        self._options = with_key_budget(NO_OPTIONS, current_principal.get())
+        self._days = list(_days(agent, self._options))
+
+    async def check(self) -> None:
+        """Check that another call may be made. Raises: LimitReached, StoreError."""
+        if self._days:
+            await self._ports.store.read(_check_days, self._days, self._ports.clock.now())
+
+    async def ask(self, model: Model, request: ModelRequest) -> ModelReply:
+        """The model's reply, counted. Raises: LimitReached, ModelError, StoreError."""
+        await self.check()
+        reply: ModelReply | None = None
+        try:
+            async for piece in model.respond(request):
+                if isinstance(piece, ModelReply):
+                    reply = piece
+        except ModelError as error:
+            await self.count(request.model, error.usage)
+            raise
+        if reply is None:
+            raise ModelReplyEmpty(f"{request.model} ended its answer without a reply")
+        await self.count(request.model, reply.usage)
+        return reply
+
+    async def count(self, model: str, usage: Usage) -> None:
+        """Count what calls have used. Raises: StoreError."""
+        if self._days and usage.total_tokens:
+            inputs = self._ports.inputs()
+            # To the end: what was used counts also for a caller who has left.
+            await to_the_end(self._ports.store.write(count_use, self._agent, self._options, model, usage, inputs))
 
 
 def until_midnight_s(at: datetime) -> int:
@@ -123,6 +163,13 @@ def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str,
         yield agent.id, limits
     if options.key_id is not None and options.key_limits:
         yield options.key_id, options.key_limits
+
+
+def _check_days(tx: Tx, days: Sequence[tuple[str, Mapping[str, Any]]], at: datetime) -> None:
+    """Raises: LimitReached: one of these owners has used what it may on this day."""
+    for owner_id, limits in days:
+        if (text := _beyond(tx.used.get(owner_id, at=at), limits)) is not None:
+            raise LimitReached(f"{owner_id} {text[1]}", retry_after_s=until_midnight_s(at))
 
 
 def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:

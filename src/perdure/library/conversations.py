@@ -88,7 +88,7 @@ class AsyncConversations(AsyncAgentBase):
         `settings` wins over the agent's setting `compaction`.
 
         Raises: InvalidInput; NotFound; ConversationBusy: a run has not ended; ApprovalPending; ModelNotFound;
-        NothingToCompact: no message is in view.
+        LimitReached; NothingToCompact: no message is in view.
         """
         return (await self._services.conversations.compact(self.id, conversation, settings)).summary
 

@@ -61,8 +61,8 @@ class AsyncRuns(AsyncAgentBase):
 
         Args:
             system: the whole system text, in place of what was sent, memory included.
-        Raises: InvalidInput; NotFound, also for another agent's; ModelNotFound; ReplayMismatch; Conflict: the run has
-            not ended, or has made no request.
+        Raises: InvalidInput; NotFound, also for another agent's; ModelNotFound; ReplayMismatch; LimitReached; Conflict:
+            the run has not ended, or has made no request.
         """
         return await self._services.replays.replay(run_id, model=model, system=system, agent_id=self.id)
 

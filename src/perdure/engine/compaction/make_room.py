@@ -112,7 +112,7 @@ def _store_removal(
     events: list[Event] = []
     for node in compaction.nodes:  # a prepared one is paid for by the run that takes it
         tx.runs.spend(log.run.key, node.usage)
-        count_use(tx, room.agent, log.run, node.model or "", node.usage, inputs)
+        count_use(tx, room.agent, log.run.options, node.model or "", node.usage, inputs)
     events += [
         ViewCompacted(
             node.seq,

@@ -13,6 +13,7 @@ from perdure.core.errors import Conflict, ConversationBusy, NothingToCompact
 from perdure.core.ids import AgentId
 from perdure.core.ports import TokenCounter
 from perdure.engine.approvals.answers import approval_pending
+from perdure.engine.budget import CallBudget
 from perdure.engine.compaction.compact_view import Compaction, compact_view
 from perdure.engine.compaction.summarise import SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
@@ -38,7 +39,8 @@ async def compact(
     Args:
         own_settings: they win over the agent's, field by field.
 
-    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact; Conflict: it changed meanwhile.
+    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError; NothingToCompact; LimitReached; Conflict: it
+        changed meanwhile.
     """
     inputs = ports.inputs()
     state = await ports.store.read(_load, agent_id, conversation_seq, inputs)
@@ -52,7 +54,10 @@ async def compact(
         view=state.view,
         overcount=state.certificate.overcount,
     )
+    budget = CallBudget(state.agent, ports)
+    await budget.check()
     summary = await summarise(task, removal, ports)
+    await budget.count(summary.model or "", summary.usage)
 
     def store(tx: Tx) -> Compaction:
         tx.agents.lock(agent_id)

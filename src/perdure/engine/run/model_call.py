@@ -85,6 +85,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             log,
             step,
             ports.inputs(),
+            agent=request.agent,
             failure=failure,
             reason=reason,
             exchange=_exchange(error, work.reply),
@@ -168,7 +169,7 @@ def _store_reply(
         overcount=overcount,
     )
     step = tx.steps.end(step, status="success", at=inputs.now, usage=reply.usage, stop_reason=reply.stop_reason)
-    count_use(tx, agent, run, step.model, reply.usage, inputs)
+    count_use(tx, agent, run.options, step.model, reply.usage, inputs)
     if reply.exchange is not None:
         tx.steps.put_exchange(step, reply.exchange)
     log = replace(log, messages=(*log.messages, *rows), steps=(*log.steps[:-1], step))
@@ -199,6 +200,7 @@ def _store_failure(
     step: Step,
     inputs: UnitInputs,
     *,
+    agent: Agent,
     failure: Failure,
     reason: StopReason,
     exchange: Exchange | None,
@@ -208,6 +210,7 @@ def _store_failure(
     """Store why a model call failed, and what it took."""
     run = tx.runs.keep_lease(log.run)
     step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
+    count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
     return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)

@@ -138,8 +138,8 @@ class ConversationService:
     ) -> Compacted:
         """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
 
-        Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound; NothingToCompact: no
-            message is in view.
+        Raises: InvalidInput, NotFound, Conflict, ConversationBusy, ApprovalPending, ModelNotFound, LimitReached;
+            NothingToCompact: no message is in view.
         """
         if settings is not None and settings.model is not None:
             settings = replace(settings, model=await self._models.resolve(settings.model))

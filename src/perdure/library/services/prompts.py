@@ -9,12 +9,13 @@ from typing import Any
 from perdure.app import App
 from perdure.context.request.assemble import assemble
 from perdure.core.agents import Agent
-from perdure.core.errors import EmptyMessage, MessageTooLarge, ModelReplyEmpty
+from perdure.core.errors import EmptyMessage, MessageTooLarge
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Message, Text, text_of
-from perdure.core.models import ModelOptions, ModelReply, ModelRequest
+from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
+from perdure.engine.budget import CallBudget
 from perdure.engine.ports import in_effect
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.rows import engine_drafts
@@ -43,7 +44,7 @@ class PromptService:
     ) -> Generated:
         """The answer of the agent's model, or of another, to a prompt alone: without memory, history and tools.
 
-        Raises: EmptyMessage, MessageTooLarge, NotFound, ModelNotFound, ModelError.
+        Raises: EmptyMessage, MessageTooLarge, NotFound, ModelNotFound, LimitReached, ModelError.
         """
         limit_chars = self._ports.settings.message_limit_chars
         if not prompt.strip():
@@ -64,10 +65,8 @@ class PromptService:
             messages=(self._row(agent, draft, 0),),
             options=ModelOptions.from_settings(settings),
         )
-        async for piece in found.respond(request):
-            if isinstance(piece, ModelReply):
-                return Generated(text_of(piece.parts), handle, piece.usage)
-        raise ModelReplyEmpty(f"{handle} ended its answer without a reply")
+        reply = await CallBudget(agent, self._ports).ask(found, request)
+        return Generated(text_of(reply.parts), handle, reply.usage)
 
     async def build_payload(
         self,

@@ -9,12 +9,14 @@ from typing import Any
 
 from perdure.app import App
 from perdure.context.request.assemble import canonical
-from perdure.core.errors import Conflict, ModelError, ModelNotFound, ReplayMismatch
+from perdure.core.agents import Agent
+from perdure.core.errors import Conflict, LimitReached, ModelError, ModelNotFound, ReplayMismatch
 from perdure.core.ids import AgentId, RunId, StepId
 from perdure.core.messages import Message, Part, Reasoning, ToolCall, parts_to_json, text_of
-from perdure.core.models import ModelReply, ModelRequest
+from perdure.core.models import ModelRequest
 from perdure.core.runs import NO_USAGE, Run, Step, Usage
 from perdure.core.tools.loops import split_arguments
+from perdure.engine.budget import CallBudget
 from perdure.library.checks import check_text
 from perdure.library.services.runs import find_run, list_run_messages
 from perdure.library.services.steps import build_request, is_redacted, prices_of
@@ -103,17 +105,18 @@ class ReplayService:
         Args:
             model: the handle of another model; None: the one that answered.
             system: the whole system text, in place of what was sent.
-        Raises: InvalidInput, NotFound, ModelNotFound, ReplayMismatch; Conflict: the run has not ended, or has made no
-            request.
+        Raises: InvalidInput, NotFound, ModelNotFound, ReplayMismatch, LimitReached; Conflict: the run has not ended, or
+            has made no request.
         """
         if system is not None:
             check_text("system", system)
-        recorded = await self._ports.store.read(_load_recorded, run_id, agent_id)
+        agent, recorded = await self._ports.store.read(_load_recorded, run_id, agent_id)
         handle = recorded[0].step.model if model is None else model
         await self._models.look_for(handle)
         found = self._models.find(handle)
         if found is None:
             raise ModelNotFound(handle, known=self._models.handles())
+        budget = CallBudget(agent, self._ports)
         steps: list[ReplayStep] = []
         said: dict[StepId, tuple[Part, ...]] = {}  # the new answers of earlier steps, for later requests
         end = ""
@@ -131,10 +134,15 @@ class ReplayService:
                 request = replace(request, system=system)
             old = self._answer(record.step.model, record.parts, record.step.usage)
             try:
-                reply = [piece async for piece in found.respond(request) if isinstance(piece, ModelReply)][-1]
-            except (ModelError, IndexError) as error:
+                reply = await budget.ask(found, request)
+            except ModelError as error:
                 steps.append(ReplayStep(step_id=record.step.id, old=old, new=None))
                 end = f"{handle} gave no answer: {error}"
+                break
+            except LimitReached as error:
+                if not steps:
+                    raise
+                end = str(error)  # what was answered so far is paid for
                 break
             parts, end = _match_calls(record.parts, reply.parts, is_last=place == len(recorded) - 1)
             said[record.step.id] = parts
@@ -180,8 +188,8 @@ class ReplayService:
         return Answer(parts=parts, usage=usage, price=prices_of(model, self._models).price(usage))
 
 
-def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Sequence[_Recorded]:
-    """The steps of a run that brought an answer, or else its last one. Raises: Conflict."""
+def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Agent, Sequence[_Recorded]]:
+    """A run's agent, and the steps that brought an answer, or else its last one. Raises: Conflict."""
     run: Run = find_run(tx, run_id, agent_id)
     if not run.ended:
         raise Conflict(f"{run_id} has not ended: wait for it, or cancel it")
@@ -191,7 +199,7 @@ def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> Sequence[
         raise Conflict(f"{run_id} has made no request, so there is none to send again")
     said = {message.step_id: message.parts for message in list_run_messages(tx, run) if message.role == "assistant"}
     requests = [build_request(tx, step)[1] for step in used]
-    return [
+    return tx.agents.get(run.key.agent_id), [
         _Recorded(step, request, said.get(step.id, ()), is_redacted(tx, step, request))
         for step, request in zip(used, requests, strict=True)
     ]

@@ -85,7 +85,7 @@ class Conversations(AgentBase):
         `settings` wins over the agent's setting `compaction`.
 
         Raises: InvalidInput; NotFound; ConversationBusy: a run has not ended; ApprovalPending; ModelNotFound;
-        NothingToCompact: no message is in view.
+        LimitReached; NothingToCompact: no message is in view.
         """
         return self._portal.run(self._inner.compact(conversation=conversation, settings=settings))
 

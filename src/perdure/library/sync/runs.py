@@ -64,8 +64,8 @@ class Runs(AgentBase):
 
         Args:
             system: the whole system text, in place of what was sent, memory included.
-        Raises: InvalidInput; NotFound, also for another agent's; ModelNotFound; ReplayMismatch; Conflict: the run has
-            not ended, or has made no request.
+        Raises: InvalidInput; NotFound, also for another agent's; ModelNotFound; ReplayMismatch; LimitReached; Conflict:
+            the run has not ended, or has made no request.
         """
         return self._portal.run(self._inner.replay(run_id, model=model, system=system))
 
