@@ -86,6 +86,13 @@ async def test_a_worker_that_dies_is_started_again() -> None:
         assert not task.done()
 
 
+async def test_a_worker_is_told_that_it_is_a_replacement() -> None:
+    """A first one may end when its database is away; one that comes later has to wait for it."""
+    once = WORKER.replace("str(os.getpid()).encode())", "sys.argv[-1][-1:].encode()); os._exit(1)")
+    async with supervised(once, 1) as (listener, _):
+        assert [await answer_of(listener) for _ in range(3)] == [0, 1, 1]
+
+
 async def test_a_signal_stops_all_workers() -> None:
     """The supervisor ends without an error, and leaves no process behind."""
     async with supervised(WORKER, 2) as (listener, task):

@@ -28,6 +28,7 @@ class CutLine:
         self.cut: Cut = ""
         self.then: Cut = ""
         self.cuts = 0
+        self.refusals = asyncio.Semaphore(0)  # released for each connection while the line is dead
         found = psycopg.conninfo.conninfo_to_dict(address)
         self._socket = f"{found.pop('host')}/.s.PGSQL.5432"
         self._rest = found
@@ -51,6 +52,7 @@ class CutLine:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._open.add(writer)
         if self.cut == "dead":
+            self.refusals.release()
             writer.close()
             return
         far_reader, far_writer = await asyncio.open_unix_connection(self._socket)

@@ -1,9 +1,10 @@
 """Several processes that serve one address: they share a socket that is bound once, and one that dies is started
 again.
 
-A worker is `python -m perdure serve --worker LISTENER,LINE,SHARES,PLACE`: three open files that it inherits, and its
-place among the workers. They are the listening socket; a line to this process, over which it says that it is ready, and
-whose break stops it, so that none is left behind; and the number of connections that each worker has.
+A worker is `python -m perdure serve --worker LISTENER,LINE,SHARES,PLACE,REPLACEMENT`: three open files that it
+inherits, its place among the workers, and 1 if all of them were ready before. The files are the listening socket; a
+line to this process, over which it says that it is ready, and whose break stops it, so that none is left behind; and
+the number of connections that each worker has.
 """
 
 from __future__ import annotations
@@ -40,16 +41,17 @@ class WorkersFailed(PerdureError):
 
 @dataclass(frozen=True, slots=True)
 class WorkerLine:
-    """The inherited files of a worker."""
+    """The inherited files of a worker; `is_replacement`: the server was ready before it came."""
 
     listener: socket.socket
     line: socket.socket
     shares: tuple[Shares, int]
+    is_replacement: bool
 
     @classmethod
     def parse(cls, text: str) -> WorkerLine:
         """The files that `--worker` names. Raises: ValueError, OSError: they are none."""
-        *files, place = map(int, text.split(","))
+        *files, place, replacement = map(int, text.split(","))
         sockets, shares = files[:2], files[2:]
         if len(shares) != 1:
             raise ValueError(text)
@@ -58,7 +60,7 @@ class WorkerLine:
             one.setblocking(False)
         for number in files:
             os.set_inheritable(number, False)  # the programs that tools start do not get them
-        return cls(listener, line, (Shares.inherit(*shares), place))
+        return cls(listener, line, (Shares.inherit(*shares), place), bool(replacement))
 
     def tell_ready(self, about: Mapping[str, Any]) -> None:
         """Say that requests are answered, with what people should know."""
@@ -164,7 +166,7 @@ class Supervisor:
                 files = (self._listener.fileno(), theirs.fileno(), self._shares.file.fileno())
                 # A session of its own: the interrupt key of a terminal reaches this process alone, which passes it on.
                 process = await asyncio.create_subprocess_exec(
-                    *(*self._command, "--worker", ",".join(map(str, (*files, place)))),
+                    *(*self._command, "--worker", ",".join(map(str, (*files, place, int(self._is_told))))),
                     env=self._environment,
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=files,

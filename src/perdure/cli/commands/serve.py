@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import sys
 import webbrowser
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
-from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError
+from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
 from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
@@ -29,7 +29,7 @@ from perdure.scratch import scratch_folder
 from perdure.server.config import ServerConfig, key_path, load_key
 from perdure.server.log import log_to
 from perdure.server.session import make_token
-from perdure.server.supervisor import KILL_S, Supervisor, WorkerLine
+from perdure.server.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ async def _serve(
         settings = Settings.from_environment()
         if files is None:
             view.hint(f"Opening {without_password(settings.store_address)} …")
-        async with await AsyncPerdure.open(settings=settings) as perdure:
+        async with await open_library(settings, files) as perdure:
             await choose_model(perdure, view)
             choice, models = perdure.app.choice, perdure.app.models
             view.show_status("asking for models…")
@@ -249,6 +249,26 @@ async def _serve(
     return 0
 
 
+async def open_library(settings: Settings, files: WorkerLine | None) -> AsyncPerdure:
+    """The open store. A worker in the place of one that died waits for a database that is away: it was there when the
+    server started, and to end would be to take the other workers down. Raises: PerdureError."""
+    pause_s, told = WAIT_S, False
+    while True:
+        try:
+            return await AsyncPerdure.open(settings=settings)
+        except StoreUnavailable as error:
+            if files is None or not files.is_replacement:
+                raise
+            if not told:
+                log.warning("a new worker waits for its store: %s", error)
+                told = True
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause_s):
+                    await files.wait_for_end()
+                    raise
+        pause_s = min(2 * pause_s, WAIT_MAX_S)
+
+
 async def _stop_without_supervisor(files: WorkerLine) -> None:
     """Stop this worker when its supervisor is gone."""
     await files.wait_for_end()
@@ -268,7 +288,7 @@ class _LogView(TextView):
         log.error("%s", error)
 
 
-@contextmanager
+@contextlib.contextmanager
 def _ignore_stop_signals() -> Iterator[None]:
     """Ignore SIGINT and SIGTERM outside the server, so that a signal stops the server and the store still closes.
 
