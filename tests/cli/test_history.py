@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from perdure import Perdure
+import pytest
+
+from perdure import Perdure, RunFailed
+from perdure.core.errors import ModelRequestRefused
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import MODEL
@@ -49,6 +52,18 @@ def test_a_transcript_begins_at_a_date_and_has_a_limit(tmp_path: Path) -> None:
     assert texts("--since", "2020-01-01") == texts()
     assert texts("--since", "2999-01-01") == []
     assert run_inside(tmp_path, "history", "ada", "--since", "whenever").returncode == 1
+
+
+def test_a_transcript_says_why_a_message_got_no_answer(tmp_path: Path) -> None:
+    model = ScriptedModel(ModelRequestRefused("the provider is down"))
+    settings = Settings(embedding="none")
+    opened = Perdure(tmp_path / "perdure.db", settings=settings, models={MODEL: model})
+    with opened as store, pytest.raises(RunFailed):
+        store.create_agent("ada", model=MODEL).send("hello")
+
+    (message,) = json.loads(run_inside(tmp_path, "history", "ada", "--json").stdout)["messages"]
+    assert message["failure"]["message"] == "the provider is down"
+    assert "no answer: the provider is down" in run_inside(tmp_path, "history", "ada").stdout
 
 
 def test_a_transcript_of_nobody_makes_no_store(tmp_path: Path) -> None:

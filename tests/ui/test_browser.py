@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, Route
 from benchmarks.dashboard import fill as fill_rows
 from benchmarks.dashboard import paths_of
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.errors import ModelError
+from perdure.core.errors import ModelError, ModelRequestRefused
 from perdure.server.config import ServerConfig
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import Tools, listening, open_library
@@ -298,6 +298,25 @@ async def test_a_message_streams_into_the_page_and_typing_stays(chromium: Browse
             assert await page.input_value("#text") == "one more thing"
             assert await page.locator(".item.user").count() == 1
             assert await page.locator(".item.assistant").count() == 1
+    assert seen.problems == []
+
+
+async def test_a_run_that_fails_says_why_in_the_chat(chromium: Browser, tmp_path: Path) -> None:
+    """From the stream alone, and once after a reload."""
+    async with open_dashboard(tmp_path, ModelRequestRefused("the provider is down")) as (address, library):
+        agent = await library.create_agent("Ada")
+        async with open_page(chromium, address) as (page, seen):
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.evaluate("htmx.ajax = () => {}")
+            await page.fill("#text", "hello")
+            await page.press("#text", "Enter")
+            await page.wait_for_selector(".item.failure:has-text('the provider is down') a:has-text('See the run')")
+
+            await page.reload()
+            assert await page.locator(".item").evaluate_all("all => all.map(one => one.className)") == [
+                "item user",
+                "item failure",
+            ]
     assert seen.problems == []
 
 

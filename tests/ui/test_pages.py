@@ -9,8 +9,9 @@ import re
 import pytest
 
 from benchmarks.dashboard import paths_of
-from perdure import ModelReply, Text, Usage
+from perdure import ModelReply, RunFailed, Text, Usage
 from perdure.core.access.values import LOCAL, Scope
+from perdure.core.errors import ModelRequestRefused
 from perdure.core.text.reprs import plural
 from perdure.library.services.access.access import Access
 from perdure.server.config import ServerConfig
@@ -260,7 +261,21 @@ async def test_the_chat_follows_a_run() -> None:
     shown = [item["html"] for name, event in events if name == "message" for item in event["items"]]
     assert "hello" in shown[0] and "Good morning." in shown[-1]
     assert events[-1][0] == "closed"
-    assert ("end", {"reason": "end_turn", "failure": None}) in events
+
+
+async def test_the_chat_shows_a_failed_run_in_the_place_of_its_answer() -> None:
+    """Also among older messages, when a later run has answered."""
+    async with dashboard(ModelRequestRefused("the provider is down"), says("Good morning.")) as (client, library):
+        agent = await library.create_agent("Ada")
+        with pytest.raises(RunFailed) as failed:
+            await agent.send("hello")
+        await agent.send("hello again")
+        items = (await client.get(f"/agents/{agent.id}?format=json")).json()["items"]
+        page = (await client.get(f"/agents/{agent.id}")).text
+
+    assert [item["kind"] for item in items] == ["user", "failure", "user", "assistant"]
+    assert "the provider is down" in text_of(page) and "send it again" in text_of(page)
+    assert f'href="/runs/{failed.value.run_id}"' in page
 
 
 async def test_an_edit_of_memory_stands_in_the_chat_as_a_difference() -> None:

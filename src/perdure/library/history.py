@@ -53,7 +53,8 @@ class AsyncHistory(AsyncAgentBase):
         limit: int = 100,
         before_seq: int | None = None,
     ) -> Sequence[TranscriptEntry]:
-        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory.
+        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory, and
+        where no answer came, why the run failed.
 
         Args:
             since: only messages from this time on: a time with a zone, or an ISO date or time, where the agent lives.

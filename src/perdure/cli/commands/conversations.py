@@ -128,11 +128,12 @@ async def history(
 
 
 def entry_shape(entry: TranscriptEntry) -> dict[str, Any]:
-    """A message of a transcript, with the edits of memory that it made."""
+    """A message of a transcript, with the edits of memory that it made, and `failure` if its run failed there."""
     message = entry.message
     edits = [fields(edit, "label", "version", "diff") for edit in entry.edits]
     more = fields(message, "run_id", "step_id") | {"conversation": message.conversation_seq, "edits": edits}
-    return message_shape(message) | more
+    failed = {} if entry.failure is None else {"failure": fields(entry.failure, "kind", "message")}
+    return message_shape(message) | more | failed
 
 
 async def show_last_turns(

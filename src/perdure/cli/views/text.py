@@ -292,6 +292,8 @@ def _parts(entry: TranscriptEntry, results: dict[str, ToolResult], style: str) -
     for edit in entry.edits:
         yield Text.assemble((visible(edit.label), f"bold {style}"), (f"  version {edit.version}", "dim"))
         yield diff_view(edit.diff, indent="  ")
+    if entry.failure is not None:
+        yield Text(f"no answer: {visible(entry.failure.message)}", style="red")
 
 
 def last_turns(entries: Sequence[TranscriptEntry], count: int) -> Sequence[TranscriptEntry]:

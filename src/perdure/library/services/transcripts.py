@@ -1,4 +1,4 @@
-"""Transcripts: what was said, with the edits of memory that each message made."""
+"""Transcripts: what was said, with the edits of memory that each message made and the failures of runs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from perdure.app import App
 from perdure.core.blocks import BlockVersion
-from perdure.core.ids import AgentId, ConversationId, MessageId
+from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
 from perdure.core.messages import Message
+from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
 from perdure.library.services.conversations import find_conversation
@@ -20,12 +21,17 @@ VERSIONS_PAGE = 50
 
 @dataclass(frozen=True, slots=True)
 class TranscriptEntry:
-    """A message, and the edits of memory that its calls made, oldest first."""
+    """A message, and the edits of memory that its calls made, oldest first.
 
-    __repr__ = short_repr("message", "edits")
+    Args:
+        failure: why the message's run failed, where no later message of that run follows.
+    """
+
+    __repr__ = short_repr("message", "edits", "failure")
 
     message: Message
     edits: Sequence[BlockVersion] = ()
+    failure: Failure | None = None
 
 
 class TranscriptService:
@@ -59,10 +65,26 @@ class TranscriptService:
             messages = tx.messages.list(
                 agent_id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
             )
-            edits = _edits_of(tx, agent_id, seq or 0, messages)
-            return [TranscriptEntry(message, edits.get(message.id, ())) for message in reversed(messages)]
+            edits, failures = _edits_of(tx, agent_id, seq or 0, messages), _failures_of(tx, agent_id, messages)
+            return [
+                TranscriptEntry(message, edits.get(message.id, ()), failures.get(message.id))
+                for message in reversed(messages)
+            ]
 
         return await self._ports.store.read(read)
+
+
+def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Failure]:
+    """Why the runs of these messages failed, by the last message of each; the messages come newest first."""
+    last: dict[RunId, MessageId] = {}
+    for message in messages:
+        if message.run_id is not None:
+            last.setdefault(message.run_id, message.id)
+    if not last:
+        return {}
+    where = RunFilter(agent_ids=(agent_id,), ids=tuple(last), statuses=("failed",))
+    runs = tx.runs.page(where, limit=len(last))
+    return {last[run.id]: run.failure for run in runs if run.failure is not None}
 
 
 def _edits_of(

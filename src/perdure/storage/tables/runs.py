@@ -488,6 +488,7 @@ def _place(cursor: Run | datetime) -> tuple[str, str, int]:
 def _conditions(where: RunFilter) -> Conditions:
     conditions = Conditions(_OWN_RUN_OF_R, "r.hidden = 0")
     conditions.among("r.agent_id", where.agent_ids or None)
+    conditions.among("r.id", where.ids or None)
     conditions.among("r.status", where.statuses or None)
     conditions.equal("r.conversation_id", where.conversation_id)
     conditions.equal("r.conversation_seq", where.conversation_seq)

@@ -24,12 +24,13 @@ from perdure.core.events import (
 )
 from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
-from perdure.core.runs import RunFilter
+from perdure.core.runs import Failure, RunFilter
 from perdure.engine.run.preview import Preview
 from perdure.library.paging import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.steps import overview_of
+from perdure.library.services.transcripts import TranscriptEntry
 from perdure.server.http import library_of
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
@@ -64,7 +65,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "tab": "chat",
         "conversation": _conversation_shape(conversation),
         "conversations": [_conversation_shape(line) for line in lines],
-        "items": [item for entry in entries for item in message_items(entry.message, entry.edits)],
+        "items": [item for entry in entries for item in _entry_items(entry)],
         "older": entries[0].message.seq if len(entries) == MESSAGES_MAX else None,
         "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
         "run_id": running[0].id if running else None,
@@ -142,6 +143,18 @@ def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Itera
                 pass
     for edit in edits:
         yield edit_item(edit.block_id, edit.version, edit.label, edit.diff)
+
+
+def _entry_items(entry: TranscriptEntry) -> Iterable[Data]:
+    """What the chat shows of a message, of its edits, and of the failure of the run that it ends."""
+    yield from message_items(entry.message, entry.edits)
+    if entry.failure is not None and entry.message.run_id is not None:
+        yield _failure_item(entry.message.run_id, entry.failure)
+
+
+def _failure_item(run_id: RunId, failure: Failure) -> Data:
+    """What the chat shows in the place of an answer that did not come."""
+    return {"id": f"failure-{run_id}", "kind": "failure", "run_id": run_id, "text": failure.message}
 
 
 def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
@@ -272,9 +285,10 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
                 yield _sse("message", {"message": None, "items": items}, seq)
             case StepAbandoned():
                 yield _sse("void", {}, seq)
-            case RunEnded():
-                failure = None if event.failure is None else event.failure.message
-                yield _sse("end", {"reason": event.stop_reason, "failure": failure}, seq)
+            case RunEnded(failure=Failure() as failure):
+                item = _failure_item(event.run_id, failure)
+                items = [{"id": item["id"], "html": template.render(item=item)}]
+                yield _sse("message", {"message": None, "items": items}, seq)
             case _:
                 pass
     yield _sse("closed", {}, None)
