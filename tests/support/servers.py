@@ -19,7 +19,7 @@ from perdure.server.config import ServerConfig
 from perdure.server.serve import serve
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui.routes import build_routes
+from perdure.ui.routes import build_routes, refused_page
 from tests.server.documented import documented
 
 MODEL = "test/scripted"
@@ -66,7 +66,8 @@ async def served(
 async def listening(perdure: AsyncPerdure, config: ServerConfig) -> AsyncIterator[str]:
     """The address of a server of this open store, in a task of this loop."""
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    task = asyncio.create_task(serve(perdure, config, pages=build_routes(), on_ready=ready.set_result))
+    work = serve(perdure, config, pages=build_routes(), refused_page=refused_page, on_ready=ready.set_result)
+    task = asyncio.create_task(work)
     try:
         async with asyncio.timeout(10):
             waited: list[asyncio.Future[Any]] = [task, ready]

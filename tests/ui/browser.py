@@ -15,7 +15,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
-from perdure.ui.routes import build_routes
+from perdure.ui.routes import build_routes, refused_page
 
 MODEL = "test/scripted"
 BASE = "http://127.0.0.1:8283"
@@ -40,7 +40,7 @@ async def dashboard(
         context_engines=context_engines,
         settings=Settings(**{"model": model, "secret_key": "for tests, this one", **settings}),
     )
-    app = create_app(library, config or ServerConfig(), pages=build_routes())
+    app = create_app(library, config or ServerConfig(), pages=build_routes(), refused_page=refused_page)
     transport = httpx.ASGITransport(app=app)
     async with library, httpx.AsyncClient(transport=transport, base_url=BASE, headers=FORM) as client:
         yield client, library

@@ -98,6 +98,39 @@ async def test_only_administrators_may_see_it() -> None:
             assert (await client.post(f"{PAGE}/keys", data={"name": "x", "scope": "admin"})).status_code == 403
 
 
+async def test_a_page_that_a_key_may_not_open_is_a_page_that_says_so() -> None:
+    """With the navigation, without its link; programs that ask for JSON get JSON."""
+    async with dashboard(config=ServerConfig(api_key=OWN)) as (client, library):
+        _, text = await access_of(library).create_key("ann", "user")
+        client.headers["authorization"] = f"Bearer {text}"
+        page = await client.get(PAGE)
+        twin = await client.get(f"{PAGE}?format=json")
+        home = await client.get("/")
+
+    assert (page.status_code, page.headers["content-type"]) == (403, "text/html; charset=utf-8")
+    assert "this needs a key with the scope 'admin', and yours has 'user'" in text_of(page.text)
+    assert (twin.status_code, list(twin.json())) == (403, ["detail"])
+    for shown in (page.text, home.text):
+        assert 'href="/runs"' in shown and 'href="/settings"' not in shown
+
+
+@needs_chromium
+async def test_an_action_that_a_key_may_not_do_leaves_its_page(chromium: Browser, tmp_path: Path) -> None:
+    """Also where the form held no text."""
+    async with open_dashboard(tmp_path / "a.db") as (address, library):
+        agent = await library.create_agent("Ada")
+        _, text = await access_of(library).create_key("ann", "user")
+        async with open_page(chromium, address) as (page, _):
+            await page.goto(f"{address}/sign-in")
+            await page.fill("input[name=key]", text)
+            await page.click("button")
+            await page.wait_for_selector("h1:has-text('Agents')")
+            await page.goto(f"{address}/agents/{agent.id}")
+            await page.select_option("#model", "test/scripted")
+            await page.wait_for_selector(".notice.error:has-text('this needs a key with the scope')")
+            assert await page.is_visible("#composer")
+
+
 async def test_every_page_opens_for_who_is_signed_in() -> None:
     """With the cookie of a stored key; without it the browser is sent to the form."""
     async with dashboard(config=ServerConfig(api_key=OWN)) as (client, library):

@@ -30,7 +30,7 @@ from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
 from perdure.server.config import ServerConfig
 from perdure.server.errors import add_error_handlers, method_not_allowed_routes
-from perdure.server.guards import Guard
+from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.routes import (
@@ -138,13 +138,20 @@ def build_document(has_key: bool) -> dict[str, Any]:
     return document
 
 
-def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[BaseRoute] = ()) -> Api:
+def create_app(
+    perdure: AsyncPerdure,
+    config: ServerConfig,
+    *,
+    pages: Sequence[BaseRoute] = (),
+    refused_page: RefusedPage | None = None,
+) -> Api:
     """Build the application over an open store, which the caller closes.
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
     `app.state.metrics` counts requests, and what the engine does.
-    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`. `app.state.gate` knows keys,
-    and holds the open organisations; who serves closes it.
+    `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`, and which shows
+    `refused_page` for what the guard refuses. `app.state.gate` knows keys, and holds the open organisations; who serves
+    closes it.
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
@@ -159,7 +166,14 @@ def create_app(perdure: AsyncPerdure, config: ServerConfig, *, pages: Sequence[B
     app.router.default = _EitherSlash(app)
     # The guard precedes every route, and every 404. Only the meter stands before it: what it refuses counts too.
     settings = perdure.app.settings
-    app.add_middleware(Guard, config=config, limits=settings, upload_bytes=settings.file_limit_bytes, gate=gate)
+    app.add_middleware(
+        Guard,
+        config=config,
+        limits=settings,
+        upload_bytes=settings.file_limit_bytes,
+        gate=gate,
+        refused_page=refused_page,
+    )
     level = logging.INFO if config.log_requests == "on" else logging.DEBUG
     app.add_middleware(Meter, metrics=metrics, routes=app.router.routes, log_level=level)
     add_error_handlers(app)

@@ -21,10 +21,12 @@ import json
 import logging
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from urllib.parse import parse_qs
 
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from perdure.core.access.values import LOCAL
@@ -53,6 +55,9 @@ PAGE_ROOTS = frozenset({"", "settings", *PAGES, *OPEN_PAGES})
 VALUES_MAX = 250_000
 """Values in one body; enough for 5 MB of vectors in full precision. Parsing blocks the event loop: 250,000 values take
 0.15 s, 700,000 floats 0.4 s."""
+
+RefusedPage = Callable[[Request, int, str], Response]
+"""The page for a request that is refused, with this status and text."""
 
 PENDING_BODY_BYTES = 200 * 2**20
 """The limit of all bodies that are arriving at once: hundreds of slow clients must not fill the memory."""
@@ -95,11 +100,20 @@ class Guard:
         limits: the limits of lists in bodies, which routes check.
         upload_bytes: the largest file that can be uploaded. Uploads are streamed, not held in memory.
         gate: it decides who a request is for, and what that may do.
+        refused_page: what a browser is shown that is signed in, and may not or not yet; None: the error as JSON.
     """
 
-    def __init__(self, app: ASGIApp, config: ServerConfig, limits: Limits, upload_bytes: int, gate: Gate) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        config: ServerConfig,
+        limits: Limits,
+        upload_bytes: int,
+        gate: Gate,
+        refused_page: RefusedPage | None = None,
+    ) -> None:
         self._app, self._config, self._limits, self._upload_bytes = app, config, limits, upload_bytes
-        self._gate = gate
+        self._gate, self._refused_page = gate, refused_page
         self._origins = Origins(config)
         self._json_limits = JsonLimits(size_bytes=config.max_body_bytes, depth=config.max_depth, values=VALUES_MAX)
         self._pending_bytes = 0  # of bodies that are arriving
@@ -128,7 +142,12 @@ class Guard:
                 scope["perdure.library"] = library
                 await self._app(scope, admitted, self._gate.noting(scope, principal, send_and_note))
         except Refusal as refusal:
-            await answer(send, refusal.status, refusal.detail, *refusal.headers)
+            if self._refused_page is not None and _is_of_browser(scope) and refusal.status in (403, 429):
+                page = self._refused_page(Request(scope), refusal.status, refusal.detail)
+                page.raw_headers.extend(refusal.headers)
+                await page(scope, receive, send)
+            else:
+                await answer(send, refusal.status, refusal.detail, *refusal.headers)
         except StoreError as error:
             if started:
                 raise
@@ -150,7 +169,7 @@ class Guard:
             return receive
         if scope["path"] == METRICS_PATH and self._config.metrics == "loopback" and _is_of_this_machine(scope):
             return receive
-        segment = scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
+        segment = _segment(scope)
         is_page = segment in PAGE_ROOTS
         if segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
@@ -245,6 +264,17 @@ def _relevant_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, byt
         if name in HEADERS:
             values[name] = value if name not in values else values[name] + b"," + value
     return values
+
+
+def _segment(scope: Scope) -> str | None:
+    """The first segment of a request's path."""
+    return scope["path"].split("/", 2)[1] if scope["path"].startswith("/") else None
+
+
+def _is_of_browser(scope: Scope) -> bool:
+    """Whether a request is for a page of the dashboard, not for its JSON, and of somebody who may see some page."""
+    wants_json = parse_qs(scope["query_string"]).get(b"format") == [b"json"]
+    return "perdure.principal" in scope and _segment(scope) in PAGE_ROOTS and not wants_json
 
 
 def _is_of_this_machine(scope: Scope) -> bool:

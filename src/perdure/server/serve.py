@@ -20,6 +20,7 @@ from perdure.server.acceptor import Acceptor, Shares
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.server.connections import Connection, Connections
+from perdure.server.guards import RefusedPage
 from perdure.server.sse import Streams
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ async def serve(
     config: ServerConfig,
     *,
     pages: Sequence[BaseRoute] = (),
+    refused_page: RefusedPage | None = None,
     listener: socket.socket | None = None,
     shares: tuple[Shares, int] | None = None,
     on_ready: Callable[[str], None] | None = None,
@@ -52,12 +54,13 @@ async def serve(
 
     Args:
         pages: the routes of the dashboard.
+        refused_page: what it shows for a request that is refused.
         listener: a socket that listens at the address already; it is closed at the end.
         shares: those of the processes that share the socket, and the place of this one.
         on_ready: called once with the address, such as `http://127.0.0.1:8283`, when the server accepts requests.
     Raises: InvalidInput: the address can't be bound.
     """
-    app = create_app(perdure, config, pages=pages)
+    app = create_app(perdure, config, pages=pages, refused_page=refused_page)
     gate = app.state.gate
     if not await gate.ring.usable():
         if listener is not None:

@@ -18,7 +18,7 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import AgentId, is_id
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
-from perdure.server.http import library_of
+from perdure.server.http import library_of, principal_of
 from perdure.ui.format import FILTERS
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ def html(
     # After an action the browser still shows the address of the page, not the action's.
     shown = request.url if request.method == "GET" else URL(request.headers.get("hx-current-url", "/"))
     values = {**data, "notice": notice, "path": shown.path, "query": request.query_params}
+    values["may_administer"] = principal_of(request).may("admin")
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
     return Response(text, status, headers=dict(HEADERS), media_type="text/html")

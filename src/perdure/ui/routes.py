@@ -36,7 +36,7 @@ from perdure.ui.pages import (
     tools,
     why,
 )
-from perdure.ui.render import HEADERS, form_of, html
+from perdure.ui.render import HEADERS, Notice, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
@@ -75,6 +75,13 @@ def build_routes() -> list[BaseRoute]:
         Route("/sign-in", sign_in_by_key, methods=["POST"]),
         *routes,
     ]
+
+
+def refused_page(request: Request, status: int, text: str) -> Response:
+    """The page for a request that its key may not make, or not yet; what a form holds stays, with a notice."""
+    is_action = request.method != "GET"
+    data = {"error": "Nothing was changed." if is_action else text, "title": "Not allowed"}
+    return html("error.html", data, request, notice=Notice(text, is_error=True) if is_action else None, status=status)
 
 
 async def static(request: Request) -> Response:

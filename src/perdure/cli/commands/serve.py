@@ -204,7 +204,7 @@ async def _serve(
 ) -> int:
     """Open the store and serve until a signal comes; return the exit code. `files`: as a worker."""
     from perdure.server.serve import serve as run_server
-    from perdure.ui.routes import build_routes
+    from perdure.ui.routes import build_routes, refused_page
 
     try:
         settings = Settings.from_environment()
@@ -236,7 +236,13 @@ async def _serve(
                 orphaned = None if files is None else asyncio.create_task(_stop_without_supervisor(files))
                 shared = (None, None) if files is None else (files.listener, files.shares)
                 await run_server(
-                    perdure, config, pages=build_routes(), listener=shared[0], shares=shared[1], on_ready=ready
+                    perdure,
+                    config,
+                    pages=build_routes(),
+                    refused_page=refused_page,
+                    listener=shared[0],
+                    shares=shared[1],
+                    on_ready=ready,
                 )
                 if orphaned is not None:
                     orphaned.cancel()

@@ -40,6 +40,7 @@ class Gate:
         """Who a request is for. Raises: Refusal: 401 without a key that counts, 403 with too small a scope, 429 beyond
         a limit; a browser without a session is sent to where it can sign in. StoreError."""
         principal = await self._identify(scope, headers, is_page=is_page)
+        scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
         rule = rule_of(scope["method"], scope["path"])
         needed = "admin" if rule is None else rule.scope
         if not principal.may(needed):
@@ -47,7 +48,6 @@ class Gate:
         if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
             raise Refusal(403, "this is about the whole server: only administrators of the default organisation may")
         await self.limiter.admit(principal)
-        scope["perdure.principal"] = principal
         return principal
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:

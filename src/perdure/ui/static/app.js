@@ -116,7 +116,8 @@ function restore() {
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { elt, verb } = event.detail.requestConfig;
   if (elt !== document.body) {
-    const refused = event.detail.xhr.status >= 400 && holdsText(elt);
+    const { status } = event.detail.xhr;
+    const refused = status === 403 || status === 429 || (status >= 400 && holdsText(elt));
     if (verb === "post" && (refused || elt.matches("[data-keep]"))) showOnlyNotice(event.detail);
     return;
   }
@@ -131,7 +132,8 @@ document.addEventListener("htmx:beforeSwap", (event) => {
   notice = document.querySelector("#main > .notice")?.cloneNode(true) ?? null;
 });
 
-// What was typed into a form stays when its action was refused, or changes nothing here; the notice says why or what.
+// What was typed into a form stays when its action was refused, or changes nothing here, as does the page whose
+// action this key may not do; the notice says why or what.
 const holdsText = (form) => [...form.querySelectorAll("input:not([type=hidden]), textarea")]
   .some((field) => field.value !== field.defaultValue);
 
