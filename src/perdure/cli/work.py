@@ -15,14 +15,17 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 import typer
 
 from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.views.fold import local_time
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View
+from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
+from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.organisations import open_organisation
 from perdure.settings import Settings
@@ -42,6 +45,7 @@ MAKERS = {
 """Kind -> what makes the first one."""
 NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 STDIN = "-"
+SAME_NAME_MAX = 10
 MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
 
 
@@ -120,12 +124,36 @@ def no_agent(name: str | None) -> NotFound:
     return error
 
 
-async def get_agent(perdure: AsyncPerdure, name: str | None) -> AsyncAgent:
-    """The agent of this name, or the one used last. Raises: NotFound; InvalidInput: there is none at all."""
+async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, change: bool = False) -> AsyncAgent:
+    """The agent of this name or id, or the one used last; of several of one name the newest, with a hint.
+
+    Args:
+        change: something of the agent is changed or deleted, so that a name which several have is refused.
+    Raises: NotFound; InvalidInput: there is none at all, or several have the name.
+    """
     agent = await perdure.last_agent() if name is None else await perdure.agent(name)
     if agent is None:
         raise InvalidInput(NO_AGENT)
+    if name is not None and name != agent.id:
+        several = await describe_same_name(perdure, name)
+        if several and change:
+            raise InvalidInput(f"{several[0]}: give an id, {several[1]}")
+        if several:
+            view.hint(f"{several[0]}; this is the newest, {agent.id}. By id: {several[1]}.")
     return agent
+
+
+async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
+    """(How many agents have this name, their ids with their dates, newest first) if it is more than one."""
+    where = AgentFilter(name=name)
+    found = await perdure.services.agents.list(where, Page(SAME_NAME_MAX, ascending=False))
+    if len(found) < 2:
+        return None
+    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.services.agents.count(where)
+    ids = [f"{agent.id} (made {local_time(agent.created_at)})" for agent in found]
+    if count > len(ids):
+        ids.append("... (`perdure agent list --json` lists all)")
+    return f"{count:,} agents are named {name!r}", ", ".join(ids)
 
 
 def read_pairs(what: str, texts: Sequence[str]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from perdure.cli.chat.models import known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import has_store, load_conversations
+from perdure.cli.work import get_agent, has_store, load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE
@@ -66,7 +66,7 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
         model: the handle for a new agent.
     Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model.
     """
-    agent = await _find_agent(perdure, name, new=new)
+    agent = await _find_agent(view, perdure, name, new=new)
     if agent is None:
         if model is None:
             await choose_model(perdure, view)
@@ -94,12 +94,12 @@ async def look_for_default(agent: AsyncAgent, perdure: AsyncPerdure, view: View)
     return agent
 
 
-async def existing_agent(perdure: AsyncPerdure, name: str | None) -> Target | None:
+async def existing_agent(view: View, perdure: AsyncPerdure, name: str | None) -> Target | None:
     """The agent of this name, or the one used last, in its last conversation; None when there is none at all.
 
     Raises: NotFound: there is none of this name.
     """
-    agent = await _find_agent(perdure, name, new=False)
+    agent = await _find_agent(view, perdure, name, new=False)
     return None if agent is None else Target(agent, False, await last_conversation(agent))
 
 
@@ -151,12 +151,12 @@ def shell_word(name: str) -> str:
     return name if shlex.quote(name) == name else f'"{name}"'
 
 
-async def _find_agent(perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
+async def _find_agent(view: View, perdure: AsyncPerdure, name: str | None, *, new: bool) -> AsyncAgent | None:
     """The agent of this name, or the one used last; None if there is none, or none yet of the `new` name."""
     if name is None:
         return await perdure.last_agent()
     try:
-        agent = await perdure.agent(name)
+        agent = await get_agent(view, perdure, name)
     except NotFound as error:
         if new:
             return None

@@ -55,7 +55,8 @@ async def list_agents(view: View) -> None:
 async def update_agent(view: View, *, agent: str, model: str) -> None:
     """Pin an agent to a model, or with `default` have it follow the default, and print its model."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        row = model_row(await set_model(await perdure.agent(agent), model, perdure.app), perdure.app)
+        target = await get_agent(view, perdure, agent, change=True)
+        row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
 
 
@@ -63,7 +64,7 @@ async def settings(view: View, *, agent: str | None, changes: Sequence[str] | No
     """Print the settings of an agent that differ from the defaults, after changing some."""
     pairs = read_pairs("a setting", changes or ())
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        target = await get_agent(perdure, agent)
+        target = await get_agent(view, perdure, agent, change=bool(pairs))
         if pairs:
             changed = dict(target.info.settings) | {name: read_value(text) for name, text in pairs.items()}
             target = await target.update(settings={name: value for name, value in changed.items() if value is not None})
@@ -90,7 +91,7 @@ async def _row(agent: AsyncAgent) -> AgentRow:
 async def delete_agent(view: View, *, agent: str, yes: bool) -> None:
     """Delete an agent after a question."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         question = (
             f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
             " for good; its memory blocks, archives and files stay. Delete?"
@@ -105,7 +106,7 @@ async def delete_agent(view: View, *, agent: str, yes: bool) -> None:
 async def reset(view: View, *, agent: str, yes: bool) -> None:
     """Reset all conversations of an agent after a question."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         question = (
             f"{plural(await target.message_count(), 'message')} of agent {target.name!r} will be out of its view, for"
             " good; its memory blocks, archives and files stay. Reset?"

@@ -11,7 +11,7 @@ from perdure.cli.chat.source import ListedLines
 from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.views.text import pending_shape, pending_text
 from perdure.cli.views.view import View
-from perdure.cli.work import none_yet, open_store
+from perdure.cli.work import get_agent, none_yet, open_store
 from perdure.core.answers import PendingCall
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
@@ -65,7 +65,7 @@ async def _decide(
 ) -> int:
     """Approve or deny waiting calls, print the run that follows, and return the exit code."""
     async with open_store(view, empty=none_yet("agent", name)) as perdure:
-        agent = await perdure.agent(name)
+        agent = await get_agent(view, perdure, name, change=True)
         conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
         return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)
@@ -74,7 +74,7 @@ async def _decide(
 async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
     """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         line = None if conversation is None else (await conversation_named(target, conversation)).id
         runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))

@@ -48,7 +48,7 @@ async def list_archives(view: View) -> None:
 async def attach(view: View, *, archive: str, agent: str | None) -> None:
     """Let an agent search an archive."""
     async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(perdure, agent)
+        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
         await owner.archives.attach(target.id)
         view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
         view.hint(f"{owner.name} finds what is in {target.name}: `{chat_command(owner)}`.")
@@ -57,7 +57,7 @@ async def attach(view: View, *, archive: str, agent: str | None) -> None:
 async def detach(view: View, *, archive: str, agent: str | None) -> None:
     """Take an archive from an agent."""
     async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(perdure, agent)
+        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
         await owner.archives.detach(target.id)
         view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
         view.hint(f"{owner.name} has {target.name} no longer; the archive itself stays.")
@@ -84,7 +84,7 @@ async def list_passages(view: View, *, archive: str | None, agent: str | None, s
         if archive is not None:
             passages = await service.list((await perdure.archives.get(archive)).id, page, where=where)
         else:
-            passages = await service.list_of_agent((await get_agent(perdure, agent)).id, page, where=where)
+            passages = await service.list_of_agent((await get_agent(view, perdure, agent)).id, page, where=where)
         view.show([passage_shape(one) for one in passages], *_table(passages))
         view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
 

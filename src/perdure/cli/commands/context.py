@@ -41,7 +41,7 @@ async def context(
 ) -> None:
     """Print the window, one step, the difference of two, or what a conversation costs. No store is made."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await existing_agent(perdure, agent)
+        target = await existing_agent(view, perdure, agent)
         if target is None:
             raise no_agent(agent)
         owner = target.agent

@@ -28,7 +28,7 @@ async def list_conversations(view: View, *, agent: str | None) -> None:
     """Print the conversations of an agent. No store is made."""
     empty: dict[str, object] = {"conversations": []}
     async with open_store(view, empty=NO_AGENT, empty_shape=empty) as perdure:
-        target = await existing_agent(perdure, agent)
+        target = await existing_agent(view, perdure, agent)
         if target is None:
             view.show(empty)
             view.hint(NO_AGENT)
@@ -40,7 +40,7 @@ async def list_conversations(view: View, *, agent: str | None) -> None:
 async def rename(view: View, *, number: str, name: str, agent: str | None) -> None:
     """Name a conversation of an agent, and print it."""
     async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         conversation = await conversation_named(owner, number)
         conversation = await owner.update_conversation(conversation.id, summary=name.strip() or None)
         await show_conversation(view, owner, conversation)
@@ -49,7 +49,7 @@ async def rename(view: View, *, number: str, name: str, agent: str | None) -> No
 async def delete_conversation(view: View, *, number: str, agent: str | None, yes: bool) -> None:
     """Delete a conversation after a question."""
     async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         conversation = await conversation_named(owner, number)
         about = f" ({conversation.summary!r:.80})" if conversation.summary else ""
         question = (
@@ -106,7 +106,7 @@ async def history(
 ) -> None:
     """Print a transcript, newest messages at the end. No store is made."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await existing_agent(perdure, agent)
+        target = await existing_agent(view, perdure, agent)
         if target is None:
             raise no_agent(agent)
         owner = target.agent

@@ -95,7 +95,7 @@ async def communities(view: View, *, query: str, agent: str | None, limit: int) 
 
 async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:
     """Let facts and passages fade, after a question."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=not dry_run) as owner:
         items = await owner.facts.tidy(dry_run=True)
         table = new_table("id", "text", "why", styles={"id": "dim", "text": "bold"})
         for item in items:
@@ -131,7 +131,7 @@ async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> Non
 
 async def _restore_last(view: View, *, agent: str | None) -> None:
     """Bring back what the latest `tidy` let fade."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=True) as owner:
         restored = await owner.facts.restore_last()
         table = new_table("id", "text", "state", styles={"id": "dim", "text": "bold"})
         for one in restored:

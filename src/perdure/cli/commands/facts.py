@@ -102,7 +102,7 @@ async def add(
     until: str | None,
 ) -> None:
     """Add a fact."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=True) as owner:
         times = {name: parse_time(value) for name, value in (("valid_at", since), ("invalid_at", until)) if value}
         hit = await owner.facts.add(text, subject=subject, relation=relation, object=object_, **times)
         view.show(fact_shape(hit), *fact_view(hit))
@@ -157,7 +157,7 @@ async def accept(view: View, *, facts: Sequence[str]) -> None:
 
 async def pause(view: View, *, agent: str | None) -> None:
     """Stop the extraction of an agent's facts."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=True) as owner:
         await owner.facts.pause()
         view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
         view.hint(f"`perdure fact resume {owner.name}` goes on.")
@@ -165,7 +165,7 @@ async def pause(view: View, *, agent: str | None) -> None:
 
 async def resume(view: View, *, agent: str | None) -> None:
     """Extract an agent's facts again."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=True) as owner:
         await owner.facts.resume()
         text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
         view.show({"agent": owner.name, "paused": False}, Text(text))
@@ -176,7 +176,7 @@ async def settings(view: View, *, agent: str | None, changes: Sequence[str] | No
     """Print the settings of what an agent knows, after changing some."""
     pairs = read_pairs("a setting", changes or ())
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=bool(pairs))
         if pairs:
             values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
             await owner.facts.update_settings(**values)
@@ -190,7 +190,7 @@ async def settings(view: View, *, agent: str | None, changes: Sequence[str] | No
 
 async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
     """Add a rule about what must not be remembered."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=True) as owner:
         added = await owner.facts.add_rule(text, relation=relation, entity=entity)
         view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
         view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
@@ -198,7 +198,7 @@ async def rule(view: View, *, text: str, agent: str | None, entity: str | None, 
 
 async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
     """Print what must not be remembered, after lifting a rule."""
-    async with owner_of(view, agent) as owner:
+    async with owner_of(view, agent, change=lift is not None) as owner:
         if lift is not None:
             await owner.facts.delete_rule(lift)
         found = await owner.facts.rules()
@@ -254,10 +254,10 @@ def _conditions(options: Options) -> FactConditions:
 
 
 @asynccontextmanager
-async def owner_of(view: View, name: str | None) -> AsyncIterator[AsyncAgent]:
-    """The agent of this name, or the one used last."""
+async def owner_of(view: View, name: str | None, *, change: bool = False) -> AsyncIterator[AsyncAgent]:
+    """The agent of this name, or the one used last; `change` as `get_agent` has it."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        yield await get_agent(perdure, name)
+        yield await get_agent(view, perdure, name, change=change)
 
 
 @asynccontextmanager

@@ -40,7 +40,7 @@ async def list_folders(view: View) -> None:
 async def attach_folder(view: View, *, folder: str, agent: str | None) -> None:
     """Let an agent read a folder, and print the folder."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         await owner.files.attach(folder, open_files=False)
         view.print(await _folder_line(await perdure.folders.get(folder)))
         view.hint(f"{owner.name} reads it: `{chat_command(owner)}`.")
@@ -49,7 +49,7 @@ async def attach_folder(view: View, *, folder: str, agent: str | None) -> None:
 async def detach_folder(view: View, *, folder: str, agent: str | None) -> None:
     """Take a folder from an agent, and print the folder."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         await owner.files.detach(folder)
         view.print(await _folder_line(await perdure.folders.get(folder)))
         view.hint(f"{owner.name} has it no longer; the folder itself stays.")
@@ -83,7 +83,7 @@ async def list_files(view: View, *, name: str) -> None:
             folder = await perdure.folders.get(name)
         except NotFound as error:
             try:
-                agent = await perdure.agent(name)
+                agent = await get_agent(view, perdure, name)
             except NotFound:
                 raise error from None
             for reading in await agent.files.list(limit=10_000):
@@ -119,7 +119,7 @@ async def upload(view: View, *, paths: Sequence[Path], folder: str | None, agent
             target = await perdure.folders.get(name)
         except NotFound:
             target = await perdure.folders.create(name)
-        reader = None if agent is None else await perdure.agent(agent)
+        reader = None if agent is None else await get_agent(view, perdure, agent, change=True)
         upload = await _upload(target, selected, view)
         if upload is None:
             return 1

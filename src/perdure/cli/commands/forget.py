@@ -11,7 +11,7 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import chat_command, shell_word
 from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.view import View, new_table
-from perdure.cli.work import confirm, none_yet, open_store, progress_bar
+from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.library.agent import AsyncAgent
@@ -24,7 +24,7 @@ EXCERPT_CHARS = 100
 async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
     """Show where a text stands, ask, and forget it."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         if is_id_start(text):
             with suppress(NotFound):  # then it is a text like any other
                 text = await perdure.services.why.find_id(text, "message", "passage")
@@ -59,7 +59,7 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
 async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
     """Undo a correction, by default the last; or list them."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=not list_all)
         if list_all:
             corrections = await target.corrections()
             view.show([correction_shape(one) for one in corrections], corrections_view(corrections))

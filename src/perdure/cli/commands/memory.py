@@ -22,28 +22,28 @@ NO_STORE = "`perdure` makes an agent and starts the chat"
 async def list_blocks(view: View, *, agent: str | None) -> None:
     """Print the memory blocks of an agent."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        show_blocks(view, await (await get_agent(perdure, agent)).blocks.list())
+        show_blocks(view, await (await get_agent(view, perdure, agent)).blocks.list())
         view.hint("`perdure memory history LABEL` shows how a block came to be what it is.")
 
 
 async def show_block(view: View, *, label: str, agent: str | None) -> None:
     """Print one memory block."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        show_blocks(view, [await (await get_agent(perdure, agent)).blocks.get(label)])
+        show_blocks(view, [await (await get_agent(view, perdure, agent)).blocks.get(label)])
         view.hint(f"`perdure memory history {label}` shows how it came to be what it is.")
 
 
 async def history(view: View, *, label: str, agent: str | None) -> None:
     """Print the versions of a memory block."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        await show_versions(view, await get_agent(perdure, agent), label)
+        await show_versions(view, await get_agent(view, perdure, agent), label)
         view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
 
 
 async def restore(view: View, *, label: str, version: int, agent: str | None) -> None:
     """Bring the value of an earlier version back."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         await restore_version(view, owner, label, version)
         view.hint(f"The agent sees it from the next message on: `{chat_command(owner)}`.")
 

@@ -16,7 +16,7 @@ from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields, message_shape, step_shape
 from perdure.cli.views.text import transcript_view
 from perdure.cli.views.view import View, new_table
-from perdure.cli.work import NO_AGENT, InputLines, open_store
+from perdure.cli.work import NO_AGENT, InputLines, get_agent, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId
 from perdure.core.runs import Run, RunFilter, Usage
@@ -31,7 +31,7 @@ STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
 async def list_runs(view: View, *, agent: str | None, limit: int) -> None:
     """Print the newest runs, of one agent or of all."""
     async with open_store(view, empty=f"There are no runs yet: {NO_AGENT}") as perdure:
-        owners = () if agent is None else ((await perdure.agent(agent)).id,)
+        owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
         runs = await perdure.services.runs.list(RunFilter(agent_ids=owners), Page(limit, ascending=False))
     numbers = ("tokens in", "out")
     table = new_table("run", "when", "status", *numbers, right=numbers, styles={"when": "dim"})

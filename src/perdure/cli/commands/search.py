@@ -13,7 +13,7 @@ from perdure.cli.views.facts import fact_shape
 from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
 from perdure.cli.views.view import View
-from perdure.cli.work import open_store
+from perdure.cli.work import get_agent, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.passages import PASSAGE_STATES, PassageState
 from perdure.core.text.reprs import plural
@@ -56,7 +56,7 @@ async def search(
             )
             hint = f"`perdure archive export {target.id} FILE.jsonl` writes the archive out."
         else:
-            owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
+            owner = await perdure.last_agent() if agent is None else await get_agent(view, perdure, agent)
             if owner is None:
                 raise NotFound("agent", agent or "", hint=NO_TEXT)
             if not tags and not states:  # messages have none

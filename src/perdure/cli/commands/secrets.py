@@ -8,7 +8,7 @@ import sys
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, deleted, none_yet, open_store
+from perdure.cli.work import confirm, deleted, get_agent, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
 from perdure.core.text.addresses import is_postgres
@@ -25,7 +25,7 @@ async def set_secret(view: View, *, name: str, agent: str | None, org: str | Non
     check_secret(name, "")  # a wrong name is refused before anybody types a value
     value = _read_value(name)
     async with open_store(view, org=org) as perdure:
-        await (await _secrets_of(perdure, agent)).set(name, value)
+        await (await _secrets_of(view, perdure, agent, change=True)).set(name, value)
         use = "the custom tools of that agent have it"
         if agent is None:
             use = f"a tool has it where its environment says secret:{name}"
@@ -35,7 +35,7 @@ async def set_secret(view: View, *, name: str, agent: str | None, org: str | Non
 async def list_secrets(view: View, *, agent: str | None, org: str | None) -> None:
     """Print the names. No store is made."""
     async with open_store(view, empty=NO_SECRET, org=org) as perdure:
-        secrets = await (await _secrets_of(perdure, agent)).list()
+        secrets = await (await _secrets_of(view, perdure, agent, change=False)).list()
         lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
         view.show([fields(secret, "name", "updated_at") for secret in secrets], *lines)
         view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
@@ -44,7 +44,7 @@ async def list_secrets(view: View, *, agent: str | None, org: str | None) -> Non
 async def delete_secret(view: View, *, name: str, agent: str | None, org: str | None, yes: bool) -> None:
     """Delete a secret after a question."""
     async with open_store(view, empty=none_yet("secret", name), org=org) as perdure:
-        secrets = await _secrets_of(perdure, agent)
+        secrets = await _secrets_of(view, perdure, agent, change=True)
         if name not in [secret.name for secret in await secrets.list()]:
             raise NotFound("secret", name, hint="`perdure secret list` lists them")
         confirm(view, f"Secret {name!r} will be gone for good. Delete?", action="delete the secret", yes=yes)
@@ -71,9 +71,9 @@ async def rotate_secrets(view: View, *, forget_old: bool) -> int:
     return 0
 
 
-async def _secrets_of(perdure: AsyncPerdure, agent: str | None) -> AsyncSecrets:
+async def _secrets_of(view: View, perdure: AsyncPerdure, agent: str | None, *, change: bool) -> AsyncSecrets:
     """The secrets of an agent, or those of all."""
-    return perdure.secrets if agent is None else (await perdure.agent(agent)).secrets
+    return perdure.secrets if agent is None else (await get_agent(view, perdure, agent, change=change)).secrets
 
 
 def _read_value(name: str) -> str:

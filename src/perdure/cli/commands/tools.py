@@ -95,7 +95,7 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
     async with open_store(view) as perdure:
         values = _parse_arguments(arguments)
         if agent is not None:
-            outcome = await (await get_agent(perdure, agent)).tools.run(name, values)
+            outcome = await (await get_agent(view, perdure, agent)).tools.run(name, values)
         elif name.endswith(".py"):
             outcome = await perdure.tools.test_source(_read_source(Path(name)), values, progress=progress)
         else:
@@ -106,7 +106,7 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
 async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Give a tool to an agent."""
     async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         tool = await owner.tools.attach(name)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
@@ -114,7 +114,7 @@ async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
 async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
     """Take a tool from an agent."""
     async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         await owner.tools.detach(name)
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 

@@ -10,7 +10,7 @@ from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import STDIN, InputLines, load_all, none_yet, open_store, output_lines, progress_bar
+from perdure.cli.work import STDIN, InputLines, get_agent, load_all, none_yet, open_store, output_lines, progress_bar
 from perdure.core.errors import InvalidInput
 from perdure.domain.conversations.importing import ImportedMessage, imported_message
 from perdure.library.services.transfer import check_lines
@@ -51,7 +51,7 @@ async def import_archives(view: View, *, file: str, into: str | None, agent: str
     with closing(InputLines(file)) as lines:
         total = check_lines(lines, headless=into is not None)
         async with open_store(view) as perdure:
-            reader = None if agent is None else await perdure.agent(agent)
+            reader = None if agent is None else await get_agent(view, perdure, agent, change=True)
             target = None if into is None else (await perdure.archives.get(into)).id
             with progress_bar() as progress:
                 counts = await perdure.services.transfer.import_archives(
@@ -76,7 +76,7 @@ async def import_messages(view: View, *, agent: str, file: str, conversation: st
     with closing(InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
         async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-            target = await perdure.agent(agent)
+            target = await get_agent(view, perdure, agent, change=True)
             if conversation == "new":
                 into = await target.new_conversation()
             else:

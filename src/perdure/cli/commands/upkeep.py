@@ -12,7 +12,7 @@ from rich.text import Text
 from perdure.app import accept_loss as accept_lost_log
 from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View
-from perdure.cli.work import no_store, open_store, progress_bar
+from perdure.cli.work import get_agent, no_store, open_store, progress_bar
 from perdure.core.errors import PerdureError
 from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings
@@ -83,7 +83,7 @@ async def reindex(view: View, *, archive: str | None, agent: str | None, again: 
     """Embed the texts without a vector of this embedder, wait for them, and return the exit code."""
     async with open_store(view, empty=no_store("nothing to embed")) as perdure:
         owners: list[str] = [] if archive is None else [(await perdure.archives.get(archive)).id]
-        owners += [] if agent is None else [(await perdure.agent(agent)).id]
+        owners += [] if agent is None else [(await get_agent(view, perdure, agent)).id]
         start = time.monotonic()
         try:
             with progress_bar() as progress:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perdure.cli.views.view import View
 from perdure.cli.views.why import origin_view
-from perdure.cli.work import open_store
+from perdure.cli.work import get_agent, open_store
 from perdure.core.errors import NotFound
 from perdure.library.origins import Origin, origin_shape
 from perdure.library.services.why import is_id_start
@@ -15,7 +15,7 @@ NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 async def why(view: View, *, of: str, agent: str | None) -> None:
     """Print the origin of the memory or answer with this id, or with these words in an agent's memory."""
     async with open_store(view, empty=NotFound("memory or answer", of, hint=NO_AGENT)) as perdure:
-        owner = await perdure.last_agent() if agent is None else await perdure.agent(agent)
+        owner = await perdure.last_agent() if agent is None else await get_agent(view, perdure, agent)
         if agent is None and is_id_start(of):
             origin = await perdure.services.why.find_origin(of)
         elif owner is None:

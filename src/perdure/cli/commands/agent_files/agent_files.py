@@ -9,7 +9,7 @@ from pathlib import Path
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
-from perdure.cli.work import STDIN, none_yet, open_store, output_lines
+from perdure.cli.work import STDIN, describe_same_name, get_agent, none_yet, open_store, output_lines
 from perdure.core.errors import InvalidInput
 from perdure.server.routes.agent_files.exporting import export_text
 from perdure.server.routes.agent_files.importing import Import, ImportOptions
@@ -19,7 +19,7 @@ from perdure.server.wire.agent_files.reading import read_agent_file
 async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool, org: str | None) -> None:
     """Write an agent to a file; `-` is stdout."""
     async with open_store(view, empty=none_yet("agent", agent), org=org) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent)
         text = await export_text(perdure, target.id, with_messages=messages)
         with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
             write(text)
@@ -37,6 +37,9 @@ async def import_agents(
         agents = [await perdure.agent(agent_id) for agent_id in await work.run()]
         for warning in work.warnings:
             view.note(f"{warning[0].upper()}{warning[1:]}.")
+        for several in [await describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)]:
+            if several:
+                view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
         names = ", ".join(repr(agent.name) for agent in agents)
         talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
         view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")

@@ -54,7 +54,7 @@ async def list_companions(view: View) -> None:
 async def show(view: View, *, agent: str | None, limit: int) -> None:
     """Print a companion and its newest passes, the newest last."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(perdure, agent)
+        target = await get_agent(view, perdure, agent)
         info = await perdure.services.companions.get(target.id)
         passes = (await target.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
@@ -66,7 +66,7 @@ async def show(view: View, *, agent: str | None, limit: int) -> None:
 async def wake(view: View, *, agent: str | None) -> None:
     """Have a companion read what is new, and print what it changed."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(perdure, agent)
+        target = await get_agent(view, perdure, agent, change=True)
         done = await target.companion.wake()
     if done is None:
         view.show({"pass": None}, f"Nothing new was said to {target.name!r} since the last pass.")
@@ -77,7 +77,7 @@ async def wake(view: View, *, agent: str | None) -> None:
 async def on(view: View, *, agent: str | None) -> None:
     """Give an agent a companion."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        info = await (await get_agent(perdure, agent)).companion.enable()
+        info = await (await get_agent(view, perdure, agent, change=True)).companion.enable()
     view.show(_shape(info), *_info_view(info))
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
@@ -85,7 +85,7 @@ async def on(view: View, *, agent: str | None) -> None:
 async def off(view: View, *, agent: str | None, yes: bool) -> None:
     """Delete the companion of an agent after a question."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(perdure, agent)
+        target = await get_agent(view, perdure, agent, change=True)
         info = await perdure.services.companions.get(target.id)
         question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
         confirm(view, question, action="delete the companion", yes=yes)
@@ -101,7 +101,7 @@ async def update(
     changes: Any = {name: value for name, value in given.items() if value is not None}
     async with open_store(view, empty=no_agent(agent)) as perdure:
         info = await perdure.services.companions.update(
-            (await get_agent(perdure, agent)).id, changes if changes else CompanionChanges()
+            (await get_agent(view, perdure, agent, change=True)).id, changes if changes else CompanionChanges()
         )
     view.show(_shape(info), *_info_view(info))
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields, message_shape
 from perdure.cli.views.view import View, new_table
-from perdure.cli.work import STDIN, confirm, deleted, load_all, none_yet, open_store
+from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.groups.turns import (
     GROUP_FAILED_REASONS,
@@ -102,7 +102,9 @@ async def create(
 ) -> None:
     """Create a group, and print it."""
     async with open_store(view, empty=none_yet("agent", agents[0])) as perdure:
-        made = await perdure.groups.create(kind, agents=agents, manager=manager, **_options(options))
+        members = [await get_agent(view, perdure, one, change=True) for one in agents]
+        head = None if manager is None else await get_agent(view, perdure, manager, change=True)
+        made = await perdure.groups.create(kind, agents=members, manager=head, **_options(options))
         names = await _names(perdure)
         view.show(_shape(made, names), *_group_view(made, names))
         view.hint(f"`perdure group send {made.id[:SHORT_CHARS]} TEXT` talks to it.")
@@ -116,9 +118,9 @@ async def update(
         target = await perdure.groups.get(group)
         changes = cast(GroupChanges, _options(options))
         if agents:
-            changes["agent_ids"] = [(await perdure.agent(one)).id for one in agents]
+            changes["agent_ids"] = [(await get_agent(view, perdure, one, change=True)).id for one in agents]
         if manager is not None:
-            changes["manager_agent_id"] = (await perdure.agent(manager)).id
+            changes["manager_agent_id"] = (await get_agent(view, perdure, manager, change=True)).id
         if not changes:
             view.hint("Nothing to change: name agents, or give --manager, --description or a limit.")
         target = await target.update(**changes)

@@ -23,7 +23,7 @@ TEXT_CHARS, NAME_CHARS = 400, 80
 async def list_sources(view: View, *, agent: str | None, limit: int) -> None:
     """Print what the memory of an agent came from."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(perdure, agent)
+        target = await get_agent(view, perdure, agent)
         found = await target.sources.list(limit=limit)
     table = new_table(
         "source", "blocks", "passages", "facts", "reverted", "last", right=("blocks", "passages", "facts", "reverted")
@@ -48,7 +48,7 @@ def _counts(one: SourceSummary) -> list[str]:
 async def show_source(view: View, *, agent: str, source: str, limit: int) -> None:
     """Print the writes that came from a source or run."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent)
         writes = await target.sources.show(source, limit=limit)
     parts = [part for one in writes for part in _write_view(one)]
     view.show([write_shape(one) for one in writes], *(parts or [Text("Nothing in its memory came from there.")]))
@@ -80,7 +80,7 @@ def _write_view(one: WriteText) -> list[RenderableType]:
 async def revert_source(view: View, *, agent: str, source: str, dry_run: bool, yes: bool) -> None:
     """Take back all that came from a source or run, after asking."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         plan = await target.sources.revert(source, dry_run=True)
         if _ask(view, plan, dry_run=dry_run, yes=yes):
             _show_result(view, target, await target.sources.revert(source))
@@ -89,7 +89,7 @@ async def revert_source(view: View, *, agent: str, source: str, dry_run: bool, y
 async def revert_writes(view: View, *, agent: str, writes: Sequence[str], dry_run: bool, yes: bool) -> None:
     """Take back some writes, after asking."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await perdure.agent(agent)
+        target = await get_agent(view, perdure, agent, change=True)
         plan = await target.sources.revert_writes(writes, dry_run=True)
         if _ask(view, plan, dry_run=dry_run, yes=yes):
             _show_result(view, target, await target.sources.revert_writes(writes))

@@ -51,7 +51,7 @@ async def add_schedule(
     """Create a schedule, and print its next times."""
     role: Literal["user", "system"] = "user" if as_user else "system"
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        owner = await get_agent(perdure, agent)
+        owner = await get_agent(view, perdure, agent, change=True)
         schedule = await owner.schedules.create(
             text,
             at=at,
@@ -79,7 +79,7 @@ async def add_schedule(
 async def list_schedules(view: View, *, agent: str | None, everything: bool) -> None:
     """Print the schedules that still fire, of one agent or of all."""
     async with open_store(view, empty=NO_SCHEDULE) as perdure:
-        owner = None if agent is None else (await perdure.agent(agent)).id
+        owner = None if agent is None else (await get_agent(view, perdure, agent)).id
         statuses: tuple[ScheduleStatus, ...] | None = None if everything else ("active",)
         found = await perdure.services.schedules.list(owner, statuses=statuses, limit=ALL_MAX)
         names = await _agent_names(perdure, found)
@@ -135,7 +135,7 @@ async def tell_event(view: View, *, agent: str, kind: str, data: str | None, wak
     """Tell an agent of an event, and print what it says about it."""
     values = _read_data(data)
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        found = await perdure.agent(agent)
+        found = await get_agent(view, perdure, agent)
         accepted = await found.notify(kind, values, wake=wake, idempotency_key=key)
         view.show_status("waiting for the agent…" if wake else "")
         reply = await perdure.services.messages.reply(accepted)
