@@ -14,6 +14,9 @@ from perdure.core.access.values import Limits, Principal, current_principal
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge
 from perdure.core.ids import KeyId
+from perdure.core.messages import Text
+from perdure.core.runs import RunOptions
+from perdure.library.services.messages import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -194,6 +197,39 @@ async def test_longer_messages_than_agent_or_key_allows_are_refused() -> None:
         for bad in ({"tokens": 1}, {"tokens_per_day": 0}, {"cost_per_day": -1.0}, {"message_chars": 1.5}, 7):
             with pytest.raises(InvalidInput):
                 await agent.update(settings={"limits": bad})
+
+
+async def test_a_message_is_all_that_a_caller_says() -> None:
+    """Also a prompt alone, and a system text in place of the agent's; the error says whose limit it is."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ann")
+        for whose, helps in (("key", "ask an administrator"), (agent.id, "setting limits")):
+            if whose == agent.id:
+                await agent.update(settings={"limits": {"message_chars": 20}})
+            with acting_for(**({"message_chars": 20} if whose == "key" else {})):
+                for call in (
+                    agent.send("x" * 21),
+                    perdure.services.messages.submit(
+                        agent.id, [NewMessage((Text("x" * 5),))], options=RunOptions(system="y" * 16)
+                    ),
+                    perdure.services.prompts.generate(agent.id, "x" * 5, system="y" * 16),
+                    agent.schedules.create("x" * 21, every="1h"),
+                ):
+                    with pytest.raises(MessageTooLarge, match=f"has 21 .*limit of .*{whose} is 20.*{helps}"):
+                        await call
+
+        assert await agent.messages() == []
+
+
+async def test_a_schedules_message_is_measured_when_it_is_made() -> None:
+    """As it was given: the envelope in which it is sent does not count."""
+    async with opened(schedules="off") as (perdure, clock):
+        agent = await perdure.create_agent("ann", settings={"limits": {"message_chars": 20}})
+        made = await agent.schedules.create("x" * 20, every="1h")
+        clock.advance(3_601)
+        await perdure.app.schedules.fire_due()
+
+        assert [one.outcome for one in await agent.schedules.firings(made.id)] == ["fired"]
 
 
 async def test_a_run_that_goes_on_after_an_approval_has_what_is_left(priced: None) -> None:

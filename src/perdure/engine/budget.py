@@ -17,7 +17,6 @@ from perdure.core.access.values import LIMIT_MAX, Limits, Principal, current_pri
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
-from perdure.core.messages import Draft, text_of
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.limits import limits_in
@@ -66,19 +65,25 @@ def left_of(run: Run, spent: float | None) -> Limits:
     )
 
 
-def check_size(drafts: Sequence[Draft], limits: Limits) -> None:
-    """Raises: MessageTooLarge: the texts are longer than the limits allow."""
-    if limits.message_chars is not None:
-        size = sum(len(text_of(draft.parts)) for draft in drafts if draft.kind == "message")
-        if size > limits.message_chars:
-            raise MessageTooLarge(size=size, limit=limits.message_chars)
+def check_key_size(chars: int) -> None:
+    """Raises: MessageTooLarge: that is more than the key of the request may send to an agent."""
+    if (limit := current_principal.get().limits.message_chars) is not None and chars > limit:
+        helps = "ask an administrator for a key with a higher message_chars"
+        raise MessageTooLarge(size=chars, limit=limit, whose="this key", helps=helps)
 
 
-def check_agent(tx: Tx, opening: ConversationState, drafts: Sequence[Draft], at: datetime) -> None:
-    """Check that the agent may begin another run with these messages. Raises: LimitReached, MessageTooLarge."""
+def check_agent_size(chars: int, agent: Agent) -> None:
+    """Raises: MessageTooLarge: that is more than may be sent to the agent."""
+    if (limit := limits_in(agent.settings).message_chars) is not None and chars > limit:
+        helps = "raise message_chars in its setting limits"
+        raise MessageTooLarge(size=chars, limit=limit, whose=agent.id, helps=helps)
+
+
+def check_agent(tx: Tx, opening: ConversationState, chars: int, at: datetime) -> None:
+    """Check that the agent may begin another run with so many characters. Raises: LimitReached, MessageTooLarge."""
     agent = opening.agent
     limits = limits_in(agent.settings)
-    check_size(drafts, limits)
+    check_agent_size(chars, agent)
     if (most := limits.requests_per_minute) is not None:
         # Runs are numbered without gaps: this is the one that so many runs are as young as, or younger.
         last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)

@@ -101,12 +101,19 @@ class EmptyMessage(InvalidInput):
 
 
 class MessageTooLarge(InvalidInput):
-    """A message has more characters than `message_limit_chars`."""
+    """A message has more characters than the server, or the limit `message_chars` of an agent or key allows.
 
-    def __init__(self, *, size: int, limit: int) -> None:
+    Args:
+        whose: who has this limit; empty: the server.
+        helps: how it is changed.
+    """
+
+    def __init__(
+        self, *, size: int, limit: int, whose: str = "", helps: str = "raise PERDURE_MESSAGE_LIMIT_CHARS"
+    ) -> None:
+        of = f" of {whose}" if whose else ""
         super().__init__(
-            f"the message has {size:,} characters, the limit is {limit:,}:"
-            " send it in parts, or raise PERDURE_MESSAGE_LIMIT_CHARS"
+            f"the message has {size:,} characters, the limit{of} is {limit:,}: send it in parts, or {helps}"
         )
         self.size, self.limit = size, limit
 

@@ -84,6 +84,7 @@ class Request:
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
         shown: call -> what the model sees of the result that an answer brings.
+        sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
     """
 
     run_id: RunId
@@ -104,6 +105,16 @@ class Request:
     batch_id: BatchId | None = None
     shown: Mapping[str, Shown] = field(default_factory=dict)
     identity: str | None = None
+    sent_chars: int | None = None
+
+    @property
+    def chars(self) -> int:
+        """The characters of the message, with those of a system text in place of the agent's, without what hooks
+        added."""
+        if self.sent_chars is not None:
+            return self.sent_chars
+        texts = (text_of(draft.parts) for draft in self.drafts if draft.kind == "message")
+        return sum(map(len, texts)) + len(self.options.system or "")
 
     @property
     def digest(self) -> str:
@@ -261,7 +272,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
-    check_agent(tx, opening, request.drafts, inputs.now)
+    check_agent(tx, opening, request.chars, inputs.now)
     if request.options.origin is not None:
         check_origin(tx, request.options.origin)
     if request.options.caller is not None:

@@ -20,7 +20,7 @@ from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
 from perdure.core.ids import RunId, StepId
 from perdure.core.runs import Batch, Failure, Run, RunKey
-from perdure.engine.budget import check_size, with_key_budget, within
+from perdure.engine.budget import check_key_size, with_key_budget, within
 from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
@@ -192,9 +192,8 @@ class Runner:
             idempotency_key=request.idempotency_key,
             if_busy=request.if_busy,
         )
-        principal = current_principal.get()
-        check_size(request.drafts, principal.limits)
-        budget = within(with_key_budget(request.options, principal), self._ports.settings.run_budget)
+        check_key_size(request.chars)
+        budget = within(with_key_budget(request.options, current_principal.get()), self._ports.settings.run_budget)
         request = replace(request, options=budget)
         if self._ports.hooks.points & {"run_start", "conversation_start"}:
             return await at_run_start(request, self._ports)

@@ -17,6 +17,7 @@ from perdure.core.runs import RunOptions
 from perdure.core.schedules import DuePlan, Schedule, ScheduledMessage
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.zones import zone
+from perdure.engine.budget import check_key_size
 from perdure.engine.ports import EngineSettings, Ports
 from perdure.engine.run.accept import Request, check_input
 
@@ -71,6 +72,7 @@ def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_ste
         max_steps=max_steps if schedule.max_steps is None else schedule.max_steps,
         options=RunOptions(form=dict(schedule.form)),
         callback=schedule.callback,
+        sent_chars=0,  # its messages were measured when it was made
     )
 
 
@@ -107,10 +109,14 @@ def event_request(
 
 def check_schedule(
     messages: Sequence[ScheduledMessage], max_steps: int | None, settings: EngineSettings, *, may_be_empty: bool
-) -> None:
-    """Check what a new schedule sends. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
+) -> int:
+    """Check what a new schedule sends, and return its characters. Raises: EmptyMessage, TooMany, MessageTooLarge,
+    InvalidInput."""
     drafts = [Draft(id=MessageId(""), role=message.role, parts=message.parts) for message in messages]
     check_input(drafts, settings, may_be_empty=may_be_empty, max_steps=max_steps)
+    chars = sum(len(text_of(message.parts)) for message in messages)
+    check_key_size(chars)
+    return chars
 
 
 def _checked_data(event: UserEvent, limit_chars: int) -> str:

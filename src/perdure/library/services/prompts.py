@@ -15,7 +15,7 @@ from perdure.core.messages import Draft, Message, Text, text_of
 from perdure.core.models import ModelOptions, ModelRequest
 from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
-from perdure.engine.budget import CallBudget
+from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.ports import in_effect
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.rows import engine_drafts
@@ -51,7 +51,10 @@ class PromptService:
             raise EmptyMessage
         if len(prompt) > limit_chars:
             raise MessageTooLarge(size=len(prompt), limit=limit_chars)
+        chars = len(prompt) + len(system or "")
+        check_key_size(chars)
         agent = await self._ports.store.read(lambda tx: in_effect(tx.agents.get(agent_id), self._ports.models))
+        check_agent_size(chars, agent)
         handle = agent.model if model is None else await self._models.resolve(model)
         found = self._app.models.find(handle)
         if found is None:

@@ -11,6 +11,7 @@ from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import ImageLink
 from perdure.core.schedules import Firing, Schedule, ScheduledMessage, ScheduleStatus
 from perdure.domain.schedules import NewSchedule, create_schedule
+from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.wakes import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_callback, check_limit, check_number, check_sender, check_text
@@ -45,9 +46,14 @@ class ScheduleService:
             )
             for message in messages
         )
-        check_schedule(stored, new.max_steps, ports.settings, may_be_empty=new.action == "companion")
+        chars = check_schedule(stored, new.max_steps, ports.settings, may_be_empty=new.action == "companion")
         new, schedule_id, now = replace(new, messages=stored), ScheduleId(ports.ids.new("schedule")), ports.clock.now()
-        schedule = await ports.store.write(create_schedule, schedule_id, agent_id, new, made_by="user", at=now)
+
+        def write(tx: Tx) -> Schedule:
+            check_agent_size(chars, tx.agents.get(agent_id))
+            return create_schedule(tx, schedule_id, agent_id, new, made_by="user", at=now)
+
+        schedule = await ports.store.write(write)
         self._app.schedules.wake()
         return schedule
 
