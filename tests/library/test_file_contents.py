@@ -17,10 +17,11 @@ from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnava
 from perdure.engine.workers.contents import drop_orphans
 from perdure.library import AsyncPerdure
 from perdure.library.folders import AsyncFolder
-from perdure.library.services.access.access import Access
+from perdure.library.services.access.access import LAST_WRITES_S, Access
 from perdure.library.services.access.organisations import Organisations
 from perdure.settings import Settings
 from perdure.storage.object_store import ObjectStore, open_object_store
+from perdure.testing import FakeClock
 from tests.support.s3_server import KEY_ID, S3, SECRET, s3_server
 
 FILES = "s3://bucket/perdure"
@@ -145,7 +146,8 @@ async def test_the_objects_go_with_their_organisation(s3: S3, perdure: AsyncPerd
     """And if the object store does not answer, they go later."""
     await folder.upload(b"of the default organisation", name="a.txt")
     app = perdure.app
-    access = Access(app.shared.store, app.ports.clock, app.ports.ids, LOCAL)
+    clock = FakeClock(datetime.now(UTC) - timedelta(seconds=LAST_WRITES_S))
+    access = Access(app.shared.store, clock, app.ports.ids, LOCAL)
     acme, other = [await access.create_organisation(name) for name in ("Acme", "Other")]
     organisations = Organisations(perdure)
     async with organisations.use(acme.id) as library:

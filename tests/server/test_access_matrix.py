@@ -10,8 +10,8 @@ import pytest
 
 from perdure.core.access.audit import AuditFilter
 from perdure.core.access.values import SCOPES, Limits, includes
+from perdure.library.services.access.access import KEY_KEPT_S
 from perdure.server.access import keys, limits
-from perdure.server.access.keys import KEPT_S
 from perdure.server.access.scopes import RULES, rule_of
 from perdure.server.config import ServerConfig
 from tests.server.worlds import KEY, OPERATIONS, PAGES, World, filled, open_world
@@ -101,14 +101,14 @@ async def test_a_revoked_key_is_refused_within_seconds(world: World, monkeypatch
     assert await world.status("GET", "/v1/tags/", text) == 200  # it is still known
     now = world.gate.ring._known
     for name, (at, known) in list(now.items()):
-        now[name] = (at - KEPT_S, known)
+        now[name] = (at - KEY_KEPT_S, known)
 
     assert await world.status("GET", "/v1/tags/", text) == 401
 
 
 async def test_a_server_stays_closed_when_its_last_key_counts_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """It opens again when the last key is deleted."""
-    monkeypatch.setattr(keys, "KEPT_S", 0.0)
+    monkeypatch.setattr(keys, "KEY_KEPT_S", 0.0)
     async with open_world(ServerConfig()) as world:
         for key_id in [key.id for key in await world.access().keys()]:
             await world.access().delete_key(key_id)

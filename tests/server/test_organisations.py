@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import httpx
+import pytest
 
 from perdure import AsyncPerdure, Settings
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.ids import Uuids
-from perdure.library.services.access.access import Access
-from perdure.library.services.access.organisations import Organisations
+from perdure.library.services.access.access import LAST_WRITES_S, Access, remove_organisation
+from perdure.library.services.access.organisations import OrganisationGone, Organisations
+from perdure.server.access.keys import KeyRing
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
 from tests.support.servers import BASE, MODEL
+from tests.support.two_apps import two_apps
 
 KEY = "the server's own key, of some length"
 MESSAGE = {"messages": [{"role": "user", "content": "Hello"}]}
@@ -26,8 +31,8 @@ async def test_two_organisations_share_a_server_and_nothing_else() -> None:
     """Each has an agent `ann`, talks to it, and sees its own; one is removed, and the other stays as it was."""
     settings = Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
     models = {MODEL: ScriptedModel(otherwise=says("Hello."))}
-    store = InlineStore()
-    async with await AsyncPerdure.open(store=store, models=models, settings=settings) as library:
+    store, clock = InlineStore(), FakeClock()
+    async with await AsyncPerdure.open(store=store, models=models, settings=settings, clock=clock) as library:
         app = create_app(library, ServerConfig(api_key=KEY))
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
             made = (await http.post("/v1/organizations/", json={"name": "Acme"}, headers=bearer(KEY))).json()
@@ -59,6 +64,7 @@ async def test_two_organisations_share_a_server_and_nothing_else() -> None:
             ]
 
             assert (await http.delete(f"/v1/organizations/{made['id']}", headers=bearer(KEY))).status_code == 200
+            clock.advance(LAST_WRITES_S)
             await app.state.gate.organisations.look()
             left = await store.read(rows_with, made["id"])
             assert left == []
@@ -93,4 +99,41 @@ async def test_work_of_an_organisation_that_nobody_asks_for_is_done() -> None:
         organisations = Organisations(library)
         await organisations.look()
         assert list(organisations._open) == [org.id]
+        await organisations.close()
+
+
+async def test_what_another_process_writes_for_a_deleted_organisation_goes_too(tmp_path: Path) -> None:
+    """It still knows the key for a moment, and has a request under way for longer; then nobody opens the organisation
+    again."""
+    clock = FakeClock()
+    async with two_apps(str(tmp_path / "perdure.db"), ScriptedModel(), clock=clock) as (command, server):
+        store, organisations = command.app.store, Organisations(server)
+        ring = KeyRing(ServerConfig(api_key=KEY), server.app.store, clock)
+        root = Access(store, clock, Uuids(), LOCAL)
+        org = await root.create_organisation("Acme")
+        acme = Access(store, clock, Uuids(), Principal(org_id=org.id))
+        _, key = await acme.create_key("k", "admin")
+        assert await ring.principal_of(key.encode()) is not None
+        async with organisations.use(org.id) as slow_request:
+            await root.delete_organisation(org.id)
+            assert await remove_organisation(store, org.id, None, clock=clock) == LAST_WRITES_S
+            assert len(await root.organisations()) == 2
+            assert await ring.principal_of(key.encode()) is not None
+            async with organisations.use(org.id) as library:
+                await library.blocks.create("x", "of a known key")
+            clock.advance(LAST_WRITES_S)
+            assert await remove_organisation(store, org.id, None, clock=clock) == 0
+            assert await store.read(rows_with, org.id) == []
+
+            await slow_request.blocks.create("x", "late")
+            await organisations.look()
+            assert await store.read(rows_with, org.id) == []
+            await slow_request.blocks.create("x", "later")
+            await acme.note("POST /v1/blocks/")
+        await organisations.look()
+
+        assert await store.read(rows_with, org.id) == []
+        with pytest.raises(OrganisationGone):
+            async with organisations.use(org.id):
+                pass
         await organisations.close()

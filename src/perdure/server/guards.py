@@ -34,6 +34,7 @@ from perdure.core.errors import DataTooLarge, FileTooLarge, StoreError
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.limits import Limits
 from perdure.library.checks import current_principal
+from perdure.library.services.access.organisations import OrganisationGone
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
 from perdure.server.access.refusal import Refusal
 from perdure.server.access.scopes import PAGES
@@ -148,6 +149,8 @@ class Guard:
                 await page(scope, receive, send)
             else:
                 await answer(send, refusal.status, refusal.detail, *refusal.headers)
+        except OrganisationGone:  # the key is remembered for a moment longer
+            await answer(send, 401, "Unauthorized")
         except StoreError as error:
             if started:
                 raise

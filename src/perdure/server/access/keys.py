@@ -1,7 +1,7 @@
 """Who a request is for: the server's own key, keys of the store, or whoever sits at this machine.
 
-What the store says about a key is kept for `KEPT_S`, so that a request costs no query, and a revocation counts in every
-process within that time.
+What the store says about a key is kept for `KEY_KEPT_S`, so that a request costs no query, and a revocation counts in
+every process within that time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,10 @@ from perdure.core.access.values import LOCAL, ApiKey, Principal
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ids import KeyId, OrgId
 from perdure.core.ports import Clock
-from perdure.library.services.access.access import Store
+from perdure.library.services.access.access import KEY_KEPT_S, Store
 from perdure.server.config import ServerConfig, is_loopback
 
 log = logging.getLogger(__name__)
-
-KEPT_S = 3.0
-"""How long what is known of a key counts, in seconds."""
 
 KEPT_MAX = 10_000
 """How many keys, real and wrong ones, are known at most."""
@@ -56,7 +53,7 @@ class KeyRing:
         """Whether a request needs a key now. Raises: StoreError."""
         if self._is_guarded:
             return True
-        if self._exist[0] + KEPT_S <= time.monotonic():
+        if self._exist[0] + KEY_KEPT_S <= time.monotonic():
             exist = await self._store.read_directory(lambda one: one.keys.are_there())
             self._exist = (time.monotonic(), exist)
         return self._exist[1]
@@ -124,7 +121,7 @@ class KeyRing:
     async def _kept(self, name: str, load: Callable[[], Awaitable[ApiKey | None]]) -> ApiKey | None:
         """What is known under a name, or is loaded."""
         known = self._known.get(name)
-        if known is not None and known[0] + KEPT_S > time.monotonic():
+        if known is not None and known[0] + KEY_KEPT_S > time.monotonic():
             return known[1]
         key = await load()
         self._known[name] = (time.monotonic(), key)

@@ -14,7 +14,7 @@ from perdure.core.access.audit import AuditFilter
 from perdure.core.access.values import ApiKey, Organisation, User, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import KeyId, OrgId, UserId
-from perdure.library.services.access.access import open_access
+from perdure.library.services.access.access import LAST_WRITES_S, open_access
 from perdure.settings import Settings
 
 PAGE = 500
@@ -66,7 +66,7 @@ async def delete_org(view: View, *, name: str, yes: bool) -> None:
         )
         confirm(view, question, action="delete the organisation", yes=yes)
         await access.delete_organisation(found.id)
-        view.show_status("removing…")
+        view.show_status(f"removing; servers may know its keys for {LAST_WRITES_S:g} seconds…")
         await access.remove_organisation(found.id, settings)
         view.clear_status()
         view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))

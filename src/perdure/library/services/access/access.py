@@ -6,6 +6,7 @@ transaction that does it.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
@@ -40,6 +41,12 @@ TRIMMED_AT_ONCE = 1_000
 
 CLOCK_SKEW = timedelta(days=1)
 """How far the clock of an object store may be ahead."""
+
+KEY_KEPT_S = 3.0
+"""How long a server goes on with what it knows of a key."""
+
+LAST_WRITES_S = KEY_KEPT_S + 2
+"""How long after the deletion of an organisation a server may still begin to write for one of its keys."""
 
 
 class Access:
@@ -105,8 +112,13 @@ class Access:
         await self._store.write_directory(delete)
 
     async def remove_organisation(self, org_id: OrgId, settings: Settings) -> None:
-        """Remove everything of an organisation that was deleted, see `remove_organisation` of this module."""
-        await remove_organisation(self._store, org_id, open_object_store(settings.files), clock=self._clock)
+        """Remove everything of an organisation that was deleted, see `remove_organisation` of this module; it takes
+        `LAST_WRITES_S` at least."""
+        contents, is_left = open_object_store(settings.files), True
+        while is_left:
+            wait_s = await remove_organisation(self._store, org_id, contents, clock=self._clock)
+            await asyncio.sleep(wait_s)
+            is_left = wait_s > 0
 
     # --- users
 
@@ -275,19 +287,26 @@ async def trim_audit(store: Store, clock: Clock, *, days: int) -> None:
             continue
 
 
-async def remove_organisation(store: Store, org_id: OrgId, contents: FileContents | None, *, clock: Clock) -> None:
+async def remove_organisation(store: Store, org_id: OrgId, contents: FileContents | None, *, clock: Clock) -> float:
     """Remove everything of an organisation that was deleted, in bounded steps; servers do this by themselves.
 
-    Its last row goes after the bytes of its files in `contents`, so you may call this again after it was cut off.
+    Its last row goes after the bytes of its files in `contents`, so you may call this again after it was cut off. Until
+    `LAST_WRITES_S` after the deletion the row stays. Return after how many seconds to call this again; 0: it is gone.
     Raises: StoreError.
     """
+    found = await store.read_directory(lambda one: one.organisations.find(org_id))
+    deleted_at = found.deleted_at if found is not None else None
+    # Servers may write what this pass does not find any more, so the time counts from before it.
+    wait_s = 0.0 if deleted_at is None else LAST_WRITES_S - (clock.now() - deleted_at).total_seconds()
     view, is_left = store.for_organisation(org_id), True
     while is_left:
         is_left = await view.write(lambda tx: tx.upkeep.remove_some())
     if contents is not None:
         async for keys in contents.list(folder_of(org_id), before=clock.now() + CLOCK_SKEW):
             await contents.delete(keys)
-    await store.write_directory(lambda one: one.organisations.delete(org_id))
+    if wait_s <= 0:
+        await store.write_directory(lambda one: one.organisations.delete(org_id))
+    return max(wait_s, 0.0)
 
 
 @contextlib.asynccontextmanager

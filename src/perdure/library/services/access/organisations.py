@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from perdure.app import start_organisation
 from perdure.core.access.values import LOCAL, Organisation
-from perdure.core.errors import PerdureError, StoreUnavailable
+from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
 from perdure.library.perdure import AsyncPerdure
@@ -33,6 +33,10 @@ LOOK_S = 10.0
 PAGE = 100
 
 
+class OrganisationGone(NotFound):
+    """The organisation was deleted."""
+
+
 class Organisations:
     """The open stores of a process by organisation. `default` is its caller's, who closes it after this."""
 
@@ -40,6 +44,7 @@ class Organisations:
         self._default, self._open_max = default, open_max
         self._open: OrderedDict[OrgId, AsyncPerdure] = OrderedDict()
         self._users: dict[OrgId, int] = {}
+        self._used: set[OrgId] = set()  # since the last look
         self._locks: dict[OrgId, asyncio.Lock] = {}
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
@@ -51,7 +56,10 @@ class Organisations:
 
     @contextlib.asynccontextmanager
     async def use(self, org_id: OrgId) -> AsyncIterator[AsyncPerdure]:
-        """The open store of an organisation, which stays open inside the context. Raises: StoreError."""
+        """The open store of an organisation, which stays open inside the context.
+
+        Raises: OrganisationGone; StoreError.
+        """
         if org_id == DEFAULT_ORG:
             yield self._default
             return
@@ -59,6 +67,7 @@ class Organisations:
         try:
             yield await self._opened(org_id)
         finally:
+            self._used.add(org_id)
             self._users[org_id] -= 1
             if not self._users[org_id]:
                 del self._users[org_id]
@@ -79,9 +88,14 @@ class Organisations:
         self._stop()
         if self._looking is not None:
             await asyncio.wait({self._looking})
+        used = self._in_use()
         while self._open:
             _, library = self._open.popitem()
             await library.close()
+        try:
+            await self._remove_gone(used)
+        except PerdureError as error:
+            log.warning("what deleted organisations wrote last may be left: %s", error)
 
     def _stop(self) -> None:
         if self._looking is not None:
@@ -91,6 +105,10 @@ class Organisations:
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             library = self._open.get(org_id)
             if library is None:
+                store = self._default.app.shared.store
+                found = await store.read_directory(lambda one: one.organisations.find(org_id))
+                if found is None or found.deleted_at is not None:
+                    raise OrganisationGone("org", org_id)
                 library = AsyncPerdure(await start_organisation(self._default.app, org_id))
                 if self._closed:
                     await library.close()
@@ -112,6 +130,7 @@ class Organisations:
         """Open the organisations that have work, close those that are too many, and go on with removals."""
         app = self._default.app
         store = app.shared.store
+        await self._remove_gone(self._in_use())
         after: OrgId | None = None
         await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
         model = app.embedder.handle if app.embedder is not None else None
@@ -131,20 +150,41 @@ class Organisations:
             after = page[-1].id
         await self._close_unused(model)
 
+    def _in_use(self) -> set[OrgId]:
+        """The organisations that may have been written to since the last time that this was asked."""
+        used, self._used = self._used, set()
+        return used | {*self._users, *self._open}
+
+    async def _remove_gone(self, used: set[OrgId]) -> None:
+        """Remove what requests and runs under way have written for organisations of which another process has removed
+        all."""
+
+        def find_gone(directory: Directory) -> list[OrgId]:
+            return [org_id for org_id in used if directory.organisations.find(org_id) is None]
+
+        try:
+            for org_id in await self._default.app.shared.store.read_directory(find_gone):
+                await self._try_to_remove(org_id)
+        except BaseException:
+            self._used |= used
+            raise
+
     async def _try_to_remove(self, org_id: OrgId) -> None:
         """Remove an organisation that was deleted. If its files can't be reached, the others go on meanwhile."""
         try:
             await self.remove(org_id)
         except StoreUnavailable as error:
+            self._used.add(org_id)
             log.warning("the rest of %s is removed later: %s", org_id, error)
 
     async def remove(self, org_id: OrgId) -> None:
-        """Remove an organisation that was deleted, with everything in it, in bounded steps."""
+        """Remove an organisation that was deleted, with everything in it, in bounded steps; its last row only when no
+        process writes for it any more."""
         async with self._locks.setdefault(org_id, asyncio.Lock()):
             if (library := self._open.pop(org_id, None)) is not None:
                 await library.close()
-            app = self._default.app
-            await remove_organisation(app.shared.store, org_id, app.ports.contents, clock=app.ports.clock)
+        app = self._default.app
+        await remove_organisation(app.shared.store, org_id, app.ports.contents, clock=app.ports.clock)
 
     async def _close_unused(self, model: str | None) -> None:
         """Close those that nobody uses and that have no work, the longest unused first, as long as they are too
