@@ -18,8 +18,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import endpoint_of as endpoint_of
-from perdure.app.endpoints import stored_endpoints
 from perdure.app.extractors import extractors_of
 from perdure.app.keys import KEY_FILE as KEY_FILE
 from perdure.app.keys import cipher_of as cipher_of
@@ -38,7 +38,7 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
-from perdure.core.models import EXTRACTIVE, Model
+from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
@@ -67,7 +67,6 @@ from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
-from perdure.providers.choosing import choose_offline
 from perdure.providers.choosing import probe_tools as probe_tools
 from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
@@ -141,6 +140,7 @@ class App:
 
     Args:
         groups: the turns of groups.
+        providers: it knows the providers that clients registered.
         files: the worker that converts uploaded files to text.
         schedules: the worker that fires schedules.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
@@ -160,6 +160,7 @@ class App:
     runner: Runner
     groups: GroupTurns
     models: ModelRegistry
+    providers: StoredProviders
     functions: Functions
     files: FileWorker
     embedder: Embedder | None
@@ -204,12 +205,6 @@ class App:
         self.models.choice = await self.models.choose(self.settings.model, progress=progress)
         return self.choice
 
-    async def load_providers(self) -> None:
-        """Make the models of the providers usable that clients registered, as the store has them now."""
-        self.models.put_stored(await stored_endpoints(self.store, self.cipher))
-        if self.choice.handle == EXTRACTIVE or self.models.find(self.choice.handle) is None:
-            self.models.choice = choose_offline(self.settings.model, self.models.endpoints)
-
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
         from perdure.toolbox.images import fetch_image
@@ -229,6 +224,7 @@ class App:
 
     async def close(self) -> None:
         """Stop all parts in order."""
+        await self.providers.close()
         await self.schedules.close()
         await self.files.close()
         await self.groups.close()
@@ -335,8 +331,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         _search(store, clock, embedding, settings, telemetry),
         *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry),
     )
-    registry.put_stored(await stored_endpoints(store, shared.cipher))
-    registry.choice = choose_offline(settings.model, registry.endpoints)
+    providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
         ports.signals.on("embedding", lambda _: worker.nudge())
@@ -344,7 +339,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     companions = Companions(ports, runner, _pass_limits(settings))
     schedules = ScheduleWorker(ports, runner, companions, settings)
     firing = None if settings.schedules == "off" else schedules
-    for part in (runner, worker, files, groups, companions, firing):
+    for part in (providers, runner, worker, files, groups, companions, firing):
         if part is not None:
             await part.start()
     ports.signals.hear(store)
@@ -355,6 +350,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         runner,
         groups,
         registry,
+        providers,
         functions,
         files,
         embedder=embedding.embedder,

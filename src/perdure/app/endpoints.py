@@ -2,20 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+import logging
+from dataclasses import replace
 
-from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
+from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreClosed, StoreError
+from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
+from perdure.engine.signals import LOOK_S, Signals
+from perdure.providers.choosing import choose_offline
 from perdure.providers.discovery import Endpoint, endpoint_of_type
+from perdure.providers.registry import ModelRegistry
 from perdure.storage.store import Store
 from perdure.toolbox.provider_guard import ProviderGuard
 
+log = logging.getLogger(__name__)
 
-async def stored_endpoints(store: Store, cipher: Cipher) -> Sequence[Endpoint]:
-    """The addresses and keys of the providers that clients registered."""
-    stored = await store.read(lambda tx: tx.providers.list())
-    return [endpoint_of(provider, cipher) for provider in stored]
+
+class StoredProviders:
+    """Keeps the models of a process at the providers that clients of any process have registered.
+
+    Args:
+        model: the default model of the settings, or nothing.
+    """
+
+    def __init__(self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: Signals, *, model: str) -> None:
+        self._store, self._cipher, self._registry, self._model = store, cipher, registry, model
+        self._known: dict[ModelProvider, Endpoint] | None = None
+        self._loading, self._wake = asyncio.Lock(), asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        signals.on("providers", lambda _: self._wake.set())
+
+    async def start(self) -> None:
+        """Load the providers, now and whenever another process has changed them. Raises: StoreError."""
+        await self.load()
+        self._following = asyncio.create_task(self._follow())
+
+    async def load(self) -> None:
+        """Make the models of the providers usable as the store has them now. Raises: StoreError."""
+        async with self._loading:  # what was read last is put last
+            stored = await self._store.read(lambda tx: tx.providers.list())
+            endpoints = {_without_seal(provider): self._endpoint(provider) for provider in stored}
+            if endpoints == self._known:
+                return
+            self._known, registry = endpoints, self._registry
+            registry.put_stored(list(endpoints.values()))
+            if registry.choice.handle == EXTRACTIVE or registry.find(registry.choice.handle) is None:
+                registry.choice = choose_offline(self._model, registry.endpoints)
+
+    async def close(self) -> None:
+        """Follow no more."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
+
+    def _endpoint(self, provider: ModelProvider) -> Endpoint:
+        """The address and key of a provider. Of a key that was only encrypted anew, with one that this process does
+        not have yet, what is known counts on."""
+        endpoint = endpoint_of(provider, self._cipher)
+        return (self._known or {}).get(_without_seal(provider), endpoint) if endpoint.problem else endpoint
+
+    async def _follow(self) -> None:
+        """Load what other processes change until the store is closed. A file has no signals, and one may be lost."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._wake.wait()
+            self._wake.clear()
+            try:
+                await self.load()
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("changed providers wait: %s", error)
+            except Exception:  # whatever it is, it must not end this
+                log.exception("loading the providers stopped at a defect")
+
+
+def _without_seal(provider: ModelProvider) -> ModelProvider:
+    """What changes when somebody gives a provider another key, but not when that is only encrypted anew."""
+    return replace(provider, sealed=b"", synced_at=None)
 
 
 def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = None) -> Endpoint:

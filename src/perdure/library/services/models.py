@@ -16,7 +16,7 @@ class ModelService:
 
     async def reload(self) -> None:
         """Learn of providers that another process registered. Raises: StoreError."""
-        await self._app.load_providers()
+        await self._app.providers.load()
 
     def means_default(self, handle: str | None) -> bool:
         """Whether an agent of a client that names this model follows the default; None: it names none."""

@@ -85,7 +85,7 @@ class ProviderService:
         Raises: NotFound.
         """
         await self._ports.store.write(lambda tx: tx.providers.delete(provider_id))
-        await self._app.load_providers()
+        await self._app.providers.load()
 
     async def check(self, fields: ProviderFields, *, private: bool) -> int:
         """How many models a provider with these values lists. Nothing is stored.
@@ -161,7 +161,7 @@ class ProviderService:
 
         Raises: ModelError: it did not, and that is not to be ignored.
         """
-        await self._app.load_providers()
+        await self._app.providers.load()
         listing = await self._app.models.load_listing(provider.name)
         if self._app.choice.handle == EXTRACTIVE:
             await self._app.choose()

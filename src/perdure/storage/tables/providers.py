@@ -35,6 +35,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         sql = f"{insert_into('providers', _PROVIDER.columns)} ON CONFLICT DO NOTHING"
         if not self._run_counted(sql, **_PROVIDER.params(provider)):
             raise AlreadyExists("provider", provider.name)
+        self._db.signal("providers")
         return provider
 
     def _where(self, where: ProviderFilter) -> Conditions:
@@ -60,8 +61,10 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         sql = f"UPDATE providers SET {assignments(_CHANGES)} WHERE id = :id AND org_id = :org_id"
         if not self._run_counted(sql, **_PROVIDER.params(provider, f"id, {_CHANGES}")):
             raise NotFound("provider", provider.id)
+        self._db.signal("providers")
 
     def delete(self, provider_id: ProviderId) -> None:
         """Raises: NotFound."""
         if not self._run_counted("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
             raise NotFound("provider", provider_id)
+        self._db.signal("providers")
