@@ -77,6 +77,17 @@ async def test_a_long_backup_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch
     assert "the disk is full" in text_of(after.text) and "Make a backup" in text_of(after.text)
 
 
+async def test_with_several_workers_a_backup_is_made_from_a_terminal() -> None:
+    """The page says so and offers none: another worker would not have the file."""
+    async with dashboard(config=ServerConfig(workers=2)) as (client, _):
+        page = await client.get("/data")
+        refused = await client.post("/data/backup")
+        download = await client.get("/data/backup")
+
+    assert "Make it from a terminal" in text_of(page.text) and "Make a backup" not in text_of(page.text)
+    assert "perdure backup copy.db" in text_of(refused.text) and download.status_code == 404
+
+
 def _names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 

@@ -148,6 +148,7 @@ def create_app(
     """Build the application over an open store, which the caller closes.
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
+    `app.state.workers` is how many processes serve its address.
     `app.state.metrics` counts requests, and what the engine does.
     `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`, and which shows
     `refused_page` for what the guard refuses. `app.state.gate` knows keys, and holds the open organisations; who serves
@@ -155,6 +156,7 @@ def create_app(
     """
     app = Api(config, title=TITLE, version=health.VERSION, docs_url=None, redoc_url=None, redirect_slashes=False)
     app.state.perdure = perdure
+    app.state.workers = config.workers
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
     app.state.sessions = gate.sessions

@@ -26,10 +26,12 @@ Report = Callable[[int, int], None]
 class Backup:
     """The newest backup of a server.
 
-    Its file loses its name as soon as it is complete, so nothing stays on the disk when the server ends.
+    Its file loses its name as soon as it is complete, so nothing stays on the disk when the server ends. So no other
+    worker of the same address can send it, and with several there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self.file: BinaryIO | None = None
         self._task: asyncio.Task[None] | None = None
         self._done, self._total = 0, 0
@@ -40,12 +42,15 @@ class Backup:
         """The backup of the server that got this request."""
         state = request.app.state
         if not hasattr(state, "backup"):
-            state.backup = Backup()
+            state.backup = Backup(state.workers)
         backup: Backup = state.backup
         return backup
 
     async def begin(self, library: AsyncPerdure, streams: Streams) -> None:
         """Begin a new backup, unless one is being made; wait a moment for it. Raises: PerdureError."""
+        if self._workers > 1:
+            text = f"{self._workers} workers serve this address, and the next one would not have the file"
+            raise InvalidInput(f"{text}: `perdure backup copy.db` makes a backup from a terminal")
         if self._task is None or self._task.done():
             self.close()
             self._done, self._total, self._problem = 0, 0, None
@@ -57,6 +62,7 @@ class Backup:
     def shape(self) -> dict[str, Any]:
         """How far it is, in pages of the file; the size of its file once it is ready; what went wrong."""
         return {
+            "workers": self._workers,
             "running": self._task is not None and not self._task.done(),
             "done": self._done,
             "total": self._total,
