@@ -33,6 +33,7 @@ from perdure.server.errors import add_error_handlers, method_not_allowed_routes
 from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
+from perdure.server.prompt import READY_S, PromptRead
 from perdure.server.routes import (
     agents,
     archives,
@@ -149,6 +150,7 @@ def create_app(
 
     `app.state.perdure` is the store. `app.state.streams` holds the open streams, which its `stop` ends.
     `app.state.workers` is how many processes serve its address.
+    `app.state.check_ready` raises if the store does not answer soon.
     `app.state.metrics` counts requests, and what the engine does.
     `app.state.sessions` knows who is signed in to the dashboard, whose routes are `pages`, and which shows
     `refused_page` for what the guard refuses. `app.state.gate` knows keys, and holds the open organisations; who serves
@@ -160,6 +162,7 @@ def create_app(
     app.state.streams = Streams(perdure.app.ports.clock)
     app.state.gate = gate = gate_of(perdure, config)
     app.state.sessions = gate.sessions
+    app.state.check_ready = PromptRead(READY_S, perdure.services.upkeep.check_ready)
     app.state.mcp_guard = mcp_servers.McpGuard(perdure, config, gate.ring)
     app.state.metrics = metrics = Metrics()
     perdure.app.telemetry.add(metrics.listener(perdure.app.names))

@@ -174,7 +174,9 @@ class Guard:
             return receive
         segment = _segment(scope)
         is_page = segment in PAGE_ROOTS
-        if segment not in OPEN_PAGES:
+        if scope["path"] == METRICS_PATH:
+            await self._gate.admit_promptly(scope, headers)
+        elif segment not in OPEN_PAGES:
             await self._gate.admit(scope, headers, is_page=is_page)
         if is_page and scope["method"] not in WITHOUT_BODY and PAGE_HEADER not in headers:
             raise Refusal(403, "a form of the dashboard needs the header HX-Request, which its pages set")

@@ -21,6 +21,7 @@ from perdure.core.errors import StoreError
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.guards import METRICS_PATH
 from perdure.server.log import ACCESS_LOG
+from perdure.server.prompt import QUEUES_S, PromptRead
 
 if TYPE_CHECKING:
     from perdure.app.metrics import Metrics
@@ -98,10 +99,12 @@ def _templates(routes: Sequence[BaseRoute]) -> list[tuple[Any, str]]:
 def metrics_route(perdure: AsyncPerdure, metrics: Metrics) -> Route:
     """The route at which Prometheus reads the metrics. Without the store's answer they lack the lengths of queues."""
 
+    read_queues = PromptRead(QUEUES_S, perdure.services.upkeep.queue_lengths)
+
     async def answer(request: Request) -> Response:
         queues: Mapping[str, int] = {}
         try:
-            queues = await perdure.services.upkeep.queue_lengths()
+            queues = await read_queues()
         except StoreError as error:
             log.warning("metrics without the lengths of queues: %s", error)
         return Response(metrics.render(queues), headers={"cache-control": "no-store"}, media_type=MEDIA_TYPE)

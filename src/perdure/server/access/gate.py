@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from starlette.types import Message, Scope, Send
 
 from perdure.core.access.values import LOCAL, Principal
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, StoreError
 from perdure.core.ids import DEFAULT_ORG
 from perdure.library.services.access.access import Access
 from perdure.library.services.access.organisations import Organisations
@@ -19,6 +19,7 @@ from perdure.server.access.limits import Limiter
 from perdure.server.access.refusal import Refusal
 from perdure.server.access.scopes import Rule, rule_of, without_ids
 from perdure.server.log import trace_id
+from perdure.server.prompt import KEY_S, within
 from perdure.server.session import Sessions
 
 log = logging.getLogger(__name__)
@@ -40,6 +41,23 @@ class Gate:
         """Who a request is for. Raises: Refusal: 401 without a key that counts, 403 with too small a scope, 429 beyond
         a limit; a browser without a session is sent to where it can sign in. StoreError."""
         principal = await self._identify(scope, headers, is_page=is_page)
+        self._check_scope(scope, principal)
+        await self.limiter.admit(principal)
+        return principal
+
+    async def admit_promptly(self, scope: Scope, headers: Mapping[bytes, bytes]) -> Principal:
+        """The same for a program. While the store does not answer, what was known of its key counts."""
+        try:
+            return await within(KEY_S, self.admit(scope, headers, is_page=False))
+        except StoreError:
+            if (principal := self.ring.recall(headers)) is None:
+                raise
+        self._check_scope(scope, principal)
+        return principal
+
+    @staticmethod
+    def _check_scope(scope: Scope, principal: Principal) -> None:
+        """Raises: Refusal: the route needs more."""
         scope["perdure.principal"] = principal  # also of a request that is refused: a page says so to whom it knows
         rule = rule_of(scope["method"], scope["path"])
         needed = "admin" if rule is None else rule.scope
@@ -47,8 +65,6 @@ class Gate:
             raise Refusal(403, f"this needs a key with the scope {needed!r}, and yours has {principal.scope!r}")
         if rule is not None and rule.whole_server and principal.org_id != DEFAULT_ORG:
             raise Refusal(403, "this is about the whole server: only administrators of the default organisation may")
-        await self.limiter.admit(principal)
-        return principal
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, is_page: bool) -> Principal:
         if (principal := await self.ring.find(headers)) is not None:

@@ -67,17 +67,20 @@ class KeyRing:
 
     async def find(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Who the key in a request's headers stands for, in either form; None: it has none that counts."""
-        scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
-        word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")
-        given = [
-            text.strip()
-            for name, wanted, text in ((scheme, b"bearer", bearer), (word, b"password", password))
-            if name.lower() == wanted
-        ]
-        for text in given:
+        for text in _given(headers):
             if (principal := await self.principal_of(text)) is not None:
                 return principal
         return None
+
+    def recall(self, headers: Mapping[bytes, bytes]) -> Principal | None:
+        """The same as it was known last, for while the store does not answer; without a key, whoever sits at this
+        machine if none was needed."""
+        for text in _given(headers):
+            _, key = self._known.get(digest_of(text.decode("latin-1")), (0.0, None))
+            if (principal := self._counted(key)) is not None:
+                return principal
+        looked = self._exist[0] > float("-inf")
+        return LOCAL if looked and not self.needed else None
 
     async def principal_of(self, text: bytes) -> Principal | None:
         """Who a key stands for; None: it does not count."""
@@ -149,3 +152,14 @@ class KeyRing:
             await self._store.write_directory(lambda one: one.keys.touch(used, at=at))
         except StoreError as error:
             log.warning("the times of use of %d keys were not written: %s", len(used), error)
+
+
+def _given(headers: Mapping[bytes, bytes]) -> list[bytes]:
+    """The keys in a request's headers, in either form."""
+    scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+    word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")
+    return [
+        text.strip()
+        for name, wanted, text in ((scheme, b"bearer", bearer), (word, b"password", password))
+        if name.lower() == wanted
+    ]

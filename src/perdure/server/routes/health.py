@@ -6,6 +6,7 @@ import logging
 from importlib.metadata import version
 
 from fastapi import APIRouter
+from starlette.requests import Request
 from starlette.responses import Response
 
 from perdure.core.errors import StoreError
@@ -27,13 +28,13 @@ async def health() -> Response:
 
 
 @router.get("/v1/ready/")
-async def ready(library: Library) -> Response:
-    """Answer if the store can be read and has the tables of this version; else 503 and the kind of the error, or
+async def ready(request: Request, library: Library) -> Response:
+    """Answer if the store can be read soon and has the tables of this version; else 503 and the kind of the error, or
     `stopping` once the server was asked to stop. Only the log has more."""
     if library.app.ports.drain.is_on:
         return _not_ready("stopping", "stopping")
     try:
-        await library.services.upkeep.check_ready()
+        await request.app.state.check_ready()
     except StoreError as error:
         log.warning("not ready: %s", error)
         return _not_ready("unavailable", error.code)
