@@ -10,7 +10,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
-from perdure.core.text.addresses import is_postgres
+from perdure.core.text.addresses import check_store_address, is_postgres
 
 STORE_FILE = "perdure.db"
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -143,9 +143,7 @@ class Settings(Limits):
             if (value := getattr(self, name)) not in choices:
                 *most, last = filter(None, choices)
                 raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
-        if "://" in self.store and not is_postgres(self.store):
-            kind = self.store.partition("://")[0]
-            raise InvalidInput(f"PERDURE_STORE begins with {kind}://: the path of a file or postgresql://... is needed")
+        check_store_address("PERDURE_STORE", self.store)
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

@@ -54,6 +54,9 @@ def test_doctor_looks_at_the_database(tmp_path: Path) -> None:
         (f"postgresql://ada:{PASSWORD}@x@127.0.0.1:1/x", "%40"),
         (f"postgresql://ada:{PASSWORD}@127.0.0.1:1/x?nonsense=1", "wrong form"),
         (f"mysql://ada:{PASSWORD}@127.0.0.1/x", "mysql://"),
+        (f"postgresql+psycopg://ada:{PASSWORD}@127.0.0.1/x", "postgresql+psycopg://"),
+        (f"postgres:ada:{PASSWORD}@127.0.0.1/x", "postgresql://..."),
+        (f"host=127.0.0.1 dbname=x password={PASSWORD}", "write postgresql://user@host:5432/database"),
     ],
 )
 def test_an_address_that_does_not_open_is_one_line_without_its_password(
@@ -64,6 +67,23 @@ def test_an_address_that_does_not_open_is_one_line_without_its_password(
 
     assert done.returncode == 1 and says in done.stderr and done.stderr.count("\n") == 1
     assert PASSWORD not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("address", [f"mysql://x:{PASSWORD}@y/z", "postgres:foo", f"dbname=x password={PASSWORD}"])
+@pytest.mark.parametrize("place", ["FROM", "TO"])
+def test_migrate_db_takes_no_address_for_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, place: str
+) -> None:
+    """Neither side; nothing is made."""
+    monkeypatch.chdir(tmp_path)
+    run_inside(tmp_path, "agent", "create", "ada", "--store", "agents.db")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    sides = (address, "agents.db") if place == "FROM" else ("agents.db", address)
+
+    done = run_inside(tmp_path, "migrate-db", *sides)
+
+    assert done.returncode == 1 and f"{place} begins with" in done.stderr and PASSWORD not in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
 
 
 def test_what_is_for_files_only_says_so(tmp_path: Path) -> None:

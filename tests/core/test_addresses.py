@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.text.addresses import is_postgres, without_password
+from perdure.core.errors import InvalidInput
+from perdure.core.text.addresses import check_store_address, is_postgres, without_password
 from perdure.providers.masking import environment_secrets
 
 
@@ -29,6 +30,19 @@ def test_the_password_is_masked(address: str, shown: str | None) -> None:
 def test_a_file_is_no_database() -> None:
     """Only the two schemes are."""
     assert is_postgres("postgres://x") and not is_postgres("postgres.db")
+
+
+@pytest.mark.parametrize("name", ["agents.db", "/data/a:b.db", "C:/x.db", "~/host=1.db", "postgres.db", "a b", ""])
+def test_the_name_of_a_file_stays_one(name: str) -> None:
+    """Only what can hardly be one is refused."""
+    check_store_address("PERDURE_STORE", name)
+
+
+@pytest.mark.parametrize("address", ["mysql://x/y", "sqlite:///x.db", "postgresql+psycopg://x/y", "postgres:foo"])
+def test_another_address_is_refused(address: str) -> None:
+    """The error names where it stands."""
+    with pytest.raises(InvalidInput, match=r"^TO begins with .*postgresql://"):
+        check_store_address("TO", address)
 
 
 def test_the_log_masks_passwords_of_addresses() -> None:

@@ -253,6 +253,8 @@ def test_a_store_in_memory_is_refused_with_what_there_is_instead(tmp_path: Path,
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match=r"perdure\.testing\.InlineStore"):
         Perdure(":memory:")
+    with pytest.raises(InvalidInput, match=r"postgresql://user@host"):
+        Perdure("host=127.0.0.1 dbname=x")
     assert list(tmp_path.iterdir()) == []
 
     with Perdure(store=InlineStore()) as perdure:

@@ -15,7 +15,7 @@ from perdure.core.groups.group import GroupKind
 from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
-from perdure.core.text.addresses import is_postgres
+from perdure.core.text.addresses import check_store_address, is_postgres
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
@@ -101,6 +101,8 @@ class AsyncPerdure:
                 "there is no store at ':memory:': several threads read it, so it needs a file. Give one in"
                 " tempfile.TemporaryDirectory(), or store=perdure.testing.InlineStore()"
             )
+        if isinstance(address, str):
+            check_store_address("the address of the store", address)
         settings = settings or Settings.from_environment()
         app = await start(
             settings,

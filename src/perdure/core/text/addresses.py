@@ -5,17 +5,38 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from perdure.core.errors import InvalidInput
+
 POSTGRES = ("postgresql://", "postgres://")
 MASK = "***"
 
 _USER = re.compile(r"(?s)^(\w+://[^/]*?):.*@")
 _ANY_USER = re.compile(r"(://[^/\s:@]*):[^/\s]*@")
+_FOREIGN = re.compile(r"[A-Za-z][\w+.-]*://|postgres(?:ql)?(?:\+\w+)?:")
+_KEYWORDS = re.compile(r"\s*(?:host|hostaddr|port|dbname|user|password|service|sslmode)\s*=")
 _QUERY = re.compile(r"(?i)([?&](?:ssl)?password=)[^&]*")
 
 
 def is_postgres(address: object) -> bool:
     """Whether this is the address of a PostgreSQL database."""
     return str(address).startswith(POSTGRES)
+
+
+def check_store_address(name: str, address: str | Path) -> None:
+    """Check that this can be the address of a store, `name` where it was given.
+
+    Raises: InvalidInput, without what could be a password: it is of another database, or of a form that would be taken
+        for the name of a file.
+    """
+    text = str(address)
+    if is_postgres(text):
+        return
+    if found := _FOREIGN.match(text):
+        raise InvalidInput(f"{name} begins with {found[0]!r}: the path of a file or postgresql://... is needed")
+    if found := _KEYWORDS.match(text):
+        raise InvalidInput(
+            f"{name} begins with {found[0].strip()!r}: write postgresql://user@host:5432/database for a database"
+        )
 
 
 def without_password(address: str | Path) -> str:

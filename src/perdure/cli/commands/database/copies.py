@@ -14,7 +14,7 @@ from perdure.cli.chat.agent_choice import shell_word
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.cli.work import confirm, no_store, open_store, progress_bar
-from perdure.core.text.addresses import is_postgres, without_password
+from perdure.core.text.addresses import check_store_address, is_postgres, without_password
 from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
@@ -64,6 +64,8 @@ async def restore(view: View, *, path: str, yes: bool) -> None:
 
 async def migrate_db(view: View, *, source: str, target: str) -> None:
     """Copy a store to another database."""
+    check_store_address("FROM", source)
+    check_store_address("TO", target)
     one, other = (address if is_postgres(address) else _expanded(address) for address in (source, target))
     began = time.monotonic()
     with progress_bar() as progress:
