@@ -9,6 +9,7 @@ import pytest
 
 from perdure.core.errors import InvalidInput, StoreBusy
 from perdure.storage.copy.moves import migrate_db, split
+from perdure.storage.copy.restore import restore
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.distribution import distributed
 from perdure.testing.clock import START
@@ -48,6 +49,23 @@ async def test_a_store_that_is_split_keeps_every_row_and_works_on(source: Path) 
     await store.write(units.say, agent.id, "hello")
     assert await store.read(list_texts, agent.id) == ["hello"]
     await store.close()
+
+
+async def test_restore_into_a_split_store_splits_the_backup_too(source: Path) -> None:
+    """Into as many parts; the tables of the old store are all in the schema that keeps it."""
+    address = address_of_a_new_schema()
+    await migrate_db(source, address, at=START, progress=ignore)
+    await split(address, 3, progress=ignore)
+    tables = "SELECT relkind::text, COUNT(*) FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = "
+    before = run_sql(address, f"{tables} current_schema()::regnamespace GROUP BY 1 ORDER BY 1")
+
+    report = await restore(source, address, at=START, progress=ignore)
+
+    assert run_sql(address, f"{tables} current_schema()::regnamespace GROUP BY 1 ORDER BY 1") == before
+    assert run_sql(address, f"{tables} '{report.kept}'::regnamespace GROUP BY 1 ORDER BY 1") == before
+    assert await split(address, 3, progress=ignore) == 0
+    after = await migrate_db(address, source.with_name("back.db"), at=START, progress=ignore)
+    assert (after.rows, after.digest) == (report.rows, report.digest)
 
 
 async def test_a_store_that_can_not_be_split_says_why(tmp_path: Path) -> None:

@@ -39,10 +39,8 @@ class PostgresSide:
         self.place = without_password(address)
         with self._errors():
             self._connection = psycopg.connect(address, connect_timeout=10, autocommit=True)
-            if schema:  # what the others have, such as the types of an extension, is found behind it
-                self._connection.execute(
-                    "SELECT set_config('search_path', %s || ', ' || current_setting('search_path'), false)", [schema]
-                )
+            if schema:
+                search_first(self._connection, schema)
         self.db = database(self._connection)
 
     @contextmanager
@@ -122,6 +120,14 @@ class PostgresSide:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def search_first(connection: psycopg.Connection[tuple[Any, ...]], schema: str) -> None:
+    """Have a connection find the tables of this schema. What the others have, such as the types of an extension, is
+    found behind it. Raises: psycopg.Error."""
+    connection.execute(
+        "SELECT set_config('search_path', quote_ident(%s) || ', ' || current_setting('search_path'), false)", [schema]
+    )
 
 
 def _names(columns: Sequence[str]) -> sql.Composed:

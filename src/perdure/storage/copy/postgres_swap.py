@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-import psycopg
 from psycopg import sql
 
-from perdure.core.errors import InvalidInput, StoreBusy, StoreDamaged
+from perdure.core.errors import InvalidInput
 from perdure.core.text.addresses import without_password
 from perdure.storage.copy.copier import Progress, copy_store
-from perdure.storage.copy.postgres_side import PostgresSide
+from perdure.storage.copy.postgres_alone import Connection, alone
+from perdure.storage.copy.postgres_side import PostgresSide, search_first
+from perdure.storage.copy.split import parts_of, split_tables
 from perdure.storage.copy.sqlite_side import SqliteSide
-from perdure.storage.database.postgres import OPEN_LOCK, PostgresDatabase
-from perdure.storage.database.postgres_errors import check_address, store_error
+from perdure.storage.database.postgres import PostgresDatabase
 from perdure.storage.database.row_format import iso
 
-ENDING_S = 1.0
-"""How long the server may take to end the sessions of a process that has just ended."""
-NEW_SCHEMA = "perdure_restore"
+NEW_SCHEMA = "perdure_restore_"
+"""What the name of the schema beside begins with; the name of the store's own follows."""
+NAME_CHARS_MAX = 63
 _RELATIONS = """
     SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p')
 """
@@ -31,8 +28,6 @@ _FUNCTIONS = """
     SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = %s::regnamespace
     AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
 """
-
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def check_unused(address: str) -> None:
@@ -43,7 +38,7 @@ def check_unused(address: str) -> None:
 
 def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> str:
     """Copy a store file into a schema of its own, and make its tables those of the store; the old ones are kept in
-    another schema. Returns the name of that; empty: there were none.
+    another schema. Returns the name of that; empty: there were none. If those are split, so are the new ones.
 
     Raises: StoreBusy: a process has the store open; StoreError.
     """
@@ -51,25 +46,30 @@ def copy_and_swap(copy: Path, tell: Progress, *, address: str, at: datetime) -> 
         (schema,) = connection.execute("SELECT current_schema()").fetchone() or ("",)
         if schema is None:
             raise InvalidInput(f"{without_password(address)} names no schema that exists: make it, or name another one")
-        connection.execute(f"DROP SCHEMA IF EXISTS {NEW_SCHEMA} CASCADE".encode())
-        connection.execute(f"CREATE SCHEMA {NEW_SCHEMA}".encode())
+        new = f"{NEW_SCHEMA}{schema}"[:NAME_CHARS_MAX]
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(new)))
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(new)))
         with (
             closing(SqliteSide(copy)) as source,
-            closing(PostgresSide(address, PostgresDatabase, schema=NEW_SCHEMA)) as target,
+            closing(PostgresSide(address, PostgresDatabase, schema=new)) as target,
         ):
             copy_store(source, target, command="perdure restore", at=iso(at), progress=tell)
+        if parts := parts_of(connection, str(schema)):
+            search_first(connection, new)
+            split_tables(connection, parts, tell)
+            connection.execute("RESET search_path")
         kept = f"{schema}_before_{at:%Y%m%d_%H%M%S}"
-        return _swap(connection, str(schema), kept)
+        return _swap(connection, new, str(schema), kept)
 
 
-def _swap(connection: Connection, schema: str, kept: str) -> str:
+def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
     """Swap the tables in one transaction, with what belongs to them."""
     with connection.transaction():
-        ours = {row[0] for row in connection.execute(_RELATIONS, [NEW_SCHEMA])}
+        ours = {row[0] for row in connection.execute(_RELATIONS, [new])}
         old = [row[0] for row in connection.execute(_RELATIONS, [schema]) if row[0] in ours]
         if old:
             connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(kept)))
-        functions = [row[0] for row in connection.execute(_FUNCTIONS, [NEW_SCHEMA])]
+        functions = [row[0] for row in connection.execute(_FUNCTIONS, [new])]
         names = {name.split("(")[0].rpartition(".")[2] for name in functions}
         for name in [row[0] for row in connection.execute(_FUNCTIONS, [schema])]:
             if old and name.split("(")[0].rpartition(".")[2] in names:
@@ -77,10 +77,10 @@ def _swap(connection: Connection, schema: str, kept: str) -> str:
         for name in old:
             _move(connection, schema, name, kept)
         for name in ours:
-            _move(connection, NEW_SCHEMA, name, schema)
+            _move(connection, new, name, schema)
         for name in functions:
             connection.execute(f"ALTER FUNCTION {name} SET SCHEMA {schema}".encode())
-        connection.execute(f"DROP SCHEMA {NEW_SCHEMA}".encode())
+        connection.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(new)))
     return kept if old else ""
 
 
@@ -90,24 +90,3 @@ def _move(connection: Connection, from_schema: str, name: str, to_schema: str) -
             sql.Identifier(from_schema), sql.Identifier(name), sql.Identifier(to_schema)
         )
     )
-
-
-@contextmanager
-def alone(address: str) -> Iterator[Connection]:
-    """A connection while no process has the store open, and none opens it. Raises: StoreBusy."""
-    check_address(address)
-    try:
-        with closing(psycopg.connect(address, connect_timeout=10, autocommit=True)) as connection:
-            deadline = time.monotonic() + ENDING_S
-            while connection.execute(f"SELECT pg_try_advisory_lock({OPEN_LOCK})".encode()).fetchone() != (True,):
-                if time.monotonic() < deadline:
-                    time.sleep(0.05)
-                    continue
-                raise StoreBusy(
-                    f"a process has {without_password(address)} open: stop it (`perdure serve`, a chat), then try again"
-                )
-            yield connection
-    except psycopg.errors.DataCorrupted as error:
-        raise StoreDamaged(f"the database is damaged: {error}") from error
-    except psycopg.Error as error:
-        raise store_error(error) from error

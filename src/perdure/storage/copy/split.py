@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
 from psycopg import sql
 
 from perdure.core.errors import InvalidInput
 from perdure.storage.copy.copier import Progress
-from perdure.storage.copy.postgres_swap import alone
+from perdure.storage.copy.postgres_alone import Connection, alone
 from perdure.storage.distribution import distributed, preparation
 
 PARTS_MAX = 256
@@ -20,6 +17,12 @@ _KEYS = """
 _INDEXES = """
     SELECT pg_get_indexdef(i.indexrelid) FROM pg_index i WHERE i.indrelid = %s::regclass
     AND NOT EXISTS (SELECT 1 FROM pg_constraint c WHERE c.conindid = i.indexrelid)
+"""
+_PARTS = """
+    SELECT COALESCE(MAX(parts), 0) FROM (
+        SELECT COUNT(*) AS parts FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
+        WHERE c.relnamespace = %s::regnamespace AND c.relkind = 'p' AND c.relname = ANY(%s) GROUP BY c.oid
+    ) AS counts
 """
 
 
@@ -33,18 +36,29 @@ def split_store(address: str, parts: int, progress: Progress) -> int:
     if not 2 <= parts <= PARTS_MAX:
         raise InvalidInput(f"{parts} parts: choose 2 to {PARTS_MAX}")
     with alone(address) as connection:
-        kinds = {table: connection.execute(_KIND, [table]).fetchone() for table in distributed()}
-        if missing := sorted(table for table, kind in kinds.items() if kind is None):
-            raise InvalidInput(f"there is no table {missing[0]}: open the store once with this version of Perdure")
-        whole = [table for table, kind in kinds.items() if kind is not None and kind[0] in ("r", b"r")]
-        for done, table in enumerate(whole):
-            progress("splitting", done, len(whole))
-            with connection.transaction():
-                _split(connection, table, distributed()[table], parts)
+        return split_tables(connection, parts, progress)
+
+
+def split_tables(connection: Connection, parts: int, progress: Progress) -> int:
+    """The same for the tables that a connection finds first. Raises: InvalidInput: there are none; psycopg.Error."""
+    kinds = {table: connection.execute(_KIND, [table]).fetchone() for table in distributed()}
+    if missing := sorted(table for table, kind in kinds.items() if kind is None):
+        raise InvalidInput(f"there is no table {missing[0]}: open the store once with this version of Perdure")
+    whole = [table for table, kind in kinds.items() if kind is not None and kind[0] in ("r", b"r")]
+    for done, table in enumerate(whole):
+        progress("splitting", done, len(whole))
+        with connection.transaction():
+            _split(connection, table, distributed()[table], parts)
     return len(whole)
 
 
-def _split(connection: psycopg.Connection[tuple[Any, ...]], table: str, column: str, parts: int) -> None:
+def parts_of(connection: Connection, schema: str) -> int:
+    """Into how many parts the tables of a store in this schema are split; 0: they are whole. Raises: psycopg.Error."""
+    (parts,) = connection.execute(_PARTS, [schema, list(distributed())]).fetchone() or (0,)
+    return int(parts)
+
+
+def _split(connection: Connection, table: str, column: str, parts: int) -> None:
     """Put a table in parts in the place of one, with all names of its keys and indexes."""
     for statement in preparation(table):
         connection.execute(statement.encode())
