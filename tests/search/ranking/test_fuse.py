@@ -118,6 +118,19 @@ def test_scores_are_finite_for_any_numbers(pool: Pool, weights: Weights) -> None
     assert sorted(ranked.order.tolist()) == list(range(pool.size))
 
 
+@pytest.mark.parametrize("word_in_long", [False, True])
+def test_length_lifts_no_neighbour_over_a_match(word_in_long: bool) -> None:
+    """A long row without the word stands below a short one that has it, with the parts that say so; with the word it
+    passes."""
+    columns = {"session": np.zeros(3, np.int64), "place": np.arange(3), "chars": np.array([36.0, 900.0, 7.0])}
+    counts = np.array([[1.0, float(word_in_long), 0.0]])
+    pool = Pool.of(np.array([10, 20, 30]), Scope(rows=3, mean_chars=314), counts=counts, **columns)
+
+    ranked = rank(pool, QueryHints(now=NOW), LEXICAL)
+    assert ranked.order.tolist() == ([1, 0, 2] if word_in_long else [0, 1, 2])
+    assert ranked.explain(1).score == pytest.approx(ranked.scores[ranked.order == 1][0])
+
+
 @effort(12, 1000)
 @given(pools(), WEIGHTS, st.lists(st.floats(-1, 1), min_size=3, max_size=3))
 def test_the_parts_of_an_explanation_add_up(pool: Pool, weights: Weights, late: list[float]) -> None:
