@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.access.values import Limits, Principal, current_principal
 from perdure.core.conversations import CompactionSettings
 from perdure.core.errors import LimitReached, MessageTooLarge
+from perdure.core.groups.group import GroupKind
 from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions
@@ -23,6 +25,7 @@ MODEL = "test/scripted"
 STEP = calls("memory_insert", label="human", new_string="Ada")
 STEP_TOKENS = 15
 """What a step of the script uses: 10 in and 5 out."""
+KINDS: tuple[GroupKind, ...] = ("supervisor", "dynamic")
 KEY = KeyId("key-11111111-1111-4111-8111-111111111111")
 PRICES = '[[model]]\nmatch = ["test/scripted"]\nprice = { input = 10_000, output = 10_000 }\n'
 
@@ -230,6 +233,44 @@ async def test_a_schedules_message_is_measured_when_it_is_made() -> None:
         await perdure.app.schedules.fire_due()
 
         assert [one.outcome for one in await agent.schedules.firings(made.id)] == ["fired"]
+
+
+async def test_a_group_is_bound_by_the_key_that_writes_to_it() -> None:
+    """By what its user says, not by what agents and engine make of that; and by its day, before anything is stored."""
+    async with opened() as (perdure, _):
+        ann, bob = await perdure.create_agent("ann"), await perdure.create_agent("bob")
+        model = perdure.app.models.find(MODEL)
+        assert isinstance(model, ScriptedModel)
+        model._otherwise = says("Hello.")
+        ask = calls("send_message_to_agent_async", message="y" * 50, other_agent_id=bob.id)
+        model._script = [ask]
+        await ann.tools.attach("send_message_to_agent_async")
+        group = await perdure.groups.create("round_robin", agents=[ann])
+        with acting_for(message_chars=20, tokens_per_day=50):
+            with pytest.raises(MessageTooLarge, match="this key"):
+                await group.send("x" * 21)
+            assert (await group.send("x" * 20)).text == "ann: Hello."
+            while drivers := list(perdure.app.runner._drivers.values()):  # of Bob's run, for which nobody waits
+                await asyncio.wait(drivers)
+            await group.send("Again.")
+            with pytest.raises(LimitReached):
+                await group.send("Once more.")
+
+        assert "y" * 50 in (await bob.messages())[0].text
+        assert len(await group.messages()) == 4
+
+
+async def test_a_managed_group_needs_its_manager() -> None:
+    """One who may not speak refuses the message, whatever the others may."""
+    async with opened() as (perdure, _):
+        ann, mia = await perdure.create_agent("ann"), await perdure.create_agent("mia")
+        await mia.update(settings={"limits": {"tokens_per_day": 1}})
+        await perdure.services.prompts.generate(mia.id, "Think.")
+        for kind in KINDS:
+            group = await perdure.groups.create(kind, agents=[ann], manager=mia)
+            with pytest.raises(LimitReached):
+                await group.send("Hello.")
+            assert await group.messages() == []
 
 
 async def test_a_run_that_goes_on_after_an_approval_has_what_is_left(priced: None) -> None:

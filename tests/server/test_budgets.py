@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.core.access.values import Limits
-from perdure.testing import calls
+from perdure.testing import calls, says
 from tests.server.routed import new_agent, routed
 
 STEP = calls("memory_insert", label="human", new_string="Ada")
@@ -61,3 +61,46 @@ async def test_the_limits_of_a_key_are_set_and_shown() -> None:
         made = await server.http.post("/v1/keys/", json={"name": "ann", "limits": limits})
 
         assert made.json()["limits"] == limits == dict(Limits(**limits).some)
+
+
+async def test_a_message_to_a_group_is_measured_once() -> None:
+    """As it was sent, by the lowest limit of its agents; what the engine writes around it does not count."""
+    async with routed(says("Hi."), says("Hello.")) as server:
+        agents = [await new_agent(server, name) for name in ("Ann", "Bob")]
+        await server.patch(f"/v1/agents/{agents[1]['id']}", {"limits": {"message_chars": 20}})
+        made = await server.post("/v1/groups/", {"agent_ids": [one["id"] for one in agents], "description": "two"})
+        path = f"/v1/groups/{made['id']}/messages"
+        status, said = await server.refused("POST", path, {"input": "x" * 21})
+        assert (status, f"limit of {agents[1]['id']} is 20" in said) == (422, True)
+        assert await server.get(path) == []
+
+        reply = await server.post(path, {"input": "x" * 20})
+        assert [one["content"] for one in reply["messages"]] == ["Hi.", "Hello."]
+
+
+async def test_a_group_in_which_nobody_may_speak_says_when_it_may() -> None:
+    """Before the message is stored; where one agent may speak, it does."""
+    async with routed(*[says("Hi.")] * 3) as server:
+        ann, bob = [await new_agent(server, name, limits={"tokens_per_day": 1}) for name in ("Ann", "Bob")]
+        groups = [
+            await server.post("/v1/groups/", {"agent_ids": ids, "description": "some"})
+            for ids in ([ann["id"]], [ann["id"], bob["id"]])
+        ]
+        alone, both = [f"/v1/groups/{group['id']}/messages" for group in groups]
+        await server.post(alone, {"input": "Hello"})
+        refused = await server.http.post(alone, json={"input": "Hello again"})
+        assert (refused.status_code, "1 tokens a day" in refused.text) == (429, True)
+        assert 0 < int(refused.headers["retry-after"]) <= 86_401
+        assert len(await server.get(alone)) == 2
+
+        assert (await server.post(both, {"input": "Hello"}))["messages"][-1]["content"] == "Hi."
+        assert (await server.http.post(both, json={"input": "Hello"})).status_code == 429
+
+
+async def test_an_event_is_measured_by_its_data() -> None:
+    """Not by the words of the engine that tell of it."""
+    async with routed() as server:
+        agent = await new_agent(server, limits={"message_chars": 20})
+        path = f"/v1/agents/{agent['id']}/events"
+        for data, status in (({}, 200), ({"from": "a phone"}, 200), ({"from": "a telephone"}, 422)):
+            assert (await server.http.post(path, json={"kind": "login", "data": data})).status_code == status

@@ -7,7 +7,7 @@ request makes outside runs count for the same days, by `CallBudget`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -81,16 +81,20 @@ def check_agent_size(chars: int, agent: Agent) -> None:
 
 def check_agent(tx: Tx, opening: ConversationState, chars: int, at: datetime) -> None:
     """Check that the agent may begin another run with so many characters. Raises: LimitReached, MessageTooLarge."""
+    check_agent_size(chars, opening.agent)
+    if (reached := find_limit(tx, opening, NO_OPTIONS, at)) is not None:
+        raise reached
+
+
+def find_limit(tx: Tx, opening: ConversationState, options: RunOptions, at: datetime) -> LimitReached | None:
+    """Why the agent may not begin another run with these options now; None: it may."""
     agent = opening.agent
-    limits = limits_in(agent.settings)
-    check_agent_size(chars, agent)
-    if (most := limits.requests_per_minute) is not None:
+    if (most := limits_in(agent.settings).requests_per_minute) is not None:
         # Runs are numbered without gaps: this is the one that so many runs are as young as, or younger.
         last = tx.runs.list(agent.id, limit=1, before_seq=opening.next_run_seq - most + 1)
         if last and (wait := MINUTE_S - (at - last[0].created_at).total_seconds()) > 0:
-            raise LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
-    if limits.of_day:
-        _check_days(tx, [(agent.id, limits.of_day)], at)
+            return LimitReached(f"{agent.id} may begin {most:,} runs a minute, and has", retry_after_s=int(wait) + 1)
+    return _find_used_up(tx, _days(agent, options), at)
 
 
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Finish | None:
@@ -129,7 +133,9 @@ class CallBudget:
     async def check(self) -> None:
         """Check that another call may be made. Raises: LimitReached, StoreError."""
         if self._days:
-            await self._ports.store.read(_check_days, self._days, self._ports.clock.now())
+            reached = await self._ports.store.read(_find_used_up, self._days, self._ports.clock.now())
+            if reached is not None:
+                raise reached
 
     async def ask(self, model: Model, request: ModelRequest) -> ModelReply:
         """The model's reply, counted. Raises: LimitReached, ModelError, StoreError."""
@@ -170,11 +176,12 @@ def _days(agent: Agent, options: RunOptions) -> Iterator[tuple[str, Mapping[str,
         yield options.key_id, options.key_limits
 
 
-def _check_days(tx: Tx, days: Sequence[tuple[str, Mapping[str, Any]]], at: datetime) -> None:
-    """Raises: LimitReached: one of these owners has used what it may on this day."""
+def _find_used_up(tx: Tx, days: Iterable[tuple[str, Mapping[str, Any]]], at: datetime) -> LimitReached | None:
+    """Which of these owners has used what it may on this day; None: no one has."""
     for owner_id, limits in days:
         if (text := _beyond(tx.used.get(owner_id, at=at), limits)) is not None:
-            raise LimitReached(f"{owner_id} {text[1]}", retry_after_s=until_midnight_s(at))
+            return LimitReached(f"{owner_id} {text[1]}", retry_after_s=until_midnight_s(at))
+    return None
 
 
 def _beyond(used: Used, limits: Mapping[str, Any]) -> tuple[str, str] | None:

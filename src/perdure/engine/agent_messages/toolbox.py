@@ -246,6 +246,7 @@ class _Sending:
                 options=replace(
                     NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin
                 ),
+                sent_chars=len(self.message),
             )
         )
 

@@ -228,6 +228,7 @@ class Companions:
             idempotency_key=one.key,
             max_steps=limits.steps_of(group),
             options=replace(NO_OPTIONS, max_tokens=tokens),
+            sent_chars=0,
         )
         try:
             return (await self._runner.accept(request)).run

@@ -81,6 +81,7 @@ async def begin_speech(
                 idempotency_key=speech_key(turn, speaker.place),
                 max_steps=turn.max_steps,
                 options=replace(NO_OPTIONS, hops=turn.hops),
+                sent_chars=0,  # the message was measured when the group took it
             )
         )
     except (StoreError, LeaseLost):

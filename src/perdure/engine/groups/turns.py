@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 
+from perdure.core.access.values import current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound, StoreClosed, StoreError
 from perdure.core.events import Delta, StoredEvent
@@ -25,7 +26,8 @@ from perdure.core.groups.turns import (
 )
 from perdure.core.ids import GroupId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.core.runs import IfBusy, Run
+from perdure.core.runs import NO_OPTIONS, IfBusy, Run
+from perdure.engine.budget import check_key_size, with_key_budget
 from perdure.engine.groups.driver import GroupSettings, TurnDriver
 from perdure.engine.groups.live import Live, LiveSpeech, LiveTurn, wait_for
 from perdure.engine.groups.log import GroupLog, load_group_log
@@ -110,7 +112,7 @@ class GroupTurns:
             max_steps: of each run; None: the setting.
             hops: how many agents have passed this on, one because of the other.
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, GroupBusy, IdempotencyMismatch, StoreError;
-            StoreClosed: this process is about to end.
+            LimitReached: nobody could speak; StoreClosed: this process is about to end.
         """
         drafts = self._drafts(message)
         check_input(drafts, self._ports.settings, max_steps=max_steps, idempotency_key=idempotency_key, if_busy=if_busy)
@@ -118,6 +120,7 @@ class GroupTurns:
             raise InvalidInput("a group takes messages of users only: send them with the role 'user'")
         if self._closing:
             raise StoreClosed
+        options = with_key_budget(NO_OPTIONS, current_principal.get())
         request = GroupRequest(
             group_id=group_id,
             drafts=drafts,
@@ -125,7 +128,9 @@ class GroupTurns:
             if_busy=if_busy,
             max_steps=max_steps or self._settings.max_steps,
             hops=hops,
+            options=options,
         )
+        check_key_size(request.chars)
         turn = await to_the_end(self._ports.store.write(accept_turn, request, self._ports.inputs()))
         if not turn.ended:
             self._want(group_id)

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, NotFound
+from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, LimitReached, NotFound
 from perdure.core.groups.group import SLEEPTIME_KINDS, Group
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
-from perdure.core.ids import ConversationId, GroupId
-from perdure.core.messages import Draft, parts_to_json
-from perdure.core.runs import Failure, IfBusy
+from perdure.core.ids import AgentId, ConversationId, GroupId
+from perdure.core.messages import Draft, parts_to_json, text_of
+from perdure.core.runs import NO_OPTIONS, Failure, IfBusy, RunOptions
+from perdure.engine.budget import check_agent_size, find_limit
 from perdure.engine.groups.log import GroupLog, load_group_log
 from perdure.engine.groups.next_action import Finish
 from perdure.engine.ports import UnitInputs
@@ -23,7 +24,7 @@ from perdure.storage.tx import Tx
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRequest:
-    """A user's messages to a group; see `GroupTurns.send`."""
+    """A user's messages to a group; see `GroupTurns.send`. `options`: of its runs, with the key that they count for."""
 
     group_id: GroupId
     drafts: Sequence[Draft]
@@ -31,6 +32,12 @@ class GroupRequest:
     if_busy: IfBusy = "wait"
     max_steps: int | None = None
     hops: int = 0
+    options: RunOptions = NO_OPTIONS
+
+    @property
+    def chars(self) -> int:
+        """The characters of the messages."""
+        return sum(len(text_of(draft.parts)) for draft in self.drafts)
 
     @property
     def digest(self) -> str:
@@ -42,7 +49,8 @@ class GroupRequest:
 def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
     """Add a queued turn, reserved for this process until the lease ends.
 
-    Raises: NotFound; InvalidInput: the group has no agents left; IdempotencyMismatch; GroupBusy.
+    Raises: NotFound; InvalidInput: the group has no agents left; IdempotencyMismatch; GroupBusy; MessageTooLarge;
+        LimitReached: nobody could speak.
     """
     tx.groups.lock(request.group_id)
     if request.idempotency_key is not None:
@@ -57,6 +65,7 @@ def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
         raise InvalidInput(f"{group.id} has no agents left: give it some, or delete it")
     if request.if_busy == "reject" and (active := tx.group_turns.find_active(group.id)) is not None:
         raise GroupBusy(group.id, active.seq)
+    _check_limits(tx, group, request, inputs.now)
     turn = GroupTurn(
         group_id=group.id,
         hops=request.hops,
@@ -67,6 +76,22 @@ def accept_turn(tx: Tx, request: GroupRequest, inputs: UnitInputs) -> GroupTurn:
     )
     text = encode_drafts(request.drafts, [0] * len(request.drafts))
     return tx.group_turns.add(turn, text, idempotency_key=request.idempotency_key, digest=request.digest)
+
+
+def _check_limits(tx: Tx, group: Group, request: GroupRequest, at: datetime) -> None:
+    """Check a message by the limits of all agents that it is for. Raises: MessageTooLarge; LimitReached: the manager,
+    or each of the others, may not begin a run."""
+    others = () if group.kind in SLEEPTIME_KINDS else group.agent_ids
+    reached: dict[AgentId, LimitReached | None] = {}
+    for agent_id in dict.fromkeys((*others, *filter(None, [group.manager_agent_id]))):
+        opening = tx.conversations.get_state(agent_id, 0)
+        check_agent_size(request.chars, opening.agent)
+        reached[agent_id] = find_limit(tx, opening, request.options, at)
+    if group.manager_agent_id is not None and (of_manager := reached[group.manager_agent_id]) is not None:
+        raise of_manager
+    found = [one for agent_id in others if (one := reached[agent_id]) is not None]
+    if others and len(found) == len(others):
+        raise min(found, key=lambda one: one.retry_after_s)
 
 
 def claim_turn(tx: Tx, turn: GroupTurn, inputs: UnitInputs, *, dead_owner: str | None = None) -> GroupLog | None:

@@ -192,7 +192,8 @@ class Runner:
             idempotency_key=request.idempotency_key,
             if_busy=request.if_busy,
         )
-        check_key_size(request.chars)
+        if not request.options.hops:  # an agent's words to another one are not those of the key's user
+            check_key_size(request.chars)
         budget = within(with_key_budget(request.options, current_principal.get()), self._ports.settings.run_budget)
         request = replace(request, options=budget)
         if self._ports.hooks.points & {"run_start", "conversation_start"}:

@@ -104,6 +104,7 @@ def event_request(
         identity=compact_json(["event", event.kind, data, event.wake]),
         max_steps=max_steps,
         options=RunOptions(note=not event.wake),
+        sent_chars=len(data) if event.data else 0,
     )
 
 
