@@ -118,8 +118,13 @@ async def test_a_day_of_a_key_counts_all_its_runs(priced: None) -> None:
         with acting_for(tokens_per_day=4 * STEP_TOKENS):
             assert (await ending(ann, max_tokens=3 * STEP_TOKENS))[2] == 3
             assert (await ending(bob))[2] == 1
+            with pytest.raises(LimitReached, match=f"{KEY} may use 60 tokens a day") as refused:
+                await bob.send("Go on.")
+            assert 0 < refused.value.retry_after_s <= 86_400
+        said = len(await bob.messages())
         with acting_for(cost_per_day=0.61):
             assert (await ending(bob)) == ("insufficient_credits", "max_cost_exceeded", 1)  # $0.60 of it are used
+        assert len(await bob.messages()) == said + 3  # a message that is refused is not stored
         assert (await ending(bob, max_tokens=2 * STEP_TOKENS))[2] == 2
 
 

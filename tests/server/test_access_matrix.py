@@ -198,9 +198,13 @@ async def test_the_audit_log_names_what_was_made_and_changed(world: World) -> No
     ]
 
 
-async def test_tokens_beyond_a_keys_limit_end_its_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What its runs used is counted by the store, for all processes; the next day there is room again."""
-    monkeypatch.setattr(limits, "EXCHANGED_S", 0.0)
+@pytest.mark.parametrize("exchanged_s", [0.0, 60.0])
+async def test_tokens_beyond_a_keys_limit_end_its_day(
+    world: World, monkeypatch: pytest.MonkeyPatch, exchanged_s: float
+) -> None:
+    """What its runs used is counted by the store, for all processes; the next day there is room again. Runs are refused
+    also before processes have exchanged their counts."""
+    monkeypatch.setattr(limits, "EXCHANGED_S", exchanged_s)
     agent = await world.library.create_agent("ann")
     _, text = await world.access().create_key("dear", "user", limits=Limits(tokens_per_day=1))
     message = {"messages": [{"role": "user", "content": "Hello"}]}

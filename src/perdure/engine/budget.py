@@ -28,6 +28,9 @@ from perdure.storage.tx import Tx
 
 MINUTE_S = 60
 
+BUDGETS = ("max_tokens_exceeded", MAX_COST)
+"""The kinds of failures of runs that have used up a budget."""
+
 
 def check_budget(options: RunOptions) -> None:
     """Check the budget that a caller gives a run. Raises: InvalidInput."""

@@ -23,6 +23,7 @@ from perdure.core.errors import (
     EmptyMessage,
     IdempotencyMismatch,
     InvalidInput,
+    LimitReached,
     MessageTooLarge,
     ModelNotFound,
     StoreError,
@@ -44,7 +45,7 @@ from perdure.engine.approvals.answers import (
     return_limit_chars,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
-from perdure.engine.budget import check_agent, cost_of, left_of, within
+from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.run.compression import Shown
 from perdure.engine.run.interrupts import to_the_end
@@ -301,7 +302,11 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         return Accepted(run, tx.events.add(run.key, events, at=inputs.now))
     rule_scope = rule_scope_of(tx, run, opening.agent.agent_type, opening.agent.settings)
     log = RunLog(run=run, messages=tuple(added), steps=(), started={}, rule_scope=rule_scope)
-    return _begin(tx, log, MakeRequest(), opening.with_messages(added), events, inputs)
+    accepted = _begin(tx, log, MakeRequest(), opening.with_messages(added), events, inputs)
+    failure = accepted.run.failure
+    if failure is not None and failure.kind in BUDGETS:  # without a step: the day of its key is used up
+        raise LimitReached(failure.message, retry_after_s=until_midnight_s(inputs.now))
+    return accepted
 
 
 def _begin(
