@@ -104,3 +104,15 @@ async def test_an_event_is_measured_by_its_data() -> None:
         path = f"/v1/agents/{agent['id']}/events"
         for data, status in (({}, 200), ({"from": "a phone"}, 200), ({"from": "a telephone"}, 422)):
             assert (await server.http.post(path, json={"kind": "login", "data": data})).status_code == status
+
+
+async def test_a_batch_beyond_a_limit_says_when_there_is_room() -> None:
+    """With the request's place, as for the request alone."""
+    async with routed() as server:
+        agents = [await new_agent(server, limits={"requests_per_minute": 1}) for _ in range(2)]
+        await server.post(f"/v1/agents/{agents[1]['id']}/messages", MESSAGE)
+        requests = [{"agent_id": agent["id"], **MESSAGE} for agent in agents]
+        refused = await server.http.post("/v1/messages/batches", json={"requests": requests})
+
+        assert (refused.status_code, refused.json()["detail"].partition(":")[0]) == (429, "requests.1")
+        assert 0 < int(refused.headers["retry-after"]) <= 61

@@ -168,7 +168,8 @@ def _answer_of_request(error: RequestRefused) -> Response:
         detail["message"] = place + detail["message"]
     elif detail is not None:
         shape["detail"] = f"{place}{detail}"
-    return _answer(answer.status_code, shape, NO_RETRY if "x-should-retry" in answer.headers else None)
+    kept = {name: answer.headers[name] for name in ("x-should-retry", "retry-after") if name in answer.headers}
+    return _answer(answer.status_code, shape, kept)
 
 
 _FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (
