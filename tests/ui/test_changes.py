@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from perdure.core.access.values import LOCAL
+from perdure.library.services.access.access import Access
+from perdure.server.access import keys
 from perdure.testing import says
 from perdure.ui.pages import changes
 from tests.ui.browser import dashboard
@@ -45,3 +48,28 @@ async def test_open_pages_read_the_store_only_after_a_commit(monkeypatch: pytest
 
     assert idle == 0
     assert after.memory != before.memory and after.runs == before.runs
+
+
+async def test_the_stream_ends_when_its_key_is_revoked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that was opened before; the stream of a key that counts stays open."""
+    for module, name in ((changes, "EVERY_S"), (changes, "CHECKED_S"), (keys, "KEY_KEPT_S")):
+        monkeypatch.setattr(module, name, 0.01)
+    async with dashboard() as (client, library):
+        access, texts = Access(library.app.shared.store, library.app.ports.clock, library.app.ports.ids, LOCAL), {}
+        for name in ("ann", "ben"):
+            texts[name] = (await access.create_key(name, "read-only"))[1]
+        streams = {
+            name: asyncio.create_task(client.get("/events", headers={"authorization": f"Bearer {text}"}))
+            for name, text in texts.items()
+        }
+        await asyncio.sleep(0.1)
+        begun = not any(stream.done() for stream in streams.values())
+        ann = next(key for key in await access.keys() if key.name == "ann")
+        await access.revoke_key(ann.id)
+        async with asyncio.timeout(5):
+            ended = await streams["ann"]
+        stays = not streams["ben"].done()
+        streams["ben"].cancel()
+
+    assert begun and stays
+    assert (ended.status_code, ended.text) == (200, ": open\n\n")

@@ -79,6 +79,15 @@ class Gate:
             raise Refusal(401, "sign in first: reload the page", (b"hx-redirect", SIGN_IN.encode()))
         raise Refusal(303, "sign in first", (b"location", SIGN_IN.encode()))
 
+    async def counts(self, scope: Scope) -> bool:
+        """Whether who sent a request, which was admitted, could send it now too. False also if the store can't say."""
+        try:
+            now = await self._identify(scope, dict(scope["headers"]), is_page=True)
+        except (Refusal, StoreError):
+            return False
+        principal: Principal = scope["perdure.principal"]
+        return now == principal
+
     async def close(self) -> None:
         """Close the open organisations, and write what is only counted here."""
         await self.organisations.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from starlette.requests import Request
@@ -22,6 +22,9 @@ from perdure.ui.render import HEADERS, Pages
 
 RUNS_MAX = 10
 EVERY_S, STREAM_S = 1.0, 600.0
+
+CHECKED_S = 2.0
+"""How often it is looked whether the key still counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +46,7 @@ async def changes(request: Request) -> Response:
     """An event each time when a run begins, ends or waits, of all agents or of `agent`, and when the memory of `agent`
     changes: the id of the newest run, and whether memory changed.
 
-    The stream ends after ten minutes, and the browser opens it again.
+    The stream ends after ten minutes, and the browser opens it again; it ends, too, when the key counts no more.
     """
     library = library_of(request)
     streams: Streams = request.app.state.streams
@@ -51,7 +54,7 @@ async def changes(request: Request) -> Response:
     agent_id = AgentId(named) if named else None
     state = await _load(library, agent_id)  # before the answer begins: a page that is told of it misses nothing later
     return StreamingResponse(
-        _signals(library, streams, agent_id, state),
+        _signals(library, streams, agent_id, state, lambda: request.app.state.gate.counts(request.scope)),
         media_type="text/event-stream",
         headers={**HEADERS, **STREAM_HEADERS},
     )
@@ -61,14 +64,19 @@ pages.add("/events", changes)
 
 
 async def _signals(
-    library: AsyncPerdure, streams: Streams, agent_id: AgentId | None, state: State
+    library: AsyncPerdure,
+    streams: Streams,
+    agent_id: AgentId | None,
+    state: State,
+    counts: Callable[[], Awaitable[bool]],
 ) -> AsyncIterator[bytes]:
-    """A server-sent event for each change of this state, until the time is over or the server stops."""
+    """A server-sent event for each change of this state, until the time is over, `counts` says no or the server
+    stops."""
     clock = asyncio.get_running_loop().time
     end = clock() + STREAM_S
     yield b": open\n\n"
-    while clock() < end:
-        waiting = streams.track(_changed(library, agent_id, state, until=end))
+    while clock() < end and await counts():
+        waiting = streams.track(_changed(library, agent_id, state, until=clock() + CHECKED_S))
         try:
             await asyncio.wait({waiting})
         finally:
@@ -76,6 +84,8 @@ async def _signals(
         if waiting.cancelled() or waiting.exception() is not None:
             return
         before, state = state, waiting.result()
+        if state == before:
+            continue
         data = {"run": state.runs[0][0] if state.runs else None, "memory": state.memory != before.memory}
         yield f"event: changed\ndata: {json.dumps(data)}\n\n".encode()
 
