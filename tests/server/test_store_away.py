@@ -46,7 +46,7 @@ async def server_and_store(monkeypatch: pytest.MonkeyPatch, api_key: str | None)
     monkeypatch.setattr("perdure.server.app.READY_S", 0.05)
     monkeypatch.setattr("perdure.server.meter.QUEUES_S", 0.05)
     monkeypatch.setattr(gate, "KEY_S", 0.05)
-    monkeypatch.setattr(keys, "KEPT_S", 0.0)
+    monkeypatch.setattr(keys, "KEY_KEPT_S", 0.0)
     away = Away()
     async with (
         asyncio.timeout(20),
