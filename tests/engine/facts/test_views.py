@@ -62,6 +62,22 @@ def test_a_profile_has_what_is_true_of_the_user_now(agent: Agent) -> None:
     assert agent.profile(user="Carol").slots["basic_info.location"] == ["Rome"]
 
 
+def test_a_profile_has_the_newest_name_and_the_birthday_as_it_was_said(agent: Agent) -> None:
+    """Said at once or one after the other; another birthday takes the place of the first."""
+    for text in ("My name is Greta.", "My birthday is May 3rd."):
+        agent.send(text)
+    agent.facts.extract()
+    assert agent.profile().slots == {"basic_info.name": ["Greta"], "basic_info.birthday": ["May 3rd"]}
+    agent.send("My name is Bob now.")
+    agent.facts.extract()
+    agent.send("My birthday is May 4th.")
+    agent.facts.extract()
+
+    profile = agent.profile()
+    assert profile.slots == {"basic_info.name": ["Bob"], "basic_info.birthday": ["May 4th"]}
+    assert profile.user is not None and {*profile.user.aliases} == {"User", "Greta"}
+
+
 def test_the_best_rated_entries_fit_the_budget(agent: Agent) -> None:
     add_life(agent)
     whole = agent.profile()

@@ -91,11 +91,13 @@ class ExtractedEntity:
     Attributes:
         known: the place of a known entity in the batch, from 1; None: the known one of its name, if there is one; 0: a
             new one, although a known one has its name.
+        is_new_name: a known one has this name from now on, and the one before as an alias.
     """
 
     name: str
     type: str = "Concept"
     known: int | None = None
+    is_new_name: bool = False
     aliases: tuple[str, ...] = ()
     summary: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)

@@ -27,6 +27,7 @@ class NewEntity:
     name: str
     type: str
     known: int | None = None
+    is_new_name: bool = False
     aliases: tuple[str, ...] = ()
     summary: str = ""
     attributes: Mapping[str, Any] = field(default_factory=dict)
@@ -367,7 +368,7 @@ def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
 
 def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:
     """Store what is new about a known entity, if anything. The user, once named, keeps "User" as an alias."""
-    name = new.name if known.name == USER else known.name
+    name = new.name if known.name == USER or new.is_new_name else known.name
     others = dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name))
     merged = replace(
         known,

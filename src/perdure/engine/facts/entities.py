@@ -128,11 +128,12 @@ def _build(batch: Batch, one: ExtractedEntity, extraction: Extraction, dropped: 
     aliases = [without_credentials(alias.strip()[:NAME_MAX_CHARS]) for alias in one.aliases]
     if any(turn.trust not in TRUSTED for turn in batch.turns):  # what others say names nobody, and describes nobody
         aliases = [alias for alias in aliases if is_said(batch, alias)]
-        one = replace(one, summary="", attributes={})
+        one = replace(one, summary="", attributes={}, is_new_name=False)
     return NewEntity(
         name=without_credentials(one.name),
         type=one.type,
         known=0 if place == 0 else None if known is None else known.seq,
+        is_new_name=one.is_new_name,
         aliases=tuple(dict.fromkeys(alias for alias in aliases if alias and not _PRONOUN.fullmatch(alias)))[
             :ALIASES_MAX
         ],

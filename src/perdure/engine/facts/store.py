@@ -52,7 +52,8 @@ def store_plan(
     )
     plan = _within_policy(loaded, plan)
     tx.graphs.count_dropped(graph.id, plan.dropped)
-    if not plan.facts:
+    if not plan.facts:  # a name is no fact
+        store_entities(tx, graph, [one for one in plan.entities if one.known and one.is_new_name], ids=ids, at=at)
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]
     episodes = tx.episodes.add(episodes_of(loaded, graph, ids=ids, at=at))

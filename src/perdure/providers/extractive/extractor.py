@@ -12,7 +12,7 @@ from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.providers.extractive.documents import statements_in_document
 from perdure.providers.extractive.language import language_of
-from perdure.providers.extractive.statements import BIRTHDAY, CORRECTION, NAME, Statement, statements_in
+from perdure.providers.extractive.statements import CORRECTION, NAME, Statement, statements_in
 
 SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "WORKS_AS", "WORKS_AT", "HAS_BIRTHDAY"})
 """Relations of which a person has one object at a time: a new one ends the one before."""
@@ -86,20 +86,16 @@ class _Extraction:
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
     def _name(self, speaker: str, name: str) -> None:
-        """Let the speaker have a name: in place of `User`, or besides the name they have."""
+        """Let the speaker have a name from now on, with `User` or the name they had as an alias."""
         entity = self._entity(speaker, "Person")
-        if entity.name == USER:
-            self._entities[speaker.casefold()] = replace(entity, name=name, aliases=(*entity.aliases, USER))
-        elif name.casefold() != entity.name.casefold():
-            self._entities[speaker.casefold()] = replace(entity, aliases=(*entity.aliases, name))
+        if name.casefold() != entity.name.casefold():
+            aliases = tuple(one for one in (*entity.aliases, entity.name) if one.casefold() != name.casefold())
+            self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
 
     def _add(self, turn: Turn, statement: Statement) -> None:
         """Add what a statement says."""
         subject = self._entity(statement.subject or turn.speaker, "Person")
-        name = statement.object
-        if statement.relation == BIRTHDAY:
-            name = f"{subject.name}的生日" if language_of(turn.text) == "zh" else f"{subject.name}'s birthday"
-        object_ = self._entity(name, statement.kind)
+        object_ = self._entity(statement.object, statement.kind)
         if subject.name == object_.name or object_.name.casefold() in self._shared:
             return
         now = turn.occurred_at
@@ -211,8 +207,6 @@ def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> s
     """Return the fact in words, in the language of the turn."""
     chinese = language_of(turn.text) == "zh"
     form, names = _SENTENCES.get(statement.relation, _KIN_SENTENCES), (subject, object_)
-    if statement.relation == BIRTHDAY:
-        names = (subject, statement.object)
     return form[chinese + 2 * (statement.mode in ("was", "not"))].format(*names, word=statement.word)
 
 
