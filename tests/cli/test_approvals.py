@@ -178,7 +178,7 @@ def test_commands_list_what_waits_and_decide_it(tmp_path: Path) -> None:
         tmp_path, "approval", "approve", "one", "--arguments", '{"label": "human", "content": "Likes cocoa."}'
     )
     denied = perdure(tmp_path, "approval", "deny", "two", second["call_id"], "--reason", "no")
-    assert '⚙ core_memory_append("human", "Likes cocoa.")' in approved.stderr
+    assert '⚙ core_memory_append(label="human", content="Likes cocoa.")' in approved.stderr
     assert "User reason: no" in denied.stderr
     output = {call["call_id"] for call in json.loads(perdure(tmp_path, "approval", "list", "--json").stdout)}
     assert not output & {first["call_id"], second["call_id"]}

@@ -17,7 +17,8 @@ LINES = st.lists(st.sampled_from(["", "-", "+", "@@ -1 +1 @@", "Ada", "Turin", "
     ("arguments", "line"),
     [
         ('{"query": "围棋"}', 'search("围棋")'),
-        ('{"label": "human", "new_string": "Ada", "insert_line": -1}', 'search("human", "Ada", insert_line=-1)'),
+        ('{"query": "Ada", "limit": 5}', 'search("Ada", limit=5)'),
+        ('{"new_string": "Oslo", "old_string": "Rome"}', 'search(new_string="Oslo", old_string="Rome")'),
         ('{"limit": 5, "query": "Ada"}', 'search(limit=5, query="Ada")'),
         ("", "search()"),
         ("{not json", "search({not json)"),
@@ -25,7 +26,7 @@ LINES = st.lists(st.sampled_from(["", "-", "+", "@@ -1 +1 @@", "Ada", "Turin", "
     ],
 )
 def test_a_call_is_one_short_line(arguments: str, line: str) -> None:
-    """Leading texts stand bare, the rest by name; arguments that are no JSON are shown as they are."""
+    """One leading text stands bare, the rest by name; arguments that are no JSON are shown as they are."""
     assert call_line(ToolCall("call_1", "search", arguments)) == line
 
 

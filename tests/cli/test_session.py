@@ -71,7 +71,7 @@ async def test_in_a_pipe_only_facts_are_written() -> None:
         assert chat.out.getvalue() == "Noted.\n"
         assert chat.err.getvalue().splitlines() == [
             "hm",
-            '⚙ memory_insert("human", "Name: Ada")',
+            '⚙ memory_insert(label="human", new_string="Name: Ada")',
             "  human  version 1",
             "    + Name: Ada",
         ]
@@ -162,14 +162,14 @@ async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
 
         lines = chat.out.getvalue().splitlines()
         assert lines[1:4] == ["  human  version 1", "    + Name: Ada", "    + Lives in: Turin"]
-        assert lines[4] == '⚙ memory_replace("human", "Turin", "Oslo")'
+        assert lines[4] == '⚙ memory_replace(label="human", old_string="Turin", new_string="Oslo")'
         assert lines[5:9] == [
             "  human  version 2",
             "      Name: Ada",
             "    - Lives in: Turin",
             "    + Lives in: Oslo",
         ]
-        assert lines[9].startswith('⚙ memory_replace("human", "Rome", "Oslo") → error: ')
+        assert lines[9].startswith('⚙ memory_replace(label="human", old_string="Rome", new_string="Oslo") → error:')
         assert lines[-1] == "Done."
 
 

@@ -363,6 +363,16 @@ def test_a_failed_search_is_reported() -> None:
     assert "The search with conversation_search failed: the store is closed: open it again." in text
 
 
+def test_an_edit_names_the_old_text_before_the_new_one() -> None:
+    """A person reads the call as it was written."""
+    world = World()
+    world.tell("I live in Bergen.")
+    world.tell("I live in Trondheim now.")
+
+    edits = [call for message in world.log for call in message.calls if call.name == "memory_replace"]
+    assert [list(json.loads(call.arguments)) for call in edits] == [["label", "old_string", "new_string"]]
+
+
 def test_the_notice_is_given_once_and_in_the_language_of_the_message() -> None:
     """The first reply tells what is answering; later ones don't."""
     world, chinese = World(), World()

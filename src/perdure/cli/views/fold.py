@@ -58,18 +58,19 @@ def place(passage: Passage) -> str:
 
 
 def call_line(call: ToolCall) -> str:
-    """A call as code: leading texts by position, the rest by name, long values folded."""
+    """A call as code: one leading text by position, the rest by name, long values folded."""
     try:
         arguments = json.loads(call.arguments or "{}")
     except ValueError:
         arguments = None
     if not isinstance(arguments, dict):
         return f"{call.name}({fold(call.arguments, ARGUMENT_CHARS)})"
-    parts: list[str] = []
-    positional = True
-    for name, value in arguments.items():
-        positional = positional and isinstance(value, str)
-        parts.append(_value_text(value) if positional else f"{name}={_value_text(value)}")
+    # Models write arguments in any order: of two texts only the names tell which replaces which.
+    is_plain = sum(isinstance(value, str) for value in arguments.values()) == 1
+    parts = [
+        _value_text(value) if is_plain and place == 0 and isinstance(value, str) else f"{name}={_value_text(value)}"
+        for place, (name, value) in enumerate(arguments.items())
+    ]
     return f"{call.name}({', '.join(parts)})"
 
 

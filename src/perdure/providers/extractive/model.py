@@ -140,8 +140,9 @@ class Step:
         """The call that makes the edit, with the first fitting tool of the request."""
         for tool, (old, new) in EDITS.items():
             if tool in self.tools and (old is None) == (edit.old is None):
-                place = {"insert_line": -1} if tool == "memory_insert" else {} if old is None else {old: edit.old}
-                return tool, {"label": HUMAN, new: edit.new, **place}
+                before = {} if old is None else {old: edit.old}
+                place = {"insert_line": -1} if tool == "memory_insert" else {}
+                return tool, {"label": HUMAN, **before, new: edit.new, **place}
         return None
 
     def _attempt(self, fact: Fact) -> tuple[ToolCall, ToolResult | None] | None:
