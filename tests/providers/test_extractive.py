@@ -363,6 +363,14 @@ def test_a_failed_search_is_reported() -> None:
     assert "The search with conversation_search failed: the store is closed: open it again." in text
 
 
+def test_what_is_not_noted_is_not_denied_either() -> None:
+    """Facts are extracted from what no block holds: the reply says that it is kept."""
+    world = World()
+
+    assert world.tell("My sister Ingrid lives in Oslo and works as a pilot.").startswith("I keep that in our history")
+    assert "对话历史" in world.tell("昨天下了一整天的雨。")
+
+
 def test_an_edit_names_the_old_text_before_the_new_one() -> None:
     """A person reads the call as it was written."""
     world = World()

@@ -54,9 +54,9 @@ _PHRASES: Final[dict[str, tuple[str, str]]] = {
     "thanks": ("You're welcome.", "不客气。"),
     "hello name": ("Hello, {0}!", "你好，{0}！"),
     "nothing to note": (
-        'I read that, but found no fact to note. I understand sentences such as "I live in Turin" or "Remember that'
-        ' the key is under the mat", and questions about what you told me.',
-        "我看到了，但没有可以记的内容。我能听懂“我住在都灵”“记住钥匙在垫子下面”这样的话，以及关于这些内容的问题。",
+        'I keep that in our history, and find it there when you ask. In my memory I note sentences such as "I live in'
+        ' Turin" or "Remember that the key is under the mat".',
+        "我把它留在对话历史里，你问起时能找到。“我住在都灵”“记住钥匙在垫子下面”这样的话，我会另外记下来。",
     ),
 }
 
