@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import httpx
 import pytest
 
 from perdure import AsyncPerdure, Settings
-from perdure.core.access.values import LOCAL, Principal
+from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
 from perdure.library.services.access.access import LAST_WRITES_S, Access, remove_organisation
 from perdure.library.services.access.organisations import OrganisationGone, Organisations
@@ -78,6 +79,31 @@ def rows_with(tx: object, org_id: str) -> list[str]:
     tables = [name for (name,) in db.rows("SELECT name FROM sqlite_master WHERE sql LIKE '%org_id%'", {})]
     tables = [name for name in tables if any(row[1] == "org_id" for row in db.rows(f"PRAGMA table_info({name})", {}))]
     return [name for name in tables if db.rows(f"SELECT 1 FROM {name} WHERE org_id LIKE '{org_id}%'", {})]
+
+
+async def test_schedules_count_for_no_key() -> None:
+    """Neither for the one that made them nor for the one whose request opened the organisation; they outlive both."""
+    settings = Settings(model=MODEL, secret_key="for tests, this one", sandbox="off")
+    store, clock, models = InlineStore(), FakeClock(), {MODEL: ScriptedModel(otherwise=says("Hello."))}
+    async with await AsyncPerdure.open(store=store, models=models, settings=settings, clock=clock) as library:
+        app = create_app(library, ServerConfig(api_key=KEY))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as http:
+            made = (await http.post("/v1/organizations/", json={"name": "Acme"}, headers=bearer(KEY))).json()
+            access = Access(store, clock, library.app.ports.ids, Principal(org_id=made["id"]))
+            key, text = await access.create_key("k", "admin", limits=Limits(tokens_per_day=1_000))
+            shape = (await http.post("/v1/agents/", json={"name": "ann"}, headers=bearer(text))).json()
+        await access.revoke_key(key.id)
+        async with app.state.gate.organisations.use(made["id"]) as acme:
+            agent = await acme.agent(shape["id"])
+            await agent.schedules.create("Hello.", every="1h")
+            clock.advance(3_601)
+            async with asyncio.timeout(10):
+                while not (runs := await agent.runs()):
+                    acme.app.schedules.wake()
+                    await asyncio.sleep(0.01)
+        await app.state.gate.close()
+
+    assert [run.options.key_id for run in runs] == [None]
 
 
 async def test_work_of_an_organisation_that_nobody_asks_for_is_done() -> None:

@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 
 from perdure.app import start_organisation
-from perdure.core.access.values import LOCAL, Organisation
+from perdure.core.access.values import LOCAL, Organisation, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
@@ -109,7 +109,12 @@ class Organisations:
                 found = await store.read_directory(lambda one: one.organisations.find(org_id))
                 if found is None or found.deleted_at is not None:
                     raise OrganisationGone("org", org_id)
-                library = AsyncPerdure(await start_organisation(self._default.app, org_id))
+                # What its workers do, such as schedules, is not done for the key of the request that opens it.
+                token = current_principal.set(Principal(org_id=org_id))
+                try:
+                    library = AsyncPerdure(await start_organisation(self._default.app, org_id))
+                finally:
+                    current_principal.reset(token)
                 if self._closed:
                     await library.close()
                 self._open[org_id] = library
