@@ -23,9 +23,8 @@ KEYS = {"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GEMINI_API_KEY"
 
 
 def registry(**listed: tuple[str, ...]) -> ModelRegistry:
-    models = ModelRegistry(endpoints=find_providers(KEYS))
-    models._listings = {provider: Listing(models) for provider, models in listed.items()}
-    return models
+    listings = {provider: Listing(models) for provider, models in listed.items()}
+    return ModelRegistry(endpoints=find_providers(KEYS), listings=listings)
 
 
 @pytest.mark.parametrize(

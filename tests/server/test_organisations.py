@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,10 +14,13 @@ from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
 from perdure.library.services.access.access import LAST_WRITES_S, Access, remove_organisation
 from perdure.library.services.access.organisations import OrganisationGone, Organisations
+from perdure.library.services.providers import ProviderFields
 from perdure.server.access.keys import KeyRing
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
+from perdure.server.wire.models import handles_of
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, says
+from tests.providers.fake_provider import fake_provider
 from tests.support.servers import BASE, MODEL
 from tests.support.two_apps import two_apps
 
@@ -163,3 +167,30 @@ async def test_what_another_process_writes_for_a_deleted_organisation_goes_too(t
             async with organisations.use(org.id):
                 pass
         await organisations.close()
+
+
+async def test_an_organisation_has_the_models_of_the_servers_providers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those that are listed later; but none of another organisation's provider of the same name."""
+    listed: dict[str, Any] = {"data": [{"id": "gpt-4o"}, {"id": "gpt-4.1"}]}
+    store, settings = InlineStore(), Settings(secret_key="for tests, this one", embedding="none")
+    async with fake_provider({"/v1/models": lambda _: listed}) as provider:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-1234567")
+        async with await AsyncPerdure.open(store=store, settings=settings) as library:
+            await library.app.models.refresh()
+            org = await Access(store, FakeClock(), Uuids(), LOCAL).create_organisation("Acme")
+            organisations = Organisations(library)
+            fields = ProviderFields(name="mine", provider_type="openai", api_key="sk-1", base_url=f"{provider.url}/v1")
+            await library.services.providers.create(fields, private=True)
+            async with organisations.use(org.id) as theirs:
+                found = handles_of(theirs.app)
+                own = [handle for handle in handles_of(library.app) if not handle.startswith("mine/")]
+                assert found == own and {"openai/gpt-4o", "openai/gpt-4.1"} < set(found)
+                listed["data"].append({"id": "gpt-5"})
+                await library.app.models.refresh()
+                assert "openai/gpt-5" in handles_of(theirs.app)
+                listed["data"].append({"id": "gpt-6"})
+                await theirs.services.providers.create(fields, private=True)
+
+                assert "mine/gpt-6" in handles_of(theirs.app) and "mine/gpt-6" not in handles_of(library.app)
+            await organisations.close()

@@ -13,7 +13,7 @@ import logging
 import random
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
 from perdure.providers.discovery import PROVIDERS as PROVIDERS
 from perdure.providers.discovery import Endpoint as Endpoint
-from perdure.providers.discovery import find_providers
+from perdure.providers.discovery import Listing, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
@@ -118,6 +118,7 @@ class Shared:
     Args:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
+        listings: which models the providers of the environment and of this machine have.
     """
 
     settings: Settings
@@ -132,6 +133,7 @@ class Shared:
     models: Mapping[str, Model]
     sandbox: Sandbox
     reading: Sandbox
+    listings: dict[str, Listing] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -243,10 +245,13 @@ class App:
 
 
 def model_registry(
-    models: Mapping[str, Model] | None = None, *, environment: Mapping[str, str] | None = None
+    models: Mapping[str, Model] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    listings: dict[str, Listing] | None = None,
 ) -> ModelRegistry:
     """The models available here: those given, the built-in one, and those of the environment."""
-    return ModelRegistry(models, endpoints=find_providers(environment))
+    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings)
 
 
 async def start(
@@ -315,7 +320,7 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
 async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
     """Start the engine of one organisation, whose store this is."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
-    registry = model_registry(shared.models)
+    registry = model_registry(shared.models, listings=shared.listings)
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())

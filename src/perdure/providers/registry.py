@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,17 @@ class ModelRegistry:
     Args:
         models: handle -> model; they win over a provider's of the same handle.
         endpoints: the providers of the environment, in the order in which one is chosen.
+        listings: what the registries of this process know of those, and of the servers on this machine; each adds to
+            it.
     """
 
-    def __init__(self, models: Mapping[str, Model] | None = None, *, endpoints: Sequence[Endpoint] = ()) -> None:
+    def __init__(
+        self,
+        models: Mapping[str, Model] | None = None,
+        *,
+        endpoints: Sequence[Endpoint] = (),
+        listings: dict[str, Listing] | None = None,
+    ) -> None:
         self._models = dict(models or {})
         self._own_handles = frozenset(self._models)
         self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
@@ -73,7 +82,9 @@ class ModelRegistry:
         }
         self._stored: dict[str, Endpoint] = {}
         self._unreachable: set[str] = set()  # names of local servers that did not answer last time
-        self._listings: dict[str, Listing] = {}
+        self._shared_listings = {} if listings is None else listings
+        # Of those that clients registered, and the shared ones.
+        self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
@@ -302,7 +313,8 @@ class ModelRegistry:
             return
         # An older listing is better than a problem.
         if not listing.problem or not self._listings.get(name, Listing()).models:
-            self._listings[name] = listing
+            is_shared = name in self._configured or name in self._default_endpoints
+            (self._shared_listings if is_shared else self._listings)[name] = listing
 
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
