@@ -94,15 +94,18 @@ async def test_a_worker_is_told_that_it_is_a_replacement() -> None:
 
 
 async def test_a_signal_stops_all_workers() -> None:
-    """The supervisor ends without an error, and leaves no process behind."""
+    """The supervisor ends without an error, leaves no process behind, and keeps no client waiting that nobody
+    answers."""
     async with supervised(WORKER, 2) as (listener, task):
-        number = await answer_of(listener)
+        number, address = await answer_of(listener), listener.getsockname()[:2]
         os.kill(os.getpid(), signal.SIGTERM)
         async with asyncio.timeout(20):
             await task
 
         with pytest.raises(ProcessLookupError):
             os.kill(number, 0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*address)
 
 
 async def test_workers_that_die_at_once_are_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -42,6 +42,10 @@ BODY_BYTES_PER_S = 1_000
 PIPELINED_MAX = 16
 """Requests that may wait on one connection for an earlier answer; ordinary clients send none."""
 
+IDLE_S = 0.5
+"""How long a connection of a draining server has to be without a request to be closed. A client that sends one after
+the other may have sent the next, and would get a reset in place of an answer that asks it to leave."""
+
 DISCARD_BYTES = 1_000_000
 DISCARD_S = 2.0
 """How much is still read from a refused client, and for how long. Many clients read the answer only after they have
@@ -60,6 +64,7 @@ class Connections:
         self._waiting: dict[Connection, None] = {}  # for a request's head; longest wait first
         self.on_change: Callable[[], None] = lambda: None
         """Called when a connection was added or removed."""
+        self.is_draining = False
 
     def __len__(self) -> int:
         return len(self._open)
@@ -98,9 +103,17 @@ class Connections:
         """Mark a connection as busy with a request."""
         self._waiting.pop(connection, None)
 
+    def drain(self) -> None:
+        """Keep no connection for a next request from now on: close those that are idle, and each other one after its
+        answer, which says so."""
+        self.is_draining = True
+        self.close_overdue()
+
     def close_overdue(self) -> None:
         """Close every connection that is over a time limit; called every second."""
         for connection in list(self._open):
+            if self.is_draining:
+                connection.drain()
             connection.close_if_overdue()
 
     def _has_room(self, count: int, limit: int, waiting: Iterator[Connection]) -> bool:
@@ -135,7 +148,7 @@ class Connection(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._all, self._limits = connections, connections.config
         self._since_s = self.loop.time()  # when waiting for the head, or for the body, began
-        self._in_body = False
+        self._in_head = self._in_body = False
         self._body_bytes = 0
         self._head_bytes = self._header_count = 0
         self._silent_bytes = 0  # fed to the parser since its last callback
@@ -152,6 +165,12 @@ class Connection(HttpToolsProtocol):
     def abort(self) -> None:
         """Close at once and drop what has not been sent."""
         self.transport.abort()
+
+    def drain(self) -> None:
+        """Close after the answer that is under way, or now if there is none and no request seems to come."""
+        is_arriving = self._in_head or self._in_body or _kernel_bytes(self.transport, termios.FIONREAD) > 0
+        if self._is_answering or (not is_arriving and self.loop.time() - self._since_s >= IDLE_S):
+            self.shutdown()
 
     def close_if_overdue(self) -> None:
         """Close if the client is over one of its time limits."""
@@ -195,6 +214,7 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._head_bytes = self._header_count = 0
+        self._in_head = True
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -210,7 +230,9 @@ class Connection(HttpToolsProtocol):
         self._all.stop_waiting(self)
         self._silent_bytes = self._body_bytes = 0
         super().on_headers_complete()  # it raises for an address that it can't parse; then no request begins
-        self._in_body, self._since_s = True, self.loop.time()
+        self._in_head, self._in_body, self._since_s = False, True, self.loop.time()
+        if self._all.is_draining:
+            self.cycle.keep_alive = False
         if len(self.pipeline) > PIPELINED_MAX:
             self._problem = 429, f"more than {PIPELINED_MAX} requests were sent before the first was answered"
             raise ValueError("too many requests in a row")
@@ -252,7 +274,7 @@ class Connection(HttpToolsProtocol):
 
     def _has_unread_bytes(self) -> bool:
         """Whether the client has not read all of its answers yet; updates the time of its last progress."""
-        pending = self.transport.get_write_buffer_size() + _unacknowledged_bytes(self.transport)
+        pending = self.transport.get_write_buffer_size() + _kernel_bytes(self.transport, termios.TIOCOUTQ)
         read = self._transport.written_bytes - pending
         if not pending or read > self._read_bytes:
             self._read_bytes, self._read_s = read, self.loop.time()
@@ -306,11 +328,11 @@ class _ProbesOnly:
         await answer(send, 503, text, RETRY_AFTER, (b"connection", b"close"))
 
 
-def _unacknowledged_bytes(transport: asyncio.Transport) -> int:
-    """The bytes in the kernel's send buffer, which holds megabytes. The transport's own buffer changes too rarely to
-    detect a slow client."""
+def _kernel_bytes(transport: asyncio.Transport, queue: int) -> int:
+    """The bytes in a buffer of the kernel: TIOCOUTQ: those that the client has not acknowledged; FIONREAD: those that
+    have not been read here. They hold megabytes: the transport's own changes too rarely to detect a slow client."""
     try:
-        size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        size = fcntl.ioctl(transport.get_extra_info("socket").fileno(), queue, bytes(4))
     except (OSError, ValueError):  # the system does not support it, or the socket is closed
         return 0
     return int.from_bytes(size, sys.byteorder)

@@ -190,6 +190,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     def _begin_drain(self) -> None:
+        self._connections.drain()
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:

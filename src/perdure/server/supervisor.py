@@ -75,7 +75,7 @@ class WorkerLine:
 
 
 class Supervisor:
-    """Runs workers on a listening socket, until a signal or `stop`.
+    """Runs workers on a listening socket, until a signal or `stop`, which closes it here.
 
     Args:
         command: what starts a worker; `--worker FILES` is added.
@@ -129,6 +129,8 @@ class Supervisor:
             return
         self._signal = number
         self._stopping.set()
+        # The workers have it. Kept open here, it would take connections after the last of them has gone, for a reset.
+        self._listener.close()
         for process in self._processes.values():
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
