@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import platform
 import sqlite3
@@ -15,11 +16,13 @@ from typing import Any
 
 import pytest
 
-from perdure import AsyncPerdure
+from perdure import AsyncPerdure, Perdure
 from perdure.cli.commands.checks import Check
+from perdure.cli.commands.database.table_checks import SEALED, secrets_check
 from perdure.cli.commands.doctor import examine
 from perdure.cli.commands.store_checks import store_checks
 from perdure.settings import Settings
+from perdure.storage.cipher import AesCipher
 from perdure.storage.tx import Tx
 from perdure.testing import HttpModel, ScriptedEmbedder, Status
 from perdure.testing.clock import START
@@ -162,6 +165,57 @@ def test_a_store_that_can_not_be_used_is_broken(tmp_path: Path) -> None:
         rest.unlink()
     assert "can't be read" in broken(tmp_path)
     assert "is not a folder" in broken(file)
+
+
+KEY, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+
+def test_a_key_that_does_not_fit_the_secrets_is_broken(tmp_path: Path) -> None:
+    """The fix works: the old key beside the new one."""
+    with Perdure(tmp_path / "perdure.db", settings=Settings(secret_key=KEY)) as perdure:
+        perdure.secrets.set("TOKEN", "a value")
+    found = {
+        name: checks_of(run_inside(tmp_path, "doctor", "--json", **keys))["secrets"]
+        for name, keys in {
+            "right": {"PERDURE_SECRET_KEY": KEY},
+            "wrong": {"PERDURE_SECRET_KEY": OTHER},
+            "both": {"PERDURE_SECRET_KEY": OTHER, "PERDURE_SECRET_KEY_OLD": KEY},
+            "short": {"PERDURE_SECRET_KEY": "short"},
+            "none": {},
+        }.items()
+    }
+
+    assert {name: check["status"] for name, check in found.items()} == {
+        **{"right": "ok", "both": "ok"},
+        **{"wrong": "broken", "short": "broken", "none": "broken"},
+    }
+    assert "1 of 1 value can't be decrypted: it was encrypted with another key" in found["wrong"]["text"]
+    assert "PERDURE_SECRET_KEY_OLD" in found["wrong"]["fix"] and "is gone" in found["none"]["text"]
+
+
+@pytest.mark.parametrize("table", sorted(SEALED))
+def test_the_key_is_tried_on_everything_encrypted(tmp_path: Path, table: str) -> None:
+    """Also on what tools, MCP servers and providers need; a damaged value counts too."""
+    sealed = base64.b64encode(AesCipher(OTHER, file=None).encrypt(b"value", bound_to="x")).decode()
+
+    def rows(sql: str, *values: Any) -> list[tuple[str]]:
+        return [(sealed,), ("A",)] if f" {table} " in sql else []
+
+    check = secrets_check(rows, set(SEALED), Settings(home=str(tmp_path), secret_key=KEY), source="x")
+
+    assert check is not None and check.status == "broken" and check.text.startswith("2 of 2 values")
+
+
+def test_a_full_disk_can_not_be_written(tmp_path: Path) -> None:
+    """The check of the store says so, as does that of the disk."""
+    run_inside(tmp_path, "-p", "hi")
+
+    def statuses(free: int) -> dict[str, str]:
+        return {check.name: check.status for check in store_checks(Settings(home=str(tmp_path)), lambda folder: free)}
+
+    assert statuses(10**9) == {"data": "ok", "writing": "ok"}
+    assert statuses(10**6) == {"data": "ok", "writing": "ok", "disk": "broken"}
+    assert statuses(0) == {"data": "ok", "writing": "broken", "disk": "broken"}
 
 
 async def test_who_answers_on_the_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.postgres_server import address_of_an_empty_store
+from tests.support.postgres_server import address_of_a_new_schema, address_of_an_empty_store, run_sql
 from tests.support.programs import environment, run_inside
 
 PASSWORD = "hunter22hunter22"
@@ -45,6 +45,20 @@ def test_doctor_looks_at_the_database(tmp_path: Path) -> None:
 
     assert "PostgreSQL 1" in done.stdout and "0 agents" in done.stdout and "can be written" in done.stdout
     assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_doctor_tells_a_copy_that_is_not_whole(tmp_path: Path) -> None:
+    """With the command that ends it, as every other command does; a newer version is another thing."""
+    address = address_of_a_new_schema()
+    assert run_inside(tmp_path, "agent", "list", "--store", address).returncode == 0
+    run_sql(address, "INSERT INTO schema_migrations (number, name) VALUES (1000000, 'perdure migrate-db a b')")
+    incomplete = run_inside(tmp_path, "doctor", "--store", address)
+    run_sql(address, "UPDATE schema_migrations SET number = 999 WHERE number = 1000000")
+    newer = run_inside(tmp_path, "doctor", "--store", address)
+
+    assert "not whole: go on with it by `perdure migrate-db a b`" in " ".join(incomplete.stdout.split())
+    assert "run that command again" in incomplete.stdout and incomplete.returncode == newer.returncode == 1
+    assert "newer Perdure" in newer.stdout and "upgrade Perdure" in newer.stdout
 
 
 @pytest.mark.parametrize(

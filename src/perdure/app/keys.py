@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from perdure.core.secrets import Cipher
 from perdure.core.text.addresses import is_postgres
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE
@@ -19,6 +18,6 @@ def key_file_of(address: str | Path | None) -> Path | None:
     return None if address is None or is_postgres(address) else Path(str(address)).parent / KEY_FILE
 
 
-def cipher_of(settings: Settings, address: str | Path | None) -> Cipher:
+def cipher_of(settings: Settings, address: str | Path | None) -> AesCipher:
     """The cipher for the store at this address; None: a store that the program brought. Raises: InvalidInput."""
     return AesCipher(settings.secret_key, file=key_file_of(address), old_key=settings.secret_key_old)

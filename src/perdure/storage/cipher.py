@@ -68,6 +68,14 @@ class AesCipher:
     def decrypt(self, sealed: bytes, *, bound_to: str) -> bytes:
         from cryptography.exceptions import InvalidTag
 
+        box = self.find_key(sealed)
+        try:
+            return box.decrypt(sealed[1 + NAME_BYTES : HEAD_BYTES], sealed[HEAD_BYTES:], bound_to.encode())
+        except InvalidTag:
+            raise SecretUnreadable("it is damaged, or was put in another's place") from None
+
+    def find_key(self, sealed: bytes) -> AESGCM:
+        """The key with which this was encrypted. Raises: SecretKeyMissing, SecretUnreadable."""
         keys = self._keys(create=False)
         first = next(keys)  # says what is wrong with the keys before what is wrong with the value
         if len(sealed) < HEAD_BYTES or sealed[:1] != VERSION:
@@ -76,10 +84,7 @@ class AesCipher:
         box = next((box for name, box in itertools.chain((first,), keys) if name == wanted), None)
         if box is None:
             raise SecretUnreadable(f"it was encrypted with another key than that of {self._source}")
-        try:
-            return box.decrypt(sealed[1 + NAME_BYTES : HEAD_BYTES], sealed[HEAD_BYTES:], bound_to.encode())
-        except InvalidTag:
-            raise SecretUnreadable("it is damaged, or was put in another's place") from None
+        return box
 
     def is_current(self, sealed: bytes) -> bool:
         name, _ = next(self._keys(create=False))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from perdure.core.errors import ExtraMissing, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.addresses import is_postgres
+from perdure.storage.database.row_format import Row
 from perdure.storage.store import Store
 
 
@@ -63,13 +65,16 @@ def find_damage(path: Path, connection: sqlite3.Connection | None = None) -> str
     return ""
 
 
-def find_refusal(path: Path, connection: sqlite3.Connection) -> StoreError | None:
-    """Why this Perdure does not open the tables of the store at `path`; None: it does."""
-    from perdure.storage.database.sqlite import SqliteDatabase
+def find_refusal(place: str, rows: Callable[..., Sequence[Row]]) -> StoreError | None:
+    """Why this Perdure does not open the tables of the store at `place`; None: it does.
+
+    Args:
+        rows: the rows of a statement.
+    """
     from perdure.storage.migrations import MIGRATIONS, is_current
 
     try:
-        is_current(SqliteDatabase(connection, read_only=True), str(path), MIGRATIONS)
+        is_current(lambda sql, _: rows(sql), place, MIGRATIONS)
     except StoreError as error:
         return error
     return None

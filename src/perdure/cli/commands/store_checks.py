@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
 from perdure.app import KEY_FILE, NOT_DELETED, find_damage, find_refusal, schema_version, store_error
 from perdure.cli.commands.checks import Check
 from perdure.cli.commands.database.postgres_checks import database_checks
-from perdure.cli.commands.database.table_checks import Rows, mcp_checks, vectors_check
+from perdure.cli.commands.database.table_checks import Rows, fix_of, mcp_checks, secrets_check, vectors_check
 from perdure.cli.views.fold import plural
-from perdure.core.errors import InvalidInput, StoreDamaged, StoreIncomplete
+from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.text.addresses import is_postgres
 from perdure.settings import Settings
 
@@ -22,12 +22,26 @@ QUICK_CHECK_BYTES = 64 * 2**20
 """A file up to this size is read in about a second."""
 
 FREE_BYTES = 100 * 2**20
+FULL_BYTES = 2**16
+"""Less than a small commit takes in the log."""
 RESTORE = "`perdure restore FILE` puts a backup in its place: see docs/operations.md"
 BUSY_TIMEOUT_S = 1.0
 
 
-def store_checks(settings: Settings) -> Iterator[Check]:
-    """The folder, the file, its tables, and room on the disk; or the database on a server."""
+def _free_bytes(folder: Path) -> int:
+    """How much room is left where a folder is; as if there were enough, if the system doesn't tell."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return FREE_BYTES
+
+
+def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_bytes) -> Iterator[Check]:
+    """The folder, the file, its tables, and room on the disk; or the database on a server.
+
+    Args:
+        free_bytes: how much room is left where a folder is.
+    """
     if is_postgres(settings.store):
         yield from database_checks(settings)
         return
@@ -47,13 +61,14 @@ def store_checks(settings: Settings) -> Iterator[Check]:
         else:
             why = "read-only for you" if folder.is_dir() else "not a folder"
             yield Check("data", "broken", f"{path} can't be made: {folder} is {why}", "set PERDURE_HOME to another one")
-        yield from _disk_check(folder)
+        yield from _disk_check(free_bytes(folder))
         return
-    yield from _file_checks(path, own_key=bool(settings.secret_key))
-    yield from _disk_check(path.parent)
+    free = free_bytes(path.parent)
+    yield from _file_checks(path, settings, free)
+    yield from _disk_check(free)
 
 
-def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
+def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
     """The store file: whose it is, its schema, whether it is whole and can be written, and what is in it."""
     newest = schema_version()
     try:
@@ -72,20 +87,15 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
                     yield Check("data", "ok", f"{path} is empty")
                 return
             version = connection.execute("SELECT max(number) FROM schema_migrations").fetchone()[0] or 0
-            if refusal := find_refusal(path, connection):
-                yield Check(
-                    "data",
-                    "broken",
-                    str(refusal),
-                    "run that command again" if isinstance(refusal, StoreIncomplete) else "upgrade Perdure",
-                )
+            rows = _reader(connection)
+            if refusal := find_refusal(str(path), rows):
+                yield Check("data", "broken", str(refusal), fix_of(refusal))
                 return
             agents = connection.execute(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}").fetchone()[0]
             fault = _find_fault(connection) if size <= QUICK_CHECK_BYTES else None
-            rows = _reader(connection)
             vectors = vectors_check(rows, models="group_concat(DISTINCT model)") if "vector_scopes" in tables else None
             servers = list(mcp_checks(rows)) if "mcp_servers" in tables else []
-            has_secrets = "secrets" in tables and bool(connection.execute("SELECT 1 FROM secrets LIMIT 1").fetchone())
+            secrets = _secrets_check(rows, tables, settings, path.parent / KEY_FILE)
     except (sqlite3.Error, OSError) as error:
         if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
             yield Check(
@@ -110,24 +120,22 @@ def _file_checks(path: Path, *, own_key: bool) -> Iterator[Check]:
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
     upgrade = f", brought to {newest} when it is opened" if version < newest else ""
     yield Check("data", "ok", f"{summary}, {state}{upgrade}")
-    yield _write_check(path)
+    yield _write_check(path, free)
     if vectors is not None:
         yield vectors
-    if has_secrets:
-        yield _secret_key_check(path.parent / KEY_FILE, own_key=own_key)
+    if secrets is not None:
+        yield secrets
     yield from servers
 
 
-def _secret_key_check(file: Path, *, own_key: bool) -> Check:
-    """Where the key of the secrets is; it is not tried."""
-    if own_key:
-        return Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
-    if not file.exists():
-        fix = "put it back from a backup, or set PERDURE_SECRET_KEY to the old key; else set each secret anew"
-        return Check("secrets", "broken", f"their key file {file} is gone", fix)
+def _secrets_check(rows: Rows, tables: Collection[str], settings: Settings, file: Path) -> Check | None:
+    """Whether the keys of the secrets are here, and only ours; None: there are no secrets."""
+    check = secrets_check(rows, tables, settings, source="PERDURE_SECRET_KEY" if settings.secret_key else str(file))
+    if check is None or check.status != "ok" or settings.secret_key:
+        return check
     if file.stat().st_mode & 0o077:
         return Check("secrets", "note", f"{file} can be read by others", f"chmod 600 {file}")
-    return Check("secrets", "ok", f"encrypted with {file}")
+    return check
 
 
 def _reader(connection: sqlite3.Connection) -> Rows:
@@ -141,8 +149,10 @@ def _find_fault(connection: sqlite3.Connection) -> str | None:
     return None if result == "ok" else result
 
 
-def _write_check(path: Path) -> Check:
+def _write_check(path: Path, free: int) -> Check:
     """Whether the store can be written."""
+    if free < FULL_BYTES:
+        return Check("writing", "broken", "the disk is full: nothing can be written", "make room on it")
     if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
         fix = "give yourself the right to write the file and its folder"
         return Check("writing", "broken", f"{path} or its folder is read-only for you", fix)
@@ -159,12 +169,8 @@ def _write_check(path: Path) -> Check:
     return Check("writing", "ok", "the store can be written")
 
 
-def _disk_check(folder: Path) -> Iterator[Check]:
+def _disk_check(free: int) -> Iterator[Check]:
     """A check only if there is little room on the disk."""
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError:
-        return
     if free < FREE_BYTES:
         yield Check(
             "disk", "broken", f"only {_size_text(free)} are free where the data is", "make room: writes fail soon"

@@ -56,7 +56,7 @@ def copy_store(
     """
     resumed = _prepare(target, command, at)
     with source.snapshot(lock=lock):
-        if not is_current(source.db, source.place, MIGRATIONS):
+        if not is_current(source.db.rows, source.place, MIGRATIONS):
             raise InvalidInput(f"{source.place} is of an older version: open it with this Perdure first")
         shapes = shared_shapes(source, target)
         _check_source(source, target)
@@ -105,7 +105,7 @@ def _prepare(target: Side, command: str, at: str) -> bool:
                 f"{target.place} has tables already ({', '.join(sorted(tables)[:3])}): name an empty one"
             )
         migrate(target.db, MIGRATIONS, at=at)
-        is_current(target.db, target.place, MIGRATIONS)
+        is_current(target.db.rows, target.place, MIGRATIONS)
         filled = _filled_by_migrations(at)
         for name in target.shapes().keys() - {"schema_migrations"}:
             count = target.db.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM {name} LIMIT 10) x", {})[0][0]

@@ -68,6 +68,6 @@ def _run_missing(db: PostgresDatabase, migrations: Sequence[Migration], *, at: d
     # The process that migrates is waited for as long as it takes, so the limit of waits comes after this lock.
     db.rows("SELECT pg_advisory_xact_lock(:lock)", {"lock": MIGRATION_LOCK})
     is_there = db.rows("SELECT to_regclass('schema_migrations')", {})[0][0] is not None
-    if not (is_there and is_current(db, "the database", migrations)):
+    if not (is_there and is_current(db.rows, "the database", migrations)):
         db.run(f"SET LOCAL lock_timeout = {round(1_000 * LOCK_S)}", {})
         migrate(db, migrations, at=iso(at))

@@ -335,7 +335,7 @@ def upgrade(
             if is_store(path):
                 raise damaged(path, f"its application id is {application:#x}, not {APPLICATION_ID:#x}")
             raise NotAStore(f"{path} is an SQLite file of another program: choose another path")
-        if tables and is_current(SqliteDatabase(connection), str(path), migrations):
+        if tables and is_current(SqliteDatabase(connection).rows, str(path), migrations):
             if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":  # a copy made by VACUUM INTO
                 _use_wal(connection)
             _check_writable(connection)

@@ -13,13 +13,16 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from perdure.core.errors import StoreIncomplete, StoreTooNew
 from perdure.storage.database.base import Database
+from perdure.storage.database.row_format import Row
 
+Rows = Callable[[str, Mapping[str, Any]], Sequence[Row]]
+"""The rows of a statement with these parameters."""
 LEAST_SINCE = 70
 """The migration since which the lowest versions are known."""
 INCOMPLETE = 1_000_000
@@ -79,21 +82,20 @@ def version_of(migrations: Sequence[Migration]) -> int:
 SCHEMA_VERSION = version_of(MIGRATIONS)
 
 
-def is_current(db: Database, place: str, migrations: Sequence[Migration]) -> bool:
+def is_current(rows: Rows, place: str, migrations: Sequence[Migration]) -> bool:
     """Whether a store with tables lacks none of these migrations. A newer one is accepted if this version can live with
     all that it has more.
 
     Raises: StoreTooNew: it can't; StoreIncomplete: the store is a copy that is not whole.
     """
-    rows = db.rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
-    done = {row[0] for row in rows}
+    made = rows("SELECT number, name FROM schema_migrations ORDER BY number", {})
+    done = {row[0] for row in made}
     if INCOMPLETE in done:
-        raise StoreIncomplete(place, command=rows[-1][1])
+        raise StoreIncomplete(place, command=made[-1][1])
     known = version_of(migrations)
     if any(number > known for number in done):
         column = "COALESCE(least, number)" if LEAST_SINCE in done else "number"
-        newer = f"SELECT MAX({column}) FROM schema_migrations WHERE number > :known"
-        if db.rows(newer, {"known": known})[0][0] > known:
+        if rows(f"SELECT MAX({column}) FROM schema_migrations WHERE number > {known}", {})[0][0] > known:
             raise StoreTooNew(place, found=max(done), known=known)
     return all(migration.number in done for migration in migrations)
 

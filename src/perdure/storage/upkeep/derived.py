@@ -34,7 +34,7 @@ class Upkeep(Table):
     def is_current(self) -> bool:
         """Whether the store has the tables of this version, or newer ones that it can live with. Raises: StoreTooNew,
         StoreIncomplete."""
-        return is_current(self._db, "the store", MIGRATIONS)
+        return is_current(self._db.rows, "the store", MIGRATIONS)
 
     def owners(self, *, after: int = -1, limit: int = 500) -> Sequence[Owner]:
         """Agents and archives in order of their numbers."""

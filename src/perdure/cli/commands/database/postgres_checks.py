@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from perdure.app import NOT_DELETED, look, schema_version
+from perdure.app import NOT_DELETED, find_refusal, look, schema_version
 from perdure.cli.commands.checks import Check
-from perdure.cli.commands.database.table_checks import Rows, mcp_checks, vectors_check
+from perdure.cli.commands.database.table_checks import Rows, fix_of, mcp_checks, secrets_check, vectors_check
 from perdure.cli.views.fold import plural
 from perdure.core.errors import PerdureError
 from perdure.core.text.addresses import without_password
@@ -20,13 +20,13 @@ def database_checks(settings: Settings) -> Iterator[Check]:
     place = without_password(settings.store)
     try:
         with look(settings.store) as rows:
-            yield from _checks(rows, place, own_key=bool(settings.secret_key))
+            yield from _checks(rows, place, settings)
             yield _connections_check(rows, settings.postgres_connections + 1)
     except PerdureError as error:
         yield Check("data", "broken", f"{place}: {error}", DOCS)
 
 
-def _checks(rows: Rows, place: str, *, own_key: bool) -> Iterator[Check]:
+def _checks(rows: Rows, place: str, settings: Settings) -> Iterator[Check]:
     """All checks of a database that answers."""
     version, schema = rows("SELECT current_setting('server_version'), current_schema()")[0]
     server = f"{place}, PostgreSQL {version.split()[0]}"
@@ -40,22 +40,18 @@ def _checks(rows: Rows, place: str, *, own_key: bool) -> Iterator[Check]:
         if not may_create:
             yield Check("writing", "broken", f"no right to make tables in the schema {schema!r}", DOCS)
         return
+    if refusal := find_refusal(place, rows):
+        yield Check("data", "broken", str(refusal), fix_of(refusal))
+        return
     newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
     agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
     summary = f"{server}, schema {found}, {plural(agents, 'agent')}"
-    if found > newest:
-        text = f"{summary}: a newer Perdure wrote it (this one knows {newest})"
-        yield Check("data", "broken", text, "upgrade Perdure")
-        return
     yield Check("data", "ok", f"{summary}{f', brought to {newest} when it is opened' if found < newest else ''}")
     yield _write_check(rows, schema, may_upgrade=may_create or found == newest)
     if (vectors := vectors_check(rows, models="string_agg(DISTINCT model, ',')")) is not None:
         yield vectors
-    if rows("SELECT 1 FROM secrets LIMIT 1"):
-        if own_key:
-            yield Check("secrets", "ok", "encrypted with PERDURE_SECRET_KEY")
-        else:
-            yield Check("secrets", "broken", "there are secrets, and no key", "set PERDURE_SECRET_KEY")
+    if (secrets := secrets_check(rows, tables, settings, source="PERDURE_SECRET_KEY")) is not None:
+        yield secrets
     yield from mcp_checks(rows)
 
 

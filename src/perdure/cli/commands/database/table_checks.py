@@ -2,17 +2,63 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
-from perdure.app import NOT_DELETED
+from perdure.app import NOT_DELETED, cipher_of
 from perdure.cli.commands.checks import Check
 from perdure.cli.views.fold import plural
+from perdure.core.errors import PerdureError, SecretKeyMissing, SecretUnreadable, StoreError, StoreIncomplete
 from perdure.core.tools.pip_line import pip_line
+from perdure.settings import Settings
 
 Rows = Callable[..., Sequence[tuple[Any, ...]]]
 """The rows of a statement with `?` for each of the values after it."""
+
+SEALED = {"secrets": "value", "sandbox_variables": "sealed", "mcp_servers": "sealed", "providers": "sealed"}
+"""Table -> its column with what is stored encrypted, as base64."""
+OTHER_KEY = (
+    "set PERDURE_SECRET_KEY to the key that they were encrypted with, or set it as PERDURE_SECRET_KEY_OLD, then"
+    " `perdure secret rotate`; else set each secret anew"
+)
+
+
+def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, *, source: str) -> Check | None:
+    """Whether there are keys here for all that is stored encrypted; None: there is nothing. Nothing is decrypted: each
+    value names its key.
+
+    Args:
+        tables: those that the store has.
+        source: where the key is.
+    """
+    stored = [
+        text
+        for table, column in SEALED.items()
+        if table in tables
+        for (text,) in rows(f"SELECT {column} FROM {table} WHERE {column} <> ''")
+    ]
+    if not stored:
+        return None
+    problems = []
+    try:
+        cipher = cipher_of(settings, settings.store_address)
+    except PerdureError as error:
+        return Check("secrets", "broken", str(error), OTHER_KEY)
+    for text in stored:
+        try:
+            cipher.find_key(base64.b64decode(text))
+        except ValueError:
+            problems.append("it is damaged")
+        except SecretUnreadable as error:
+            problems.append(error.why)
+        except SecretKeyMissing:
+            return Check("secrets", "broken", "there are secrets, and no key", "set PERDURE_SECRET_KEY")
+    if problems:
+        text = f"{len(problems):,} of {plural(len(stored), 'value')} can't be decrypted: {problems[0]}"
+        return Check("secrets", "broken", text, OTHER_KEY)
+    return Check("secrets", "ok", f"encrypted with {source}")
 
 
 def mcp_checks(rows: Rows) -> Iterator[Check]:
@@ -37,6 +83,11 @@ def mcp_checks(rows: Rows) -> Iterator[Check]:
             yield Check("mcp", "note", f"{text}, {waiting:,} to approve", f"`perdure mcp approve {name}` shows them")
         else:
             yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
+
+
+def fix_of(refusal: StoreError) -> str:
+    """What helps where a store is refused."""
+    return "run that command again" if isinstance(refusal, StoreIncomplete) else "upgrade Perdure"
 
 
 def vectors_check(rows: Rows, *, models: str) -> Check | None:
