@@ -26,6 +26,7 @@ pytestmark = needs_chromium
 long_form = pytest.mark.skipif(os.environ.get("PERDURE_FAULTS") != "full", reason="the dark theme is of the long form")
 
 FIRST_VIEW_BYTES = 300_000
+LONG = "abcdefghij" * 20
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,37 @@ async def test_every_page_is_sound(chromium: Browser, tmp_path: Path, theme: The
                 assert wide <= 0, (path, wide)
     expected = "the server responded with a status of 4"  # the page of an agent that is not there
     assert [problem for problem in seen.problems if expected not in problem] == []
+
+
+OVERFLOWING = """[document.documentElement, ...document.querySelectorAll("body *:not(.sr, .skip)")]
+    .filter(one => one.clientWidth && one.scrollWidth > one.clientWidth + 1)
+    .filter(one => one.localName === "html" || getComputedStyle(one).overflowX === "visible")
+    .map(one => `${one.localName}.${one.className}: ${one.scrollWidth - one.clientWidth} px`)"""
+
+
+async def test_a_word_without_end_stays_in_its_place(chromium: Browser, tmp_path: Path) -> None:
+    """On a phone and on a desk, in each field that people name or write: it widens no page, and covers nothing."""
+    script = [calls("memory_insert", label=LONG[:80], new_string=LONG), calls("pay", text=LONG)]
+    async with open_dashboard(tmp_path, *script, tools=[pay]) as (address, library):
+        agent = await library.create_agent(LONG[:100], description=f"https://{LONG}", tags=[LONG[:50]])
+        await agent.blocks.create(LONG[:80], LONG, description=LONG)
+        await agent.archive(LONG, tags=[LONG[:50]])
+        await agent.facts.add(LONG, subject=LONG[:80], relation=LONG[:50].upper(), object=LONG[1:80])
+        await agent.require_approval("pay")
+        await agent.send(LONG)
+        await library.create_agent("Ada", description="helps with the garden")
+        async with open_page(chromium, address) as (page, _):
+            found = {}
+            for path in await paths_of(agent):
+                if path.endswith(("=pear+tree", "=garden", "=human", "raw=1", "=past", "=proposed", "=likes")):
+                    continue  # laid out as the page without it
+                await page.goto(address + path)
+                for width in (400, 1400):
+                    await page.set_viewport_size({"width": width, "height": 800})
+                    await page.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")  # plots
+                    if wide := await page.evaluate(OVERFLOWING):
+                        found[width, path] = wide
+    assert found == {}
 
 
 @long_form

@@ -7,8 +7,9 @@ function draw(figure) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, space: 80 };
+  const width = () => figure.querySelector("figcaption").clientWidth; // without the figure's padding
   const plot = new uPlot({
-    width: figure.clientWidth,
+    width: width(),
     height: 180,
     series: [{}, ...series.map((one, place) => ({
       label: one.label, stroke: colour(`--p${place}`), width: 2, points: { size: 5 },
@@ -21,7 +22,7 @@ function draw(figure) {
     },
     scales: { y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.1] } },
   }, [x, ...series.map((one) => one.values)], figure);
-  new ResizeObserver(() => plot.setSize({ width: figure.clientWidth, height: 180 })).observe(figure);
+  new ResizeObserver(() => plot.setSize({ width: width(), height: 180 })).observe(figure);
 }
 
 const drawAll = () => document.querySelectorAll("figure[data-plot]").forEach(draw);
