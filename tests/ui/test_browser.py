@@ -114,6 +114,18 @@ async def test_a_word_without_end_stays_in_its_place(chromium: Browser, tmp_path
     assert found == {}
 
 
+async def test_the_navigation_is_in_sight_at_any_width(chromium: Browser, tmp_path: Path) -> None:
+    async with open_dashboard(tmp_path) as (address, _), open_page(chromium, address) as (page, _):
+        await page.goto(address)
+        hidden = []
+        for width in range(360, 1400, 40):
+            await page.set_viewport_size({"width": width, "height": 800})
+            nav = "document.querySelector('.top nav')"
+            if await page.evaluate(f"{nav}.scrollWidth > {nav}.clientWidth"):
+                hidden.append(width)
+    assert hidden == []
+
+
 @long_form
 @pytest.mark.parametrize("rows", [0, 100_000])
 async def test_every_page_is_sound_at_any_size(chromium: Browser, tmp_path: Path, rows: int) -> None:
