@@ -88,6 +88,16 @@ def test_the_help_in_the_cli_page_is_what_the_command_prints() -> None:
     assert page == rewrite_sections(page)
 
 
+def test_the_dashboard_names_commands_that_are_there() -> None:
+    """Not one of an old form."""
+    page, found = CLI_PAGE.read_text(encoding="utf-8"), []
+    for template in (ROOT / "src/perdure/ui/templates").rglob("*.html"):
+        found += re.findall(r"<code>(perdure [a-z]+(?: [a-z]+)?)(?=[ <])", template.read_text(encoding="utf-8"))
+
+    assert len(found) > 10
+    assert [words for words in found if f"$ {words} --help\n" not in page] == []
+
+
 def test_the_table_of_letta_s_operations_is_what_the_routes_say() -> None:
     """`python -m tests.docs.letta_table` writes it anew."""
     page = LETTA_PAGE.read_text(encoding="utf-8")
