@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from pathlib import Path
@@ -225,3 +226,23 @@ def test_settings_of_an_agent_are_shown_changed_and_taken_back(tmp_path: Path) -
     assert changed == {**before, "context_engine": "sliding_window", "guards": {"recent_steps": 20}}
     assert (wrong.returncode, "there is no context engine 'nobody'" in wrong.stderr) == (1, True)
     assert shown("guards=null") == {**before, "context_engine": "sliding_window"}
+
+
+async def test_a_handle_that_a_provider_lacks_is_refused_with_what_there_is(tmp_path: Path) -> None:
+    """The command asks the providers first; a name without its provider is completed in the error."""
+    async with fake_provider({"/v1/models": {"data": [{"id": "gpt-4.1"}, {"id": "gpt-5"}]}}) as provider:
+        env = {"OPENAI_API_KEY": SECRET, "OPENAI_BASE_URL": f"{provider.url}/v1"}
+
+        async def run(*arguments: str) -> tuple[int, str]:
+            done = await asyncio.to_thread(perdure, tmp_path, *arguments, **env)
+            return done.returncode, done.stderr
+
+        for name in ("first", "second"):  # without a store, and with one
+            for model, words in (("gpt-4.1", "Write openai/gpt-4.1"), ("openai/nope", "has no model 'nope'")):
+                code, shown = await run("agent", "create", name, "--model", model)
+                assert (code, words in shown, "openai/gpt-5" in shown) == (1, True, True), shown
+            assert (await run("agent", "create", name, "--model", "openai/gpt-4.1"))[0] == 0
+
+        code, shown = await run("agent", "update", "first", "--model", "openai/nope")
+        assert (code, "has no model 'nope'" in shown) == (1, True)
+        assert "Write openai/gpt-5" in (await run("chat", "new", "--new", "--model", "gpt-5"))[1]

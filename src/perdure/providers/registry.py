@@ -261,13 +261,14 @@ class ModelRegistry:
         return ModelNotFound(handle, known=self.handles(), helps=self.what_helps(handle))
 
     def what_helps(self, handle: str) -> str:
-        """Advice that makes this model available; empty for an unknown provider."""
+        """Advice that makes this model available; empty for an unknown provider, unless a single one has that name."""
         prefix, _, name = handle.partition("/")
         if (stored := self._stored.get(prefix)) is not None:
             return stored.problem or f"{stored.address} has no model {name!r}"
         provider = PROVIDERS.get(ALIASES.get(prefix, prefix))
         if provider is None:
-            return ""
+            named = [known for known in self.handles() if known.partition("/")[2] == handle]
+            return f"Write {named[0]}" if len(named) == 1 else ""
         default = self._default_endpoints.get(provider.name)
         if default is not None and (provider.name not in self._listings or provider.name in self._unreachable):
             return (

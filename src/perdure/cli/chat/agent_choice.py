@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from perdure.app import model_registry
-from perdure.cli.chat.models import known_models, what_helps, with_help
+from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
@@ -50,10 +50,13 @@ class ModelElsewhere(ModelNotFound):
         )
 
 
-def check_first_model(settings: Settings, model: str | None) -> None:
+async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
     handle, models = settings.model if model is None else model, model_registry()
-    if handle and not models.takes(handle) and not has_store(settings):
+    if not handle or has_store(settings):
+        return
+    await ask_for_models(handle, models)
+    if not models.takes(handle):
         raise with_help(ModelNotFound(handle, known=models.handles()), models)
 
 
@@ -70,6 +73,8 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
     if agent is None:
         if model is None:
             await choose_model(perdure, view)
+        else:
+            await ask_for_models(model, perdure.app.models)
         try:
             agent = await perdure.create_agent(
                 name or FIRST_NAME, model=model, timezone=local_zone(), settings={"auto_recall": True}

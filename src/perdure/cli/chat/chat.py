@@ -34,7 +34,7 @@ async def chat(
     view = standard_view(as_json=as_json, interactive=interactive)
     try:
         settings = Settings.from_environment()
-        check_first_model(settings, model)
+        await check_first_model(settings, model)
         if conversation is not None and not has_store(settings):
             raise NotFound("conversation", conversation, hint=NO_AGENT)
         if message is not None:  # it ends soon: it must not begin runs that nobody goes on with

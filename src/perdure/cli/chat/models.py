@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from perdure.app import App, ModelRegistry, facts_of
 from perdure.cli.views.view import ModelRow
 from perdure.core.errors import ModelNotFound
+from perdure.core.models import EXTRACTIVE
 from perdure.library.agent import AsyncAgent
 
 MODELS_MAX = 8
@@ -32,10 +33,18 @@ def model_row(agent: AsyncAgent, app: App) -> ModelRow:
 async def set_model(agent: AsyncAgent, handle: str, app: App) -> AsyncAgent:
     """Pin the agent to a model, or with `default` have it follow the default. Raises: ModelNotFound, InvalidInput."""
     facts_of(handle)  # fails before anything changes if the catalog is wrong
+    if handle != DEFAULT:
+        await ask_for_models(handle, app.models)
     try:
         return await agent.update(model=None if handle == DEFAULT else handle)
     except ModelNotFound as error:
         raise with_help(error, app.models) from error
+
+
+async def ask_for_models(handle: str, models: ModelRegistry) -> None:
+    """Ask the providers which models they have, unless the handle is one that needs none; at most 3 s."""
+    if handle != EXTRACTIVE and handle not in models.own_handles:
+        await models.refresh()
 
 
 def what_helps(agent: AsyncAgent, app: App) -> str:
