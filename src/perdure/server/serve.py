@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import http.client
+import json
 import logging
 import resource
 import signal
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 BACKLOG = 2_048
+HEALTH_TIMEOUT_S = 1.0
+HEALTH_BYTES = 4_096
 
 SETTLE_S = 1.0
 """How long answers whose runs have ended may take to be written after a drain, in seconds."""
@@ -148,15 +152,33 @@ def _cannot_bind(config: ServerConfig, error: OSError) -> InvalidInput:
     place = f"port {config.port} of {config.host}"
     match error.errno:
         case errno.EADDRINUSE:
-            return InvalidInput(
-                f"{place} is in use by another program: stop that one, or choose another port with PERDURE_PORT"
-            )
+            helps = "choose another port with --port or PERDURE_PORT"
+            if _is_served(config):
+                return InvalidInput(f"Perdure itself answers on {place} already: stop that server, or {helps}")
+            return InvalidInput(f"{place} is in use by another program: stop that one, or {helps}")
         case errno.EACCES:
-            return InvalidInput(f"{place} may not be used by this user: choose one above 1023 with PERDURE_PORT")
+            return InvalidInput(
+                f"{place} may not be used by this user: choose one above 1023 with PERDURE_PORT"
+            )
         case errno.EADDRNOTAVAIL:
-            return InvalidInput(f"{config.host!r} is no address of this machine: choose another with PERDURE_HOST")
+            return InvalidInput(
+                f"{config.host!r} is no address of this machine: choose another with PERDURE_HOST"
+            )
         case _:
             return InvalidInput(f"{place} can't be used: {error.strerror}")
+
+
+def _is_served(config: ServerConfig) -> bool:
+    """Whether a server of Perdure answers at this address."""
+    connection = http.client.HTTPConnection(config.host.strip("[]"), config.port, timeout=HEALTH_TIMEOUT_S)
+    try:
+        connection.request("GET", "/v1/health/")
+        answer = json.loads(connection.getresponse().read(HEALTH_BYTES))
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+    return isinstance(answer, dict) and "version" in answer
 
 
 class _Server(uvicorn.Server):

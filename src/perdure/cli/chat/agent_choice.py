@@ -77,7 +77,7 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
             await ask_for_models(model, perdure.app.models)
         try:
             agent = await perdure.create_agent(
-                name or FIRST_NAME, model=model, timezone=local_zone(), settings={"auto_recall": True}
+                FIRST_NAME if name is None else name, model=model, timezone=local_zone(), settings={"auto_recall": True}
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error

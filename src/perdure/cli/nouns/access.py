@@ -104,7 +104,7 @@ def list_keys(org: Org = None, as_json: AsJson = False) -> None:
 
 @command(key, "access.access.revoke_key", name="revoke")
 def revoke_key(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key, as `perdure key list` shows it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id as `perdure key list` shows it, or name.")],
     org: Org = None,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -114,7 +114,7 @@ def revoke_key(
 
 @command(key, "access.access.delete_key", name="delete")
 def delete_key(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The id of the key, as `perdure key list` shows it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id as `perdure key list` shows it, or name.")],
     org: Org = None,
     yes: Yes = False,
 ) -> None:

@@ -39,6 +39,7 @@ RUNS_MAX = 1_000
 """Runs that the beginning of a message's or step's id may lead to."""
 LINE_CHARS = 80
 
+_LIKE_AN_ID = re.compile(r"(run|step|message|passage|block|fact|entity)-\w*", re.ASCII)
 _ID = re.compile(r"(run|step|message|passage|block|fact|entity)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
 
 
@@ -208,4 +209,6 @@ def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origi
             place = next((place for place, line in enumerate(old) if text.casefold() in line.casefold()), None)
             if place is not None:
                 return origins.of_line(block, place, version.version)
+    if match := _LIKE_AN_ID.fullmatch(text):
+        raise NotFound(match[1], text, hint="give at least its first four digits, as they are printed")
     raise NotFound("memory with the text", text, hint="no block, version or passage of the agent holds it")

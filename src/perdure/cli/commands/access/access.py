@@ -168,7 +168,7 @@ async def list_keys(view: View, *, org: str | None) -> None:
 async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
     """Revoke a key."""
     async with open_access(Settings.from_environment(), org) as access:
-        found = await access.key(KeyId(key))
+        found = await access.key(key)
         confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
         revoked = await access.revoke_key(found.id)
         view.show(_shape(revoked))
@@ -178,7 +178,7 @@ async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> Non
 async def delete_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
     """Delete a key."""
     async with open_access(Settings.from_environment(), org) as access:
-        found = await access.key(KeyId(key))
+        found = await access.key(key)
         confirm(view, f"Key {visible(found.name)!r} will be gone. Delete?", action="delete the key", yes=yes)
         is_guarded = await access.delete_key(found.id)
         view.hint(deleted(f"key {visible(found.name)!r}", "servers refuse it within seconds"))

@@ -212,9 +212,22 @@ class Access:
 
         return await self._store.write_directory(create), text
 
-    async def key(self, key_id: KeyId) -> ApiKey:
-        """Raises: NotFound."""
-        return await self._store.read_directory(lambda one: one.keys.get(self._org_id, key_id))
+    async def key(self, name_or_id: str) -> ApiKey:
+        """The key of this id, or the only one of this name. Raises: NotFound; InvalidInput: several have the name."""
+
+        def find(directory: Directory) -> ApiKey:
+            if is_id("key", name_or_id):
+                return directory.keys.get(self._org_id, KeyId(name_or_id))
+            found = directory.keys.list(self._org_id, limit=KEYS_PER_ORGANISATION)
+            named = [one for one in found if one.name == name_or_id]
+            if len(named) > 1:
+                ids = ", ".join(one.id for one in named)
+                raise InvalidInput(f"{len(named)} keys are named {name_or_id!r}: give an id, {ids}")
+            if not named:
+                raise NotFound("key", name_or_id, hint="`perdure key list` shows all")
+            return named[0]
+
+        return await self._store.read_directory(find)
 
     async def keys(
         self, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50

@@ -1,0 +1,79 @@
+"""What the commands refuse, and what their errors tell."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from perdure.core.errors import InvalidInput
+from perdure.server.config import ServerConfig
+from perdure.server.serve import bind
+from tests.support.programs import run_inside
+
+
+def test_an_agent_needs_a_name(tmp_path: Path) -> None:
+    """An empty one is not the default name."""
+    made = run_inside(tmp_path, "agent", "create", "")
+
+    assert (made.returncode, "''" in made.stderr) == (1, True)
+
+
+def test_what_looks_like_an_id_is_told_to_be_none(tmp_path: Path) -> None:
+    """It was looked for as a text of memory."""
+    run_inside(tmp_path, "agent", "create", "ann")
+
+    assert "run 'run-1' not found" in run_inside(tmp_path, "why", "run-1").stderr
+    assert "memory with the text" in run_inside(tmp_path, "why", "quince").stderr
+
+
+@pytest.mark.parametrize("verb", ["revoke", "delete"])
+def test_a_key_is_found_by_its_only_name(tmp_path: Path, verb: str) -> None:
+    """Of several only by id, and an unknown one is answered with the list."""
+    for name in ("one", "two", "two"):
+        made = run_inside(tmp_path, "key", "create", name, "--json")
+        assert made.returncode == 0, made.stderr
+
+    assert "`perdure key list` shows all" in run_inside(tmp_path, "key", verb, "none", "--yes").stderr
+    several = run_inside(tmp_path, "key", verb, "two", "--yes").stderr
+    assert "2 keys are named 'two': give an id, key-" in several
+    assert run_inside(tmp_path, "key", verb, "one", "--yes").returncode == 0
+    assert run_inside(tmp_path, "key", verb, json.loads(made.stdout)["id"], "--yes").returncode == 0
+
+
+@contextmanager
+def held_port(answer: bytes) -> Iterator[int]:
+    """A port on which a server gives this answer to everything."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *arguments: object) -> None: ...
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield int(server.server_address[1])
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b'{"version": "1", "status": "ok"}', "Perdure itself answers on port"),
+        (b"hello", "is in use by another program"),
+    ],
+)
+def test_a_port_in_use_tells_by_whom(answer: bytes, words: str) -> None:
+    """And names the option beside the variable."""
+    with held_port(answer) as port, pytest.raises(InvalidInput, match=f"{words}.* with --port or PERDURE_PORT"):
+        bind(ServerConfig(host="127.0.0.1", port=port))
