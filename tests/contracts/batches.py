@@ -95,6 +95,33 @@ class BatchContract(Contract):
                 with raises(NotFound):
                     await store.write(unit)
 
+    async def test_the_callback_of_a_batch_goes_with_the_last_of_its_agents(self) -> None:
+        """At once for readers, and in small steps from the table; that of a batch with an agent left stays."""
+        async with self.open_store() as store:
+            agent, other = await store.write(self.add_agent), await store.write(self.add_agent)
+            alone, shared = [await store.write(lambda tx: self.add_batch(tx, url=URL)) for _ in range(2)]
+            for batch, of in ((alone, agent), (shared, agent), (alone, agent), (shared, other)):
+                await self.part(store, batch, of.id)
+
+            def seen(tx: Tx) -> list[bool]:
+                return [batch.callback is not None for batch in tx.batches.page(ascending=True)]
+
+            def delete(tx: Tx, agent_id: AgentId) -> None:
+                tx.agents.delete(agent_id)
+
+            def stored(tx: Tx) -> int:
+                return len(tx.upkeep._db.rows("SELECT 1 FROM batches WHERE callback LIKE :url", {"url": f"%{URL}%"}))
+
+            found = []
+            for one in (agent, other):
+                await store.write(delete, one.id)
+                at_once = await store.read(seen)
+                while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1)):
+                    assert await store.read(seen) == at_once
+                found.append((at_once, await store.read(stored)))
+            assert found == [([False, True], 1), ([False, False], 0)]
+            assert await store.read(lambda tx: tx.callbacks.list_due(at=LATER, limit=9)) == []
+
     async def test_a_batch_lists_what_its_runs_answered(self) -> None:
         """By time, without what users say, what came before or after, and what was removed."""
         async with self.open_store() as store:

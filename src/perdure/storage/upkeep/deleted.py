@@ -300,16 +300,28 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         rows_sql = f"FROM {table} WHERE agent_id = :agent_id ORDER BY {key} LIMIT :rows"
         if table in _WITH_DIRECTORY_IDS:
             db.run(f"DELETE FROM ids WHERE id IN (SELECT id {rows_sql})", params | {"rows": rows})
+        batches = f"SELECT DISTINCT batch_id FROM (SELECT batch_id {rows_sql}) t WHERE batch_id IS NOT NULL"
+        of_batches = db.rows(batches, params | {"rows": rows}) if table == "runs" else []
         deleted = db.run_counted(
             f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {rows_sql})",
             params | {"rows": rows},
         )
+        _remove_callbacks(db, org_id, [row[0] for row in of_batches])
         if deleted:
             return True
     if not Vectors(db, OrgId(deleted_org(org_id))).close(number, limit=limit):
         return True
     db.run("DELETE FROM agents WHERE id = :agent_id", params)
     return True
+
+
+def _remove_callbacks(db: Database, org_id: OrgId, batch_ids: Sequence[str]) -> None:
+    """Remove the callbacks of those of these batches of which no run is left; nobody sees them any more."""
+    for batch_id in batch_ids:
+        params = {"id": batch_id, "org_id": org_id}
+        if not db.rows("SELECT 1 FROM runs WHERE batch_id = :id LIMIT 1", params):
+            sql = "UPDATE batches SET callback = NULL, callback_due_at = NULL WHERE id = :id AND org_id = :org_id"
+            db.run(sql, params)
 
 
 def within(rows: Sequence[Row], chars: int) -> Sequence[Row]:

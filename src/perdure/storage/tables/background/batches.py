@@ -40,9 +40,14 @@ def unended(batch_id: str) -> str:
     )
 
 
+_HAS_RUNS = (
+    "EXISTS (SELECT 1 FROM runs r WHERE r.batch_id = t.id"
+    " AND EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id))"
+)
+"""The condition of batches that have not lost all their agents: what those leave is not reported."""
 _READY: Mapping[CallbackOwner, str] = {
     "runs": f"t.status NOT IN ('queued', 'running') AND {_OWN_RUN}",
-    "batches": f"NOT {unended('t.id')} AND {_OWN_BATCH}",
+    "batches": f"NOT {unended('t.id')} AND {_OWN_BATCH} AND {_HAS_RUNS}",
 }
 """Table -> the condition of its rows whose end can be reported."""
 
@@ -179,7 +184,12 @@ class Batches(Table):
             counts[batch_id][status] = count
             ends[batch_id] = max(ends.get(batch_id, ""), ended_at or "")
         return [
-            replace(batch, runs=counts[batch.id], ended_at=from_iso(end) if (end := ends.get(batch.id)) else None)
+            replace(
+                batch,
+                runs=counts[batch.id],
+                ended_at=from_iso(end) if (end := ends.get(batch.id)) else None,
+                callback=batch.callback if counts[batch.id] else None,  # it goes with the last agent, in small steps
+            )
             for batch in batches
         ]
 
