@@ -157,13 +157,9 @@ def _cannot_bind(config: ServerConfig, error: OSError) -> InvalidInput:
                 return InvalidInput(f"Perdure itself answers on {place} already: stop that server, or {helps}")
             return InvalidInput(f"{place} is in use by another program: stop that one, or {helps}")
         case errno.EACCES:
-            return InvalidInput(
-                f"{place} may not be used by this user: choose one above 1023 with PERDURE_PORT"
-            )
+            return InvalidInput(f"{place} may not be used by this user: choose one above 1023 with PERDURE_PORT")
         case errno.EADDRNOTAVAIL:
-            return InvalidInput(
-                f"{config.host!r} is no address of this machine: choose another with PERDURE_HOST"
-            )
+            return InvalidInput(f"{config.host!r} is no address of this machine: choose another with PERDURE_HOST")
         case _:
             return InvalidInput(f"{place} can't be used: {error.strerror}")
 
