@@ -49,6 +49,16 @@ async def test_the_oldest_messages_leave_next(engine: str) -> None:
     assert leaving[:shorter] == hidden[:shorter]
 
 
+async def test_requests_that_cost_nothing_have_no_plot_of_it() -> None:
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada", model="perdure/extractive")
+        for text in ("one", "two", "three"):
+            await agent.send(text)
+        plots = (await client.get(f"/agents/{agent.id}/context?format=json")).json()["plots"]
+
+    assert [plot["caption"] for plot in plots] == ["Tokens of each request", "Seconds of each request"]
+
+
 async def test_an_engine_of_somebody_else_is_not_asked_what_leaves() -> None:
     """A page calls none of its code."""
     async with dashboard(says("Hello."), context_engines={"own": ContextEngine}) as (client, library):

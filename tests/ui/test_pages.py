@@ -446,6 +446,34 @@ async def test_runs_are_plotted_with_what_they_cost() -> None:
     assert [plot["caption"] for plot in plots] == ["Tokens of each run"]
 
 
+async def test_a_run_that_goes_on_shows_what_its_steps_took() -> None:
+    """And one whose model never answered, that nothing was measured."""
+    goes_on = asyncio.Event()
+
+    async def look() -> str:
+        """Look."""
+        await goes_on.wait()
+        return "seen"
+
+    script = (calls("look"), says("Done."), ModelRequestRefused("the provider is down"))
+    async with dashboard(*script, tools=[look]) as (client, library):
+        agent = await library.create_agent("Ada")
+        accepted = await agent.submit("look")
+        for _ in range(500):
+            twin = (await client.get(f"/runs/{accepted.run.id}?format=json")).json()
+            if twin["steps"] and twin["steps"][0]["measured"]:
+                break
+            await asyncio.sleep(0.01)
+        goes_on.set()
+        with pytest.raises(RunFailed) as failed:
+            await agent.send("hello")
+        page = text_of((await client.get(f"/runs/{failed.value.run_id}")).text)
+
+    assert not twin["run"]["ended"]
+    assert twin["run"]["input_tokens"] == twin["steps"][0]["input_tokens"] > 0
+    assert "no tokens measured" in page and re.search(r"test/scripted ~[\d,]+ –", page)
+
+
 async def test_runs_of_a_free_model_cost_nothing() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada", model="perdure/extractive")

@@ -128,7 +128,8 @@ def _grid(overview: ContextOverview) -> list[Data]:
 
 
 def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
-    """Tokens, cost and time of measured model calls, oldest first; too few of them make no plot."""
+    """Tokens, cost and time of measured model calls, oldest first; too few of them make no plot, nor do those that cost
+    nothing."""
     measured = [step for step in reversed(steps) if step.usage.input_tokens]
     if len(measured) < PLOTTED_MIN:
         return []
@@ -149,7 +150,7 @@ def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
         },
         {"caption": "Seconds of each request", "x": x, "series": [series("seconds", seconds)]},
     ]
-    if any(step.price is not None for step in measured):
+    if any(step.price for step in measured):
         prices = [step.price for step in measured]
         plots.append({"caption": "Cost of each request", "x": x, "series": [series("US dollars", prices, "$")]})
     return plots

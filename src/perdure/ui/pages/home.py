@@ -6,7 +6,7 @@ from starlette.requests import Request
 
 from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import AlreadyExists
-from perdure.core.runs import Run, RunFilter
+from perdure.core.runs import Run, RunFilter, Usage
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
@@ -56,8 +56,9 @@ def agent_shape(agent: Agent) -> Data:
     }
 
 
-def run_shape(run: Run) -> Data:
-    """What lists of runs show."""
+def run_shape(run: Run, usage: Usage | None = None) -> Data:
+    """What lists of runs show. `usage`: what it took so far, which its row holds from its end on."""
+    usage = usage or run.usage
     return {
         "id": run.id,
         "agent_id": run.key.agent_id,
@@ -65,8 +66,8 @@ def run_shape(run: Run) -> Data:
         "status": run.status,
         "stop_reason": run.stop_reason,
         "steps": run.step_count,
-        "input_tokens": run.usage.input_tokens,
-        "output_tokens": run.usage.output_tokens,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
         "created_at": run.created_at,
         "failure": None if run.failure is None else run.failure.message,
     }

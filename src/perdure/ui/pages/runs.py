@@ -95,6 +95,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     run, spans = await services.runs.get_spans(run_id)
     agent_id = run.key.agent_id
     steps = await services.steps.list(agent_id, conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    usage = await services.runs.get_usage(run_id)
     wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
 
@@ -105,7 +106,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
     items = await services.runs.list_messages(run_id, page, show, id_of=lambda shown: shown[0])
     return {
         "title": "Run",
-        "run": run_shape(run) | {"agent": names[agent_id], "ended": run.ended},
+        "run": run_shape(run, usage) | {"agent": names[agent_id], "ended": run.ended},
         "spans": _waterfall(spans),
         "steps": [step_shape(step) for step in reversed(steps)],
         "items": [item for _, item in items],

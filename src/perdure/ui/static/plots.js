@@ -20,7 +20,7 @@ function draw(figure) {
       ready: [(plot) => plot.setLegend({ idx: x.length - 1 })],
       setCursor: [(plot) => { if (plot.cursor.idx == null) plot.setLegend({ idx: x.length - 1 }); }],
     },
-    scales: { y: { range: (_, low, high) => [0, Math.max(high, 1e-9) * 1.1] } },
+    scales: { y: { range: (_, low, high) => [0, (high || 1) * 1.1] } },
   }, [x, ...series.map((one) => one.values)], figure);
   new ResizeObserver(() => plot.setSize({ width: width(), height: 180 })).observe(figure);
 }
