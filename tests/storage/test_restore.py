@@ -136,6 +136,13 @@ def damage_page(path: Path) -> None:
         file.write(bytes(200))
 
 
+def damage_schema(path: Path) -> None:
+    """Spoil the first page behind its header, so that no table is found."""
+    with path.open("r+b") as file:
+        file.seek(100)
+        file.write(bytes(200))
+
+
 def damage_letter(path: Path) -> None:
     """Change a letter of a message, which SQLite does not notice."""
     with closing(sqlite3.connect(path)) as connection:
@@ -162,6 +169,7 @@ def make_other(path: Path) -> None:
     ("spoil", "error"),
     [
         (damage_page, StoreDamaged),
+        (damage_schema, StoreDamaged),
         (damage_letter, StoreDamaged),
         (make_newer, StoreTooNew),
         (empty, NotAStore),
@@ -176,9 +184,11 @@ def test_a_backup_that_is_not_whole_is_refused(spoil: object, error: type[Except
         shutil.copyfile(filled_store(), file)
     spoil(backup)  # type: ignore[operator]
     before = path.read_bytes()
-    with pytest.raises(error):
+    with pytest.raises(error) as told:
         put_back(backup, path)
 
+    assert error is not StoreDamaged or "take another backup" in str(told.value)
+    assert "perdure restore FILE" not in str(told.value)
     assert path.read_bytes() == before
     assert {file.name for file in tmp_path.iterdir()} <= {"perdure.db", "backup.db", "perdure.db-mark"}
 

@@ -29,7 +29,7 @@ from perdure.storage.database.sqlite import (
     single_file,
     upgrade,
 )
-from perdure.storage.database.sqlite_errors import store_error
+from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.open import open_store
@@ -41,6 +41,7 @@ HEADER = b"SQLite format 3\0"
 LOCKED_FROM, LOCKED_BYTES = 0x40000000, 512
 """Where SQLite's processes lock a file that they have open."""
 LOCK_WAIT_S = 0.5
+ANOTHER_HELPS = "take another backup; the store is as it was"
 CHECKED_AT_ONCE = 500
 
 
@@ -63,6 +64,16 @@ class RestoreReport:
     kept: str
 
 
+@contextmanager
+def _of_a_backup() -> Iterator[None]:
+    """The errors of a damaged backup say what helps there."""
+    try:
+        yield
+    except StoreDamaged as error:
+        raise StoreDamaged(str(error).replace(DAMAGED_HELPS, ANOTHER_HELPS)) from error
+
+
+@_of_a_backup()
 def look_at_backup(path: Path) -> StoreSummary:
     """What is in a backup; nothing is changed. Raises: InvalidInput: there is none; StoreError: it can't be used."""
     if not path.is_file():
@@ -77,7 +88,7 @@ def look_at_backup(path: Path) -> StoreSummary:
             (agents,) = connection.execute(f"SELECT COUNT(*) FROM agents WHERE {NOT_DELETED}").fetchone()
             (messages,) = connection.execute("SELECT COUNT(*) FROM messages").fetchone()
             (version,) = connection.execute("SELECT MAX(number) FROM schema_migrations").fetchone()
-        except sqlite3.Error as error:
+        except SQLITE_ERRORS as error:
             raise store_error(error, path) from error
     return StoreSummary(str(path), agents, messages, version)
 
@@ -108,12 +119,13 @@ async def restore(path: Path, target: Address, *, at: datetime, progress: Progre
     copy = place.with_name(f".{path.name}.restore-{os.getpid()}")
     _remove_leftovers(place.parent, path.name)
     try:
-        contents = await run_in_thread(lambda tell: _copy(path, copy, at, tell), progress)
-        store = await open_store(copy, at=at)
-        try:
-            await _check_rows(store, contents.rows, progress)
-        finally:
-            await store.close()
+        with _of_a_backup():
+            contents = await run_in_thread(lambda tell: _copy(path, copy, at, tell), progress)
+            store = await open_store(copy, at=at)
+            try:
+                await _check_rows(store, contents.rows, progress)
+            finally:
+                await store.close()
         kept = await run_in_thread(lambda tell: _finish(copy, swap, tell), progress)
     finally:
         remove_files(copy)
@@ -131,7 +143,7 @@ def _copy(path: Path, copy: Path, at: datetime, tell: Progress) -> Contents:
     for file in (path, copy):
         with closing(SqliteSide(file, unchanged=True)) as side, side.snapshot(lock=False):
             if faults := side.db.integrity():
-                raise StoreDamaged(f"{file} is damaged ({faults[0]}): restore another backup; the store is as it was")
+                raise StoreDamaged(f"{file} is damaged ({faults[0]}): {ANOTHER_HELPS}")
             shapes = [
                 Shape(name, sorted(shape.columns), shape.key)
                 for name, shape in side.shapes().items()
@@ -166,7 +178,7 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
     if damage := [fault for fault in faults if fault.kind == "damage"]:
         raise StoreDamaged(
             f"{sum(fault.count for fault in damage):,} rows of the backup are damaged ({damage[0].owner_id}:"
-            f" {damage[0].text}): restore another one; the store is as it was"
+            f" {damage[0].text}): {ANOTHER_HELPS}"
         )
 
 

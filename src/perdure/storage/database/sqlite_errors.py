@@ -27,6 +27,11 @@ SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 DAMAGED_SCHEMA = ("no such column", "no such table", "no such index", "invalid fts5 file format", "vtable constructor")
 """How errors begin of a store in whose schema, or settings of the index, a letter has changed."""
 
+DAMAGED_HELPS = (
+    "restore a backup by `perdure restore FILE`, or recover what is there with `sqlite3 .recover`; `perdure store"
+    " verify` tells what is damaged"
+)
+
 
 def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
     """Perdure's error for an error of SQLite."""
@@ -61,10 +66,7 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreE
 
 
 def damaged(path: Path, what: str) -> StoreDamaged:
-    return StoreDamaged(
-        f"{path} is damaged ({what}): restore a backup by `perdure restore FILE`, or recover what is there with"
-        " `sqlite3 .recover`; `perdure store verify` tells what is damaged"
-    )
+    return StoreDamaged(f"{path} is damaged ({what}): {DAMAGED_HELPS}")
 
 
 def _disk_failed(path: Path, name: str) -> StoreError:
