@@ -54,6 +54,24 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, col
     ]
 
 
+def test_a_log_of_json_has_no_other_lines(tmp_path: Path) -> None:
+    """Neither on stdout nor on stderr: also where it serves is a line of the log."""
+    env = environment(tmp_path) | {"PERDURE_LOG": "json"}
+    command = [str(warm("perdure", env)), "serve", "--port", "0"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        try:
+            assert child.stdout is not None
+            lines = [json.loads(child.stdout.readline()) for _ in range(3)]
+            os.kill(child.pid, signal.SIGTERM)
+            lines += map(json.loads, child.stdout)
+            child.wait(timeout=20)
+        finally:
+            child.kill()
+
+    assert [line["message"].partition(" http")[0] for line in lines[1:3]] == ["Perdure is serving on", "Dashboard:"]
+    assert child.returncode == 0 and {line["level"] for line in lines} == {"info"}
+
+
 class NoModels(BaseHTTPRequestHandler):
     """An Ollama without any model."""
 

@@ -22,7 +22,7 @@ from tests.support.programs import environment
 from tests.support.warm import KILL, warm
 
 PROGRAM = Path(__file__).with_name("disaster_program.py")
-STOP_S, EXPLAIN_S = 30.0, 2.0
+STOP_S, EXPLAIN_S, POLL_S = 30.0, 2.0, 0.02
 SERVE = ("serve", "--port", "0")
 
 
@@ -76,22 +76,22 @@ def serving(home: Path, **more: str) -> Iterator[Served]:
     ours = environment(home, PERDURE_LOG="json", **more)
     log = home.with_name(f"{home.name}.log")
     home.mkdir(exist_ok=True)
+    before = log.stat().st_size if log.exists() else 0
     with log.open("a") as errors:
         process = subprocess.Popen(
             # What is loaded before the program has to be there from its start.
             [*([sys.executable, str(PROGRAM)] if "LD_PRELOAD" in more else [warm(str(PROGRAM), ours)]), *SERVE],
             env=ours,
-            stdout=subprocess.PIPE,
+            stdout=errors,
             stderr=errors,
             text=True,
         )
     with process:
         try:
-            assert process.stdout is not None
-            line = process.stdout.readline()
-            found = re.search(r"http://127\.0\.0\.1:\d+", line)
-            assert found, log.read_text()
-            with httpx.Client(base_url=found[0], trust_env=False, timeout=30) as client:
+            while not (found := re.search(r"Perdure is serving on (\S+)", log.read_text()[before:])):
+                assert process.poll() is None, log.read_text()
+                time.sleep(POLL_S)
+            with httpx.Client(base_url=found[1], trust_env=False, timeout=30) as client:
                 yield Served(home, process, client, log)
         finally:
             process.send_signal(KILL)

@@ -34,6 +34,7 @@ from perdure.settings import Settings
 
 if TYPE_CHECKING:
     import httpx
+    from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
 
@@ -127,14 +128,14 @@ async def serve(
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         view = _LogView(terminal) if config.log == "json" else TextView(terminal)
         if files is None and config.workers > 1:
-            return await _supervise(config, terminal, view)
+            return await _supervise(config, view)
         try:
             with exported_spans(os.environ) as exports:
                 if exports and files is None:
                     view.hint("Sending spans to a collector, as the OTEL_ variables say.")
                 if files is not None:
-                    return await _serve(share_of(config), terminal, view, browse=False, files=files)
-                return await _serve(config, terminal, view, browse=browse)
+                    return await _serve(share_of(config), view, browse=False, files=files)
+                return await _serve(config, view, browse=browse)
         except ExtraMissing as error:
             view.error(error)
             return 1
@@ -146,7 +147,7 @@ def share_of(config: ServerConfig) -> ServerConfig:
     return replace(config, connections=most, connections_per_address=of_address)
 
 
-async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -> int:
+async def _supervise(config: ServerConfig, view: TextView) -> int:
     """Serve in several processes until a signal comes; return the exit code."""
     from perdure.server.serve import address_of, bind
 
@@ -156,7 +157,7 @@ async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -
         url = address_of(listener)
 
         def ready(about: Mapping[str, Any]) -> None:
-            _show_ready(url, about, config, terminal, view, browse=False)
+            _show_ready(url, about, config, view, browse=False)
 
         view.hint(f"Starting {config.workers} workers …")
         with listener, scratch_folder("metrics") as folder:  # each worker answers with the sums of all
@@ -177,9 +178,7 @@ async def _supervise(config: ServerConfig, terminal: Terminal, view: TextView) -
     return 0
 
 
-def _show_ready(
-    url: str, about: Mapping[str, Any], config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool
-) -> None:
+def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: TextView, *, browse: bool) -> None:
     """Print where the server answers, `about` its model and why that one."""
     from rich.text import Text
 
@@ -190,7 +189,7 @@ def _show_ready(
         f"Perdure is serving on {url}{workers} · model {about['model']} ({about['reason']})"
         f" · next: Letta(base_url={url!r}) of letta-client, or `perdure doctor`; Ctrl-C stops"
     )
-    terminal.show(Text(visible(line)))
+    view.print(Text(visible(line)))
     link = dashboard_link(url, config)
     view.hint(f"Dashboard: {link}" + (" (signs in once, for ten minutes)" if config.api_key else ""))
     if browse:
@@ -199,9 +198,7 @@ def _show_ready(
         view.hint(f"It asks for the API key of {config.key_file}: `perdure key show` prints it.")
 
 
-async def _serve(
-    config: ServerConfig, terminal: Terminal, view: TextView, *, browse: bool, files: WorkerLine | None = None
-) -> int:
+async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: WorkerLine | None = None) -> int:
     """Open the store and serve until a signal comes; return the exit code. `files`: as a worker."""
     from perdure.server.serve import serve as run_server
     from perdure.ui.routes import build_routes, refused_page
@@ -228,7 +225,7 @@ async def _serve(
 
             def ready(url: str) -> None:
                 if files is None:
-                    _show_ready(url, about, config, terminal, view, browse=browse)
+                    _show_ready(url, about, config, view, browse=browse)
                 else:
                     files.tell_ready(about)
 
@@ -282,7 +279,11 @@ async def _stop_without_supervisor(files: WorkerLine) -> None:
 
 
 class _LogView(TextView):
-    """Hints, notes and errors as log records, so that a parser of the log finds no other lines."""
+    """All that it shows as log records, so that a parser of the log finds no other lines."""
+
+    def print(self, *parts: RenderableType) -> None:
+        for part in parts:
+            log.info("%s", part)
 
     def hint(self, text: str) -> None:
         log.info("%s", text)
