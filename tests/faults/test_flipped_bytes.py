@@ -31,6 +31,8 @@ FULL = os.environ.get("PERDURE_FAULTS") == "full"
 PAGE_BYTES, HEAD_BYTES, PAGE_HEAD_BYTES = 4_096, 100, 12
 FLIPS = 300 if FULL else 4
 """Of each kind: in the file's header, in the headers of pages, anywhere."""
+KEY = "the server's own key, of some length"
+SIGNED = {"authorization": f"Bearer {KEY}"}
 READS = ("/v1/agents/", "/v1/blocks/", "/v1/tools/", "/v1/archives/", "/v1/runs/")
 
 
@@ -81,8 +83,8 @@ async def ask(path: Path) -> str:
     except NotFound:
         return "read"
     try:
-        transport = httpx.ASGITransport(create_app(perdure, ServerConfig()))
-        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+        transport = httpx.ASGITransport(create_app(perdure, ServerConfig(api_key=KEY)))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=SIGNED) as client:
             answers = [await client.get(route) for route in READS]
             agents = answers[0].json() if answers[0].status_code == 200 else []
             answers += [await client.get(f"/v1/agents/{agent['id']}/messages") for agent in agents]

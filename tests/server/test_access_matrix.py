@@ -127,6 +127,40 @@ async def test_a_server_stays_closed_when_its_last_key_counts_no_more(monkeypatc
         assert await world.status("GET", "/v1/agents/", None) == 200
 
 
+async def test_keys_count_from_the_first_request_on() -> None:
+    """Where every request has a key, requests are noted, and clients may not name private addresses."""
+    async with open_world(ServerConfig()) as world:
+        assert await world.status("POST", "/v1/blocks/", world.keys["builder"], {"label": "x", "value": "y"}) == 200
+        server = {"server_name": "x", "config": {"mcp_server_type": "sse", "server_url": "http://127.0.0.1:1/x"}}
+        assert await world.status("POST", "/v1/mcp-servers/", world.keys["builder"], server) == 403
+        (entry,) = await world.access().audit(AuditFilter(), limit=1)
+        assert entry.action == "POST /v1/blocks/"
+
+
+async def test_the_last_key_of_a_deleted_organisation_keeps_a_line() -> None:
+    """Else a server on loopback would be open; the line is in the default organisation, where it can be deleted."""
+    async with open_world(ServerConfig()) as world:
+        acme = await world.access().create_organisation("Acme")
+        for name in ("one", "two"):
+            await world.access(acme.id).create_key(name, "admin")
+        for key in await world.access().keys():
+            await world.access().delete_key(key.id)
+        await world.access().delete_organisation(acme.id)
+        world.clock.advance(60)
+        await world.gate.organisations.look()
+        (key,) = await world.access().keys()
+        assert (key.name, key.user_id, key.revoked_at is None) == ("of a deleted organisation", None, False)
+        assert await world.status("GET", "/v1/agents/", None) == 401
+
+
+async def test_a_refusal_in_a_browser_is_a_page_whatever_the_address(world: World) -> None:
+    """Of any letters, and of an action whose page has a wrong one."""
+    for path in ("/settings?x=%ff", "/settings?q=caf%C3%A9"):
+        assert await world.status("GET", path, world.keys["read-only"]) == 403
+    form = {"hx-request": "true", "hx-current-url": "http://[bad", "content-type": "application/x-www-form-urlencoded"}
+    assert await world.status("POST", "/settings/access/users", world.keys["read-only"], **form) == 403
+
+
 async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> None:
     """What they are is the builder's: label, limit, who may write."""
     agent = await world.library.create_agent("ann")
@@ -137,8 +171,14 @@ async def test_a_key_of_a_user_changes_what_blocks_say_only(world: World) -> Non
     assert await world.status("PATCH", path, world.keys["builder"], {"read_only": True}) == 200
     block = await agent.blocks.get("human")
     assert (block.value, block.read_only) == ("Ada", True)
-    page = f"/agents/{agent.id}/memory"
-    for action in ("blocks", "blocks/human/settings", "blocks/human/detach", "companion/on", "companion/off"):
+    page = f"/agents/{agent.id}"
+    for action in (
+        "memory/blocks",
+        "memory/blocks/human/settings",
+        "memory/companion/on",
+        "facts/capture",
+        "facts/pause",
+    ):
         form = {"hx-request": "true", "content-type": "application/x-www-form-urlencoded"}
         assert await world.status("POST", f"{page}/{action}", world.keys["user"], **form) == 403, action
 

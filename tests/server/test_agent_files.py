@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from letta_client import APIStatusError
 
+from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
@@ -422,6 +423,25 @@ async def test_folders_of_an_import_that_fails_are_deleted() -> None:
             await import_file(server, file)
         assert await server.get("/v1/folders/") == []
         assert await server.get("/v1/agents/count") == 0
+
+
+async def test_an_import_that_fails_late_leaves_neither_folders_nor_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the store fails while the files arrive, or after the last agent is made."""
+    file = _with_folders()
+    file["groups"] = [{"id": "group-0", "agent_ids": ["agent-0", "agent-1"], "description": "", "manager_config": None}]
+
+    async def fail(*_: Any, **__: Any) -> None:
+        raise StoreUnavailable("the disk is gone")
+
+    for service, verb in (("files", "upload"), ("tools", "upsert")):
+        async with routed() as server:
+            await server.post("/v1/tools/", {"source_code": SOURCE.replace("return sides", "return 1")})
+            with monkeypatch.context() as patch:
+                patch.setattr(getattr(server.library.services, service), verb, fail)
+                with pytest.raises(APIStatusError):
+                    await import_file(server, file, override_existing_tools=True)
+            for path in ("/v1/folders/", "/v1/groups/", "/v1/agents/", "/v1/blocks/"):
+                assert await server.get(path) == [], path
 
 
 async def test_groups_come_with_their_agents() -> None:

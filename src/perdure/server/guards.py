@@ -278,7 +278,7 @@ def _segment(scope: Scope) -> str | None:
 
 def _is_of_browser(scope: Scope) -> bool:
     """Whether a request is for a page of the dashboard, not for its JSON, and of somebody who may see some page."""
-    wants_json = parse_qs(scope["query_string"]).get(b"format") == [b"json"]
+    wants_json = parse_qs(scope["query_string"].decode("latin-1")).get("format") == ["json"]
     return "perdure.principal" in scope and _segment(scope) in PAGE_ROOTS and not wants_json
 
 

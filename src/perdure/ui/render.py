@@ -138,12 +138,22 @@ def html(
 ) -> Response:
     """The answer with a template's HTML."""
     # After an action the browser still shows the address of the page, not the action's.
-    shown = request.url if request.method == "GET" else URL(request.headers.get("hx-current-url", "/"))
+    shown = request.url if request.method == "GET" else _current_url(request)
     values = {**data, "notice": notice, "path": shown.path, "query": request.query_params}
     values["may_administer"] = principal_of(request).may("admin")
     values["snippets"] = _snippets(request, shown)
     text = environment().get_template(template).render(values)
     return Response(text, status, headers=dict(HEADERS), media_type="text/html")
+
+
+def _current_url(request: Request) -> URL:
+    """The address that the browser of an action shows; that of the home page if it says none, or a wrong one."""
+    url = URL(request.headers.get("hx-current-url", "/"))
+    try:
+        url.hostname  # noqa: B018  # it is parsed only now
+    except ValueError:
+        return URL("/")
+    return url
 
 
 def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:

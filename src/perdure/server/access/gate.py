@@ -110,8 +110,8 @@ class Gate:
                 start = message
                 return
             if start is not None:
-                found = _ID.findall(scope["path"]) or [_id_in(message)]
-                await self._note(scope, principal, rule, found[-1])
+                found = _ID.findall(scope["path"]) or _ID.findall(_header(start, b"hx-redirect")) or _ids_in(message)
+                await self._note(scope, principal, rule, found[-1] if found else "")
                 await send(start)
                 start = None
             await send(message)
@@ -128,13 +128,18 @@ class Gate:
             log.error("the audit log lacks %s %s: %s", scope["method"], rule.path, error)
 
 
-def _id_in(message: Message) -> str:
-    """The id of what an answer shows, if its body is one object; else nothing."""
+def _header(start: Message, name: bytes) -> str:
+    """A header of an answer; empty: it has none of this name."""
+    return next((value.decode("latin-1") for key, value in start["headers"] if key.lower() == name), "")
+
+
+def _ids_in(message: Message) -> list[str]:
+    """The ids of what an answer shows, if its body is one object that names them; else none."""
     if message.get("more_body"):
-        return ""
+        return []
     try:
         shape = json.loads(message.get("body", b""))
     except ValueError:
-        return ""
-    object_id = shape.get("id") if isinstance(shape, dict) else None
-    return object_id if isinstance(object_id, str) and _ID.fullmatch(object_id) else ""
+        return []
+    ids = [shape.get("id"), *(shape.get("agent_ids") or ())] if isinstance(shape, dict) else []
+    return [one for one in ids if isinstance(one, str) and _ID.fullmatch(one)]

@@ -127,6 +127,8 @@ class KeyRing:
         if known is not None and known[0] + KEY_KEPT_S > time.monotonic():
             return known[1]
         key = await load()
+        if key is not None:  # where everybody sends a key, nobody else asks whether there are any
+            self._exist = (time.monotonic(), True)
         self._known[name] = (time.monotonic(), key)
         self._known.move_to_end(name)
         while len(self._known) > KEPT_MAX:

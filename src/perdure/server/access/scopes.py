@@ -94,9 +94,10 @@ def _rules() -> list[Rule]:
         Rule(WRITE, "/connections/**", "admin", audited=True),
         Rule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         Rule(WRITE, "/approvals", "user", audited=True),
+        *(Rule("POST", path, "user", audited=True) for path in ("/agents/*/fork", "/runs/*/fork")),
         *(Rule(WRITE, path, "user") for path in ("/runs/**", "/search")),
-        *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "fork", "stop", "answers")),
-        *(Rule(WRITE, f"/agents/*/memory/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
+        *(Rule(WRITE, f"/agents/*/{word}", "user") for word in ("messages", "stop", "answers")),
+        *(Rule(WRITE, f"/agents/*/{path}", "builder", audited=True) for path in _BUILT_IN_MEMORY),
         *(Rule(WRITE, f"/agents/*/{word}/**", "user", audited=True) for word in _MEMORY_PAGES),
         *(Rule(WRITE, f"/{noun}/**", "builder", audited=True) for noun in ("agents", "data", "groups")),
     ]
@@ -106,8 +107,11 @@ PAGES = ("agents", "runs", "approvals", "connections", "data", "search", "events
 """The first segments of the paths of the dashboard's pages, but for the settings."""
 
 _MEMORY_PAGES = ("memory", "facts", "forget", "sources")
-_BUILT_IN_MEMORY = ("blocks", "blocks/*/settings", "blocks/*/detach", "companion/on", "companion/off")
-"""What of an agent's memory page is about blocks and companions themselves, not about what they say."""
+_BUILT_IN_MEMORY = (
+    *("memory/blocks", "memory/blocks/*/settings", "memory/blocks/*/detach"),
+    *("memory/companion/on", "memory/companion/off", "facts/capture", "facts/pause"),
+)
+"""What of an agent's pages is about its blocks, companion and settings, not about what it remembers."""
 
 RULES = tuple(_rules())
 

@@ -127,7 +127,7 @@ async def create_user(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_user(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a user with the user's keys."""
     await access_of(request, library).delete_user(UserId(request.path_params["user_id"]))
-    return Notice("The user was deleted with the keys.")
+    return Notice("The user was deleted, and the keys count no more.")
 
 
 @pages.post("/settings/access/organisations", shows=access)
@@ -144,7 +144,7 @@ async def create_organisation(request: Request, library: AsyncPerdure) -> Notice
 async def delete_organisation(request: Request, library: AsyncPerdure) -> Notice:
     """Delete an organisation with everything in it."""
     await _of_all(request, library).delete_organisation(OrgId(request.path_params["org_id"]))
-    return Notice("Its keys count no more. Everything else of it is being removed.")
+    return Notice("Its keys count no more within seconds. Everything else of it is being removed.")
 
 
 def _of_all(request: Request, library: AsyncPerdure) -> Access:

@@ -77,7 +77,7 @@ async def delete_organization(
     request: Request,
     access: Administration,
 ) -> Response:
-    """Delete an organisation with everything in it. Its keys count no more at once; the rest is removed afterwards."""
+    """Delete an organisation with everything in it: its keys end within seconds, the rest is removed afterwards."""
     _check_own(request, org_id)
     _check_default(request)
     await access.delete_organisation(org_id)
@@ -108,7 +108,7 @@ async def retrieve_user(
 async def delete_user(
     user_id: Annotated[UserIdIn, Path(description="The id of the user.")], access: Administration
 ) -> Response:
-    """Delete a user with the user's keys."""
+    """Delete a user. The user's keys count no more, and keep a line that says nothing of the user."""
     await access.delete_user(user_id)
     return json_answer(None)
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from perdure.app import name_text
 from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.files import Folder
-from perdure.core.ids import AgentId, FolderId
+from perdure.core.ids import AgentId
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -18,26 +18,13 @@ from perdure.server.wire.agent_files.reading import FileFolder
 _PAGE = Page(limit=100, ascending=True)
 
 
-async def import_folder(library: AsyncPerdure, folder: FileFolder, warnings: list[str]) -> FolderId:
-    """Make a folder with its files. One of its name that is here already is another one, and stays as it is.
+async def create_folder(library: AsyncPerdure, folder: FileFolder) -> Folder:
+    """Make an empty folder. One of its name that is here already is another one: a number follows the name then.
 
     Raises: InvalidInput.
     """
-    made = await _create(library, folder)
-    for name, text in folder.texts.items():
-        data = text.encode("utf-8", "replace")
-        try:
-            await library.services.files.upload(
-                made.id, data, name=name_text(name), original_name=name, if_exists="suffix"
-            )
-        except InvalidInput as error:
-            warnings.append(f"file {name!r:.80} of folder {made.name!r:.80} is left out: {error!s:.300}")
-    return made.id
-
-
-async def _create(library: AsyncPerdure, folder: FileFolder) -> Folder:
-    """The new folder, with a number behind its name if there is one of this name. Raises: InvalidInput."""
-    wanted = str(folder.fields.get("name") or "").replace("/", "_").strip() or "folder"
+    name = folder.fields.get("name")
+    wanted = (name if isinstance(name, str) else "").replace("/", "_").strip() or "folder"
     fields: FolderChanges = {
         "description": folder.fields.get("description"),
         "instructions": folder.fields.get("instructions"),
@@ -52,6 +39,18 @@ async def _create(library: AsyncPerdure, folder: FileFolder) -> Folder:
         except AlreadyExists:
             continue
     raise AssertionError("some number is free")
+
+
+async def add_files(library: AsyncPerdure, made: Folder, folder: FileFolder, warnings: list[str]) -> None:
+    """Put the files of a folder into the one that was made of it; files that it can't have are left out."""
+    for name, text in folder.texts.items():
+        data = text.encode("utf-8", "replace")
+        try:
+            await library.services.files.upload(
+                made.id, data, name=name_text(name), original_name=name, if_exists="suffix"
+            )
+        except InvalidInput as error:
+            warnings.append(f"file {name!r:.80} of folder {made.name!r:.80} is left out: {error!s:.300}")
 
 
 async def list_folders(library: AsyncPerdure, agent_id: AgentId) -> Sequence[tuple[Folder, dict[str, str]]]:

@@ -16,12 +16,12 @@ from starlette.datastructures import FormData
 
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
 from perdure.core.groups.group import GroupFilter
-from perdure.core.ids import AgentId, BlockId, FolderId, ToolId
+from perdure.core.ids import AgentId, BlockId, FolderId, GroupId, ToolId
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported
-from perdure.server.routes.agent_files.folders import import_folder
+from perdure.server.routes.agent_files.folders import add_files, create_folder
 from perdure.server.wire.agent_files.messages import FileMessages, messages_in
 from perdure.server.wire.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.server.wire.agents import AgentIn
@@ -87,6 +87,7 @@ class Import:
         self._blocks: dict[str, BlockId] = {}
         self._folders: dict[str, FolderId] = {}
         self._agents: dict[str, AgentId] = {}
+        self._made_groups: list[GroupId] = []
         self._made_tools: list[ToolId] = []
         self._replacements: list[ToolIn] = []
         self.warnings: list[str] = [*file.warnings]
@@ -127,9 +128,10 @@ class Import:
         return {id_: agent for id_, agent in self._file.agents.items() if id_ not in companions}
 
     async def _undo(self) -> None:
-        """Delete the agents, folders, blocks and tools that were made; groups go with their agents."""
+        """Delete the groups, agents, folders, blocks and tools that were made."""
         services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
+        steps += [functools.partial(services.groups.delete, id_) for id_ in self._made_groups]
         steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
         steps += [functools.partial(services.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(services.blocks.delete, id_) for id_ in self._blocks.values()]
@@ -257,7 +259,9 @@ class Import:
             self._blocks.setdefault(id_, by_label[str(self._file.blocks[id_]["label"])])
         for id_ in agent.folder_ids:
             if id_ not in self._folders:
-                self._folders[id_] = await import_folder(self._library, self._file.folders[id_], self.warnings)
+                made_folder = await create_folder(self._library, self._file.folders[id_])
+                self._folders[id_] = made_folder.id
+                await add_files(self._library, made_folder, self._file.folders[id_], self.warnings)
             await self._library.services.folders.attach(made.id, self._folders[id_])
         return made.id
 
@@ -277,7 +281,8 @@ class Import:
         try:
             if not group.companions:
                 manager |= {"manager_agent_id": manager_id} if manager_id else {}
-                await groups.create(GroupIn.model_validate(body | {"manager_config": manager}).new_group)
+                new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
+                self._made_groups.append((await groups.create(new)).id)
             elif manager_id:
                 where = GroupFilter(kind=manager["manager_type"])
                 for made in await groups.list_of_agent(manager_id, where, Page(limit=1, ascending=True)):

@@ -136,10 +136,14 @@ def read_agent_file(content: bytes) -> AgentFile:
     if not lists["agents"]:
         raise AgentFileInvalid("the file has no agents")
     agents = {id_: _agent(fields, lists) for id_, fields in lists["agents"].items()}
-    folders = {id_: FileFolder(fields, _texts(id_, lists["files"])) for id_, fields in lists["sources"].items()}
+    texts = _texts(lists["files"])
+    folders = {id_: FileFolder(fields, texts.get(id_, {})) for id_, fields in lists["sources"].items()}
+    used = {id_ for agent in agents.values() for id_ in agent.folder_ids}
     warnings = []
     if lists["mcp_servers"]:
         warnings.append("`mcp_servers` of the file are not imported")
+    if unused := len(folders.keys() - used):
+        warnings.append(f"{unused} of `sources` are left out: no agent of the file has them")
     if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
         warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
     return AgentFile(
@@ -197,18 +201,14 @@ def _ids(fields: Mapping[str, Any], name: str, members: Mapping[str, Any], *, of
     return list(dict.fromkeys(ids))
 
 
-def _texts(folder_id: str, files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, str]:
-    """The texts of a folder's files by their names; of two of one name, that of the first."""
-    texts: dict[str, str] = {}
+def _texts(files: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Mapping[str, str]]:
+    """Folder -> the texts of its files by their names; of two of one name, that of the first."""
+    texts: dict[str, dict[str, str]] = {}
     for file in files.values():
-        name = next((file[one] for one in ("file_name", "original_file_name") if file.get(one)), None)
-        text = file.get("content")
-        if (
-            folder_id in (file.get("source_id"), file.get("folder_id"))
-            and isinstance(name, str)
-            and isinstance(text, str)
-        ):
-            texts.setdefault(name, text)
+        folder_id = file.get("source_id") or file.get("folder_id")
+        name, text = file.get("file_name") or file.get("original_file_name"), file.get("content")
+        if isinstance(folder_id, str) and isinstance(name, str) and isinstance(text, str):
+            texts.setdefault(folder_id, {}).setdefault(name, text)
     return texts
 
 

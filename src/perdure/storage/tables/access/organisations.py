@@ -8,7 +8,7 @@ from datetime import datetime
 
 from perdure.core.access.values import Organisation, User
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import OrgId, UserId
+from perdure.core.ids import DEFAULT_ORG, OrgId, UserId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, insert_into, iso, storable
@@ -27,6 +27,10 @@ def next_numbers(db: Database, count: int) -> int:
 
 def _stored(text: str | None) -> str | None:
     return None if text is None else storable(text)
+
+
+_ENDED = "revoked_at = COALESCE(revoked_at, created_at), start = '', digest = id, user_id = NULL"
+"""What is left of a key whose owner is deleted: a line that says nothing of it."""
 
 
 class Organisations:
@@ -70,9 +74,20 @@ class Organisations:
         self._db.run(sql, {"id": org_id, "at": iso(at)})
 
     def delete(self, org_id: OrgId) -> None:
-        """Delete its row, users, keys, audit log and counts, once nothing else is left of it."""
-        for table in ("users", "api_keys", "audit_entries", "used"):
-            self._db.run(f"DELETE FROM {table} WHERE org_id = :id", {"id": storable(org_id)})
+        """Delete its row, users, keys, audit log and counts, once nothing else is left of it. The last key of the whole
+        store leaves a line in the default organisation: without any keys a server would be open."""
+        own = {"id": storable(org_id)}
+        self._db.run(
+            "DELETE FROM api_keys WHERE org_id = :id AND (EXISTS (SELECT 1 FROM api_keys WHERE org_id <> :id)"
+            " OR number > (SELECT MIN(number) FROM api_keys WHERE org_id = :id))",
+            own,
+        )
+        self._db.run(
+            f"UPDATE api_keys SET {_ENDED}, org_id = :default, name = 'of a deleted organisation' WHERE org_id = :id",
+            {**own, "default": DEFAULT_ORG},
+        )
+        for table in ("users", "audit_entries", "used"):
+            self._db.run(f"DELETE FROM {table} WHERE org_id = :id", own)
         self._db.run("DELETE FROM organisations WHERE id = :id", {"id": storable(org_id)})
 
     def _first(self, where: str, **params: str) -> Organisation | None:
@@ -125,8 +140,7 @@ class Users:
         keys = "SELECT id FROM api_keys WHERE org_id = :org_id AND user_id = :id"
         self._db.run(f"DELETE FROM used WHERE org_id = :org_id AND owner_id IN ({keys})", params)
         self._db.run(
-            "UPDATE api_keys SET revoked_at = COALESCE(revoked_at, created_at), name = 'of a deleted user', start = '',"
-            " digest = id, user_id = NULL WHERE org_id = :org_id AND user_id = :id",
+            f"UPDATE api_keys SET {_ENDED}, name = 'of a deleted user' WHERE org_id = :org_id AND user_id = :id",
             params,
         )
         self._db.run("DELETE FROM users WHERE org_id = :org_id AND id = :id", params)
