@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.scratch import remove_leftovers, scratch_folder
 from scripts.house import imports_and_calls, modules
 
 SRC = Path(__file__).resolve().parents[1] / "src"
@@ -132,3 +133,20 @@ def test_temporary_files_lie_in_scratch_folders() -> None:
     ]
 
     assert makers == ["scratch.py"]
+
+
+def test_the_end_of_a_folder_that_somebody_removed_is_no_error(tmp_path: Path) -> None:
+    """A cleaner of temporary folders may do so; and what can't be removed stays for the next start."""
+    with scratch_folder("file", parent=tmp_path) as folder:
+        folder.rmdir()
+    with scratch_folder("file", parent=tmp_path) as folder:
+        (folder / "inner").mkdir()
+    assert folder.is_dir()
+
+
+def test_a_store_opens_without_a_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise FileNotFoundError("no usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.gettempdir", fail)
+    remove_leftovers()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+log = logging.getLogger(__name__)
 
 PREFIX = "perdure-scratch-"
 """How the names of these folders begin, and of no others."""
@@ -27,6 +30,8 @@ def scratch_folder(purpose: str, *, parent: Path | None = None) -> Iterator[Path
     finally:
         try:
             _remove(folder, lock)
+        except OSError as error:  # the next start removes it; this must not take the place of the body's own end
+            log.warning("%s stays until the next start: %s", folder, error)
         finally:
             os.close(lock)
 
@@ -35,7 +40,9 @@ def remove_leftovers(*parents: Path) -> None:
     """Remove what killed processes of this user have left in the folder for temporary files and in these."""
     import tempfile
 
-    for parent in (Path(tempfile.gettempdir()), *parents):
+    with suppress(OSError):  # without a folder for temporary files that can be written to, nothing is left in one
+        parents = (Path(tempfile.gettempdir()), *parents)
+    for parent in parents:
         with suppress(OSError):
             for folder in [path for path in parent.iterdir() if path.name.startswith(PREFIX)]:
                 with suppress(OSError):  # it belongs to a living process or to another user, or it is gone
@@ -77,6 +84,7 @@ def _open(folder: Path) -> int:
 
 def _remove(folder: Path, opened: int) -> None:
     """Remove the files of an open folder, then the folder; it follows no link and goes into no other folder."""
-    for name in os.listdir(opened):
-        os.unlink(name, dir_fd=opened)
-    folder.rmdir()
+    with suppress(FileNotFoundError):  # somebody who cleans up was faster
+        for name in os.listdir(opened):
+            os.unlink(name, dir_fd=opened)
+        folder.rmdir()

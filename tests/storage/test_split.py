@@ -52,17 +52,18 @@ async def test_a_store_that_is_split_keeps_every_row_and_works_on(source: Path) 
 
 
 async def test_restore_into_a_split_store_splits_the_backup_too(source: Path) -> None:
-    """Into as many parts; the tables of the old store are all in the schema that keeps it."""
-    address = address_of_a_new_schema()
+    """Into as many parts; the tables of the old store are all in the schema that keeps it. The name of the schema needs
+    quotes."""
+    address = address_of_a_new_schema("Tenant-")
     await migrate_db(source, address, at=START, progress=ignore)
     await split(address, 3, progress=ignore)
     tables = "SELECT relkind::text, COUNT(*) FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = "
-    before = run_sql(address, f"{tables} current_schema()::regnamespace GROUP BY 1 ORDER BY 1")
+    before = run_sql(address, f"{tables} quote_ident(current_schema())::regnamespace GROUP BY 1 ORDER BY 1")
 
     report = await restore(source, address, at=START, progress=ignore)
 
-    assert run_sql(address, f"{tables} current_schema()::regnamespace GROUP BY 1 ORDER BY 1") == before
-    assert run_sql(address, f"{tables} '{report.kept}'::regnamespace GROUP BY 1 ORDER BY 1") == before
+    assert run_sql(address, f"{tables} quote_ident(current_schema())::regnamespace GROUP BY 1 ORDER BY 1") == before
+    assert run_sql(address, f"{tables} quote_ident('{report.kept}')::regnamespace GROUP BY 1 ORDER BY 1") == before
     assert await split(address, 3, progress=ignore) == 0
     after = await migrate_db(address, source.with_name("back.db"), at=START, progress=ignore)
     assert (after.rows, after.digest) == (report.rows, report.digest)

@@ -69,12 +69,12 @@ def run_sql(address: str, sql: str) -> list[tuple[object, ...]]:
         return cursor.fetchall() if cursor.description else []
 
 
-def address_of_a_new_schema() -> str:
-    """An address at which a store finds nothing yet."""
-    name = f"test_{os.getpid()}_{next(_numbers)}"
+def address_of_a_new_schema(prefix: str = "test_") -> str:
+    """An address at which a store finds nothing yet. The name of its schema begins with `prefix`."""
+    name = f"{prefix}{os.getpid()}_{next(_numbers)}"
     address = _address()
-    run_sql(address, f"CREATE SCHEMA {name}")
-    return f"{address}{'&' if '?' in address else '?'}options=-csearch_path%3D{name}"
+    run_sql(address, f'CREATE SCHEMA "{name}"')
+    return f"{address}{'&' if '?' in address else '?'}options=-csearch_path%3D%22{name}%22"
 
 
 def address_of_an_empty_store() -> str:

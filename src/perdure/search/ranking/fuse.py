@@ -234,11 +234,15 @@ def _ceilings(plain: Column, score: Column, relevant: Column) -> Column:
     In a store of a few messages every row is somebody's neighbour, and the longest one would come first. On LoCoMo this
     costs 0.1 R@10 without vectors and nothing with them; no length at all for such rows costs 0.2.
     """
-    best = np.argsort(-plain[relevant])
-    lowest = np.minimum.accumulate(score[relevant][best])
-    above = np.searchsorted(-plain[relevant][best], -plain, side="right")  # how many matches each row is not above
-    ceilings = np.where(above > 0, np.nextafter(lowest, -np.inf)[above - 1], np.inf)
-    return np.where(relevant, np.inf, ceilings)
+    ceilings = np.full(len(plain), np.inf)
+    others = ~relevant
+    if others.any():
+        matches = -plain[relevant]
+        best = np.argsort(matches)
+        below = np.nextafter(np.minimum.accumulate(score[relevant][best]), -np.inf)
+        above = np.searchsorted(matches[best], -plain[others], side="right")  # how many matches each row is not above
+        ceilings[others] = np.where(above > 0, below[above - 1], np.inf)
+    return ceilings
 
 
 def _recency(pool: Pool, hints: QueryHints, weights: Weights) -> Column:

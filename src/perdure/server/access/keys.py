@@ -60,7 +60,10 @@ class KeyRing:
 
     async def usable(self) -> bool:
         """Whether anybody can send a request that counts. Raises: StoreError."""
-        if self._own is not None or not self._is_guarded:
+        if self._own is not None:
+            return True
+        if not self._is_guarded:
+            await self.look()  # `recall` knows it then, should the store go away before the first request
             return True
         at = self._clock.now()
         return await self._store.read_directory(lambda one: one.keys.exist(at=at))

@@ -22,10 +22,10 @@ NEW_SCHEMA = "perdure_restore_"
 """What the name of the schema beside begins with; the name of the store's own follows."""
 NAME_CHARS_MAX = 63
 _RELATIONS = """
-    SELECT relname FROM pg_class WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'p')
+    SELECT relname FROM pg_class WHERE relnamespace = quote_ident(%s)::regnamespace AND relkind IN ('r', 'p')
 """
 _FUNCTIONS = """
-    SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = %s::regnamespace
+    SELECT p.oid::regprocedure::text FROM pg_proc p WHERE p.pronamespace = quote_ident(%s)::regnamespace
     AND NOT EXISTS (SELECT 1 FROM pg_depend d WHERE d.objid = p.oid AND d.deptype = 'e')
 """
 
@@ -73,15 +73,21 @@ def _swap(connection: Connection, new: str, schema: str, kept: str) -> str:
         names = {name.split("(")[0].rpartition(".")[2] for name in functions}
         for name in [row[0] for row in connection.execute(_FUNCTIONS, [schema])]:
             if old and name.split("(")[0].rpartition(".")[2] in names:
-                connection.execute(f"ALTER FUNCTION {name} SET SCHEMA {kept}".encode())
+                _move_function(connection, name, kept)
         for name in old:
             _move(connection, schema, name, kept)
         for name in ours:
             _move(connection, new, name, schema)
         for name in functions:
-            connection.execute(f"ALTER FUNCTION {name} SET SCHEMA {schema}".encode())
+            _move_function(connection, name, schema)
         connection.execute(sql.SQL("DROP SCHEMA {}").format(sql.Identifier(new)))
     return kept if old else ""
+
+
+def _move_function(connection: Connection, signature: str, to_schema: str) -> None:
+    """Move a function, which its quoted `signature` names."""
+    statement = sql.SQL("ALTER FUNCTION {} SET SCHEMA {}")
+    connection.execute(statement.format(sql.SQL(signature), sql.Identifier(to_schema)))
 
 
 def _move(connection: Connection, from_schema: str, name: str, to_schema: str) -> None:

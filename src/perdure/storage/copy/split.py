@@ -21,7 +21,7 @@ _INDEXES = """
 _PARTS = """
     SELECT COALESCE(MAX(parts), 0) FROM (
         SELECT COUNT(*) AS parts FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent
-        WHERE c.relnamespace = %s::regnamespace AND c.relkind = 'p' AND c.relname = ANY(%s) GROUP BY c.oid
+        WHERE c.relnamespace = quote_ident(%s)::regnamespace AND c.relkind = 'p' AND c.relname = ANY(%s) GROUP BY c.oid
     ) AS counts
 """
 

@@ -301,7 +301,9 @@ def _remove_rows_of_agent(db: Database, org_id: OrgId, *, limit: int, chars: int
         if table in _WITH_DIRECTORY_IDS:
             db.run(f"DELETE FROM ids WHERE id IN (SELECT id {rows_sql})", params | {"rows": rows})
         batches = f"SELECT DISTINCT batch_id FROM (SELECT batch_id {rows_sql}) t WHERE batch_id IS NOT NULL"
-        of_batches = db.rows(batches, params | {"rows": rows}) if table == "runs" else []
+        # Locked, so that of two processes that remove the last runs of a batch one sees what the other has removed.
+        locked = f"SELECT id FROM batches WHERE id IN ({batches}) ORDER BY id{db.for_update}"
+        of_batches = db.rows(locked, params | {"rows": rows}) if table == "runs" else []
         deleted = db.run_counted(
             f"DELETE FROM {table} WHERE agent_id = :agent_id AND ({key}) IN (SELECT {key} {rows_sql})",
             params | {"rows": rows},

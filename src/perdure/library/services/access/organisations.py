@@ -30,6 +30,9 @@ OPEN_MAX = 64
 LOOK_S = 10.0
 """How often it is looked which organisations have work."""
 
+LAST_LOOK_S = 5.0
+"""How long the end of the process waits for the last look, whose database may be away."""
+
 PAGE = 100
 
 
@@ -93,8 +96,9 @@ class Organisations:
             _, library = self._open.popitem()
             await library.close()
         try:
-            await self._remove_gone(used)
-        except PerdureError as error:
+            async with asyncio.timeout(LAST_LOOK_S):
+                await self._remove_gone(used)
+        except (PerdureError, TimeoutError) as error:
             log.warning("what deleted organisations wrote last may be left: %s", error)
 
     def _stop(self) -> None:
@@ -163,6 +167,9 @@ class Organisations:
     async def _remove_gone(self, used: set[OrgId]) -> None:
         """Remove what requests and runs under way have written for organisations of which another process has removed
         all."""
+
+        if not used:
+            return
 
         def find_gone(directory: Directory) -> list[OrgId]:
             return [org_id for org_id in used if directory.organisations.find(org_id) is None]
