@@ -33,7 +33,7 @@ class Stage:
             async with self.pauses.piece():
                 self.pieces += 1
                 time_passes(PIECE_S)
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(PIECE_S / 10)  # a machine that is busy may take a few milliseconds for 20 turns
 
     async def pieces_after(self, seconds: float) -> int:
         """Let time pass; return how many pieces have begun by then."""

@@ -392,12 +392,13 @@ async def test_pages_follow_what_happens_elsewhere(chromium: Browser, tmp_path: 
         agent = await library.create_agent("Ada")
         async with open_page(chromium, address) as (page, seen):
             await page.goto(address)
-            await page.wait_for_selector("#main .card-title")
+            await until(page, "feed !== null && feed.source.readyState === 1")
             await agent.send("hello")
             await page.wait_for_selector("#main .status.completed")
             await page.focus(".cards .card-title")
 
             await page.goto(f"{address}/agents/{agent.id}")
+            await until(page, "feed !== null && feed.source.readyState === 1")
             await page.fill("#text", "half a sentence")
             await agent.send("and a good night")
             await page.wait_for_selector(".item.assistant:has-text('Good night.')")

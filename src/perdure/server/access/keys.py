@@ -63,7 +63,9 @@ class KeyRing:
         if self._own is not None:
             return True
         if not self._is_guarded:
-            await self.look()  # `recall` knows it then, should the store go away before the first request
+            await self.look()
+            # For `recall`, should the store go away before the first request, which looks again.
+            self._exist = (time.monotonic() - KEY_KEPT_S, self._exist[1])
             return True
         at = self._clock.now()
         return await self._store.read_directory(lambda one: one.keys.exist(at=at))
