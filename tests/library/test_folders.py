@@ -206,7 +206,7 @@ def test_deleted_files_and_folders_leave_nothing(tmp_path: Path) -> None:
 def test_a_folder_is_deleted_after_the_last_row_of_its_files(tmp_path: Path) -> None:
     """Also of files that have no passages, because nothing has read them yet or there is nothing in them."""
     with open_sync(tmp_path / "agents.db") as perdure:
-        for number in range(20):
+        for number in range(6):
             folder = perdure.folders.create(f"docs {number}")
             for name in ("a.txt", "b.txt"):
                 folder.upload(b"" if number % 2 else b"a secret", name=name)
