@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import httpx
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Page
 
 from perdure import AsyncPerdure
 from perdure.core.access.audit import AuditFilter
@@ -30,6 +30,13 @@ OWN = "the key of the server, of some length"
 def access_of(library: AsyncPerdure) -> Access:
     ports = library.app.ports
     return Access(library.app.shared.store, ports.clock, ports.ids, LOCAL)
+
+
+async def sign_in(page: Page, address: str, key: str) -> None:
+    await page.goto(f"{address}/sign-in")
+    await page.fill("input[name=key]", key)
+    await page.click("button")
+    await page.wait_for_selector("nav")
 
 
 async def test_users_and_keys_are_made_and_ended() -> None:
@@ -121,10 +128,7 @@ async def test_an_action_that_a_key_may_not_do_leaves_its_page(chromium: Browser
         agent = await library.create_agent("Ada")
         _, text = await access_of(library).create_key("ann", "user")
         async with open_page(chromium, address) as (page, _):
-            await page.goto(f"{address}/sign-in")
-            await page.fill("input[name=key]", text)
-            await page.click("button")
-            await page.wait_for_selector("h1:has-text('Agents')")
+            await sign_in(page, address, text)
             await page.goto(f"{address}/agents/{agent.id}")
             await page.select_option("#model", "test/scripted")
             await page.wait_for_selector(".notice.error:has-text('this needs a key with the scope')")
@@ -190,10 +194,7 @@ async def test_a_key_is_made_and_revoked_in_the_browser(chromium: Browser, tmp_p
         await access.create_organisation("Acme")
         _, text = await access.create_key("root", "admin")
         async with open_page(chromium, address) as (page, seen):
-            await page.goto(f"{address}/sign-in")
-            await page.fill("input[name=key]", text)
-            await page.click("button")
-            await page.wait_for_selector("nav")
+            await sign_in(page, address, text)
             await page.goto(f"{address}/settings")
             await page.click("text=Users, keys, organisations")
             await page.click("text=Create a key")

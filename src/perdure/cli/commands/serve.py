@@ -255,16 +255,16 @@ async def _serve(config: ServerConfig, view: TextView, *, browse: bool, files: W
 async def open_library(settings: Settings, files: WorkerLine | None) -> AsyncPerdure:
     """The open store. A worker in the place of one that died waits for a database that is away: it was there when the
     server started, and to end would be to take the other workers down. Raises: PerdureError."""
-    pause_s, told = WAIT_S, False
+    pause_s, is_logged = WAIT_S, False
     while True:
         try:
             return await AsyncPerdure.open(settings=settings)
         except StoreUnavailable as error:
             if files is None or not files.is_replacement:
                 raise
-            if not told:
+            if not is_logged:
                 log.warning("a new worker waits for its store: %s", error)
-                told = True
+                is_logged = True
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
                     await files.wait_for_end()

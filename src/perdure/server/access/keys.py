@@ -72,7 +72,7 @@ class KeyRing:
 
     async def find(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """Who the key in a request's headers stands for, in either form; None: it has none that counts."""
-        for text in _given(headers):
+        for text in _keys_in(headers):
             if (principal := await self.principal_of(text)) is not None:
                 return principal
         return None
@@ -80,7 +80,7 @@ class KeyRing:
     def recall(self, headers: Mapping[bytes, bytes]) -> Principal | None:
         """The same as it was known last, for while the store does not answer; without a key, whoever sits at this
         machine if none was needed."""
-        for text in _given(headers):
+        for text in _keys_in(headers):
             _, key = self._known.get(digest_of(text.decode("latin-1")), (0.0, None))
             if (principal := self._counted(key)) is not None:
                 return principal
@@ -161,7 +161,7 @@ class KeyRing:
             log.warning("the times of use of %d keys were not written: %s", len(used), error)
 
 
-def _given(headers: Mapping[bytes, bytes]) -> list[bytes]:
+def _keys_in(headers: Mapping[bytes, bytes]) -> list[bytes]:
     """The keys in a request's headers, in either form."""
     scheme, _, bearer = headers.get(b"authorization", b"").partition(b" ")
     word, _, password = headers.get(b"x-bare-password", b"").partition(b" ")

@@ -167,7 +167,6 @@ class Organisations:
     async def _remove_gone(self, used: set[OrgId]) -> None:
         """Remove what requests and runs under way have written for organisations of which another process has removed
         all."""
-
         if not used:
             return
 
