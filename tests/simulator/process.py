@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.hooks import Hook, HookInfo, HookPayload, Verdict
-from perdure.core.models import Model
+from perdure.core.models import NO_TRAITS, Model, ModelTraits
 from perdure.core.ports import CallContext, EmbedPurpose
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import EngineSettings, Ports
@@ -186,6 +186,9 @@ class _Models:
 
     def window_tokens(self, handle: str) -> int | None:
         return None
+
+    def traits(self, handle: str) -> ModelTraits:
+        return NO_TRAITS
 
     def handles(self) -> list[str]:
         return [MODEL]

@@ -114,6 +114,38 @@ class Model(Protocol):
         """Yield deltas while the answer streams, then exactly one `ModelReply`. Raises: ModelError."""
 
 
+Calling = Literal["native", "text", "none"]
+"""How a model calls tools: by the API's own field, in the text of its answer, not at all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTraits:
+    """What this process knows of a model beyond the catalog: what its server says of it, and what its answers have shown.
+
+    Args:
+        local: the user chooses what runs there: a server of one's own, not a provider's.
+        plain: the engine's messages reach it as plain sentences; else as JSON, which the models of the large hosts read.
+        window_tokens: what the server runs it with; None: it does not say.
+        parameters: how many it has; None: its server does not say.
+        calling: how it calls tools; None: nothing has shown it.
+        takes_tools: whether its server takes requests with tools, and its template shows them to the model.
+        takes_schema: whether its server constrains answers by a JSON schema; None: not tried.
+        tokens_per_s: how fast it reads a prompt and writes an answer; None: not measured.
+    """
+
+    local: bool = False
+    plain: bool = False
+    window_tokens: int | None = None
+    parameters: int | None = None
+    calling: Calling | None = None
+    takes_tools: bool = True
+    takes_schema: bool | None = None
+    tokens_per_s: tuple[float, float] | None = None
+
+
+NO_TRAITS = ModelTraits()
+
+
 class Models(Protocol):
     """The models this process can reach."""
 
@@ -131,6 +163,9 @@ class Models(Protocol):
 
     def most_window_tokens(self, handle: str) -> int | None:
         """Return what no window of the model may exceed; None: unknown, so a setting decides."""
+
+    def traits(self, handle: str) -> ModelTraits:
+        """Return what is known of the model now. No network."""
 
 
 EXTRACTIVE = "perdure/extractive"

@@ -6,10 +6,11 @@ import asyncio
 import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
-from perdure.core.models import EXTRACTIVE, Model, ModelRequest
+from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import (
     EXTRACTIVE_REASON,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 CACHED_MAX = 256
 LOOK_FOR_TIMEOUT_S = 1.0
+LARGE_HOSTS = ("openai", "anthropic", "google")
+"""Providers whose own models read the engine's messages as JSON; also by the names that OpenRouter has for them."""
 
 
 class Handles(list[str]):
@@ -85,6 +88,7 @@ class ModelRegistry:
         self._shared_listings = {} if listings is None else listings
         # Of those that clients registered, and the shared ones.
         self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
+        self._traits: dict[str, ModelTraits] = {}
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
@@ -210,6 +214,19 @@ class ModelRegistry:
             return None
         facts = facts_of(self.catalog_handle(handle))
         return facts.window_tokens if facts.known else None
+
+    def traits(self, handle: str) -> ModelTraits:
+        """What is known of a model: by its provider's name at first, then by what `learn` was told."""
+        if (known := self._traits.get(handle)) is not None:
+            return known
+        if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
+            return NO_TRAITS
+        endpoint, name = match
+        return ModelTraits(local=endpoint.local, plain=not _is_large(endpoint, name))
+
+    def learn(self, handle: str, **traits: Any) -> None:
+        """Remember these traits of a model, by their names in `ModelTraits`."""
+        self._traits[handle] = replace(self.traits(handle), **traits)
 
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
@@ -394,6 +411,18 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         reasoning_back=provider.reasoning_back,
     )
     return Retrying(chat)
+
+
+def _is_large(endpoint: Endpoint, name: str) -> bool:
+    """Whether this is a model of one of the large hosts."""
+    provider = endpoint.entry
+    if provider.name == "openrouter":
+        return name.partition("/")[0] in LARGE_HOSTS
+    if endpoint.local or provider.name not in LARGE_HOSTS:
+        return False
+    from perdure.providers.openai_chat.endpoint import is_openai  # with an HTTP client: slow
+
+    return provider.name != "openai" or is_openai(endpoint.base_url)
 
 
 def _is_local(name: str, listed: Sequence[str]) -> bool:
