@@ -59,10 +59,12 @@ _DEFAULTS = ModelOptions()
 class ModelRequest:
     """One request of the model port: a pure function of the log and a recipe.
 
-    Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `messages` (append-only),
-    `tail` (volatile, after everything).
+    Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `opening` (what differs
+    from conversation to conversation), `messages` (append-only), `tail` (volatile, after everything; with `in_words`
+    before the text of the newest message of a person).
 
     Args:
+        in_words: what the engine says is plain sentences: they stand in messages of the user, as the person's do.
         purpose: an answer that goes into the log, a summary of messages or facts, or the facts of a batch.
     """
 
@@ -70,7 +72,9 @@ class ModelRequest:
     system: str
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
+    opening: str = ""
     tail: str = ""
+    in_words: bool = False
     options: ModelOptions = _DEFAULTS
     purpose: Literal["reply", "summary", "extraction"] = "reply"
 
@@ -120,11 +124,11 @@ Calling = Literal["native", "text", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraits:
-    """What this process knows of a model beyond the catalog: what its server says of it, and what its answers have shown.
+    """What is known of a model beyond the catalog: what its server says of it, and what its answers have shown.
 
     Args:
         local: the user chooses what runs there: a server of one's own, not a provider's.
-        plain: the engine's messages reach it as plain sentences; else as JSON, which the models of the large hosts read.
+        plain: the engine speaks to it in plain sentences; else in JSON, which the models of the large hosts read.
         window_tokens: what the server runs it with; None: it does not say.
         parameters: how many it has; None: its server does not say.
         calling: how it calls tools; None: nothing has shown it.

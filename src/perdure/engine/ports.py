@@ -16,6 +16,7 @@ from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
+from perdure.core.profiles import with_profile
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
@@ -123,6 +124,11 @@ class EngineSettings:
 def in_effect(agent: Agent, models: Models) -> Agent:
     """The agent with the model of its next run."""
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
+
+
+def as_requested(agent: Agent, models: Models) -> Agent:
+    """The agent as requests to its model have it: with the settings of its profile."""
+    return with_profile(agent, models.traits(agent.model))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

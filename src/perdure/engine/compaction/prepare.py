@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from perdure.context.request.assemble import parse_recalled
 from perdure.context.window.economics import CHUNK_SHARE
 from perdure.context.window.leaves import is_due, next_preparation
 from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
@@ -69,7 +70,8 @@ class Preparations:
             return
         settings, recipe = SummarySettings.of(agent), ended.steps[-1].recipe
         window, reserve = self._ports.inputs().window(agent)
-        tokens = recipe.tokens - recipe.overcount
+        # What was recalled is another time less, or none: it makes no room needed.
+        tokens = recipe.tokens - recipe.overcount - self._ports.counter.count(parse_recalled(recipe.tail))
         if not settings.background or tokens < settings.context_threshold * (window - reserve):
             self._idle.pop(line, None)
             return

@@ -18,7 +18,7 @@ from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
 from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
 from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings
+from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
 from perdure.core.messages import text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
@@ -116,6 +116,8 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
     """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
+    if SummarySettings.of(task.agent).author == "code":
+        return Summary(await asyncio.to_thread(extract_summary, removal, ports.counter), "fallback")
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _in_this_thread
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""

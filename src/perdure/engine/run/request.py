@@ -73,7 +73,8 @@ async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
     """The parts of a recorded model call's request, read again from the log."""
 
     def load(tx: Tx) -> RequestParts:
-        agent = agent_of_run(tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq), log.run)
+        agent = tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq)
+        agent = agent_of_run(agent, log.run, ports.models)
         return RequestParts(agent, load_view(tx, log.run, step.recipe))
 
     return await ports.store.read(load)
@@ -111,7 +112,7 @@ def make_request(
         inputs=inputs,
         log=log,
         events=events,
-        agent=opening.agent if options == NO_OPTIONS else agent_of_run(opening.agent, log.run),
+        agent=agent_of_run(opening.agent, log.run, inputs.models),
         conversation=conversation,
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
@@ -313,7 +314,7 @@ def _measure_tail(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalle
 def _measure(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
     """The size of the request with what was recalled, and with these notes, in its tail."""
     inputs, agent = builder.inputs, builder.agent
-    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker, notes=notes)
+    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)
     window, reserve = inputs.window(agent)
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
     factor = 1.0

@@ -31,7 +31,7 @@ from perdure.core.messages import (
 )
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.core.text.json_strings import encodable
-from perdure.providers.history import legal_arguments, turn_start, unseen_text
+from perdure.providers.history import legal_arguments, put_words_first, turn_start, unseen_text
 from perdure.providers.openai_chat.endpoint import Dialect
 
 NAME_CHARS_MAX = 64
@@ -109,6 +109,10 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
     """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
+    if request.in_words:
+        dialect, request = replace(dialect, engine_role="user", parts=False), put_words_first(request)
+    if request.opening:
+        shapes.append({"role": dialect.engine_role, "content": request.opening})
     for message in request.messages:
         if message.role != "tool" and pictures:
             _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
