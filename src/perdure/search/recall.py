@@ -6,7 +6,7 @@ their neighbours, and `search.packing.packing` selects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -403,7 +403,8 @@ def _add_profile(
 
 
 def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates) -> None:
-    """Add the newest turns out of view, the person's before the agent's, to fill the budget."""
+    """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
+    has to be searched for: its source would be that of all that follows."""
     history = request.histories.load(tx, agent.id)
     hidden = np.ones(history.rows, bool)
     if scope.in_view is not None:
@@ -412,8 +413,15 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
     indexes = {int(history.seq[index]): int(index) for index in np.flatnonzero(hidden)[-FILL_TURNS:]}
     newest = [seq for seq in reversed(indexes) if seq not in scope.pinned]
     conversations: dict[int, ConversationId] = {}
+    from_outside: dict[int, Collection[int]] = {}
     for place, message in enumerate(tx.messages.list_by_seqs(agent.id, newest)):
         line = message.conversation_seq
+        if line not in from_outside:
+            entered = tx.sources.list_by_conversation(agent.id, line, from_seq=0, before_seq=message.seq + 1)
+            from_outside[line] = {one.seq for one in entered}
+        seqs = from_outside[line]
+        if message.seq in seqs or (message.role == "assistant" and any(seq < message.seq for seq in seqs)):
+            continue
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
         score = (1 if message.role == "user" else 0) - _rank(place)
