@@ -34,6 +34,7 @@ from perdure.providers.discovery import (
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
     from perdure.providers.retrying import Retrying
+    from perdure.providers.text_calls.model import Knowledge
 
 CACHED_MAX = 256
 LOOK_FOR_TIMEOUT_S = 1.0
@@ -167,7 +168,7 @@ class ModelRegistry:
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = build_model(endpoint, name, self._connections)
+                self._cache[key] = build_model(endpoint, name, self._connections, knowledge=self)
             return self._cache[key]
 
     async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -178,11 +179,13 @@ class ModelRegistry:
         from perdure.providers.openai_chat import OpenAIChat
         from perdure.providers.pydantic_ai import DirectModel
         from perdure.providers.retrying import Retrying
+        from perdure.providers.text_calls.model import TextCalls
 
-        model = self.find(request.model)
-        if model is None:
+        chat = self.find(request.model)
+        if chat is None:
             raise self.not_found(request.model)
-        chat = model.model if isinstance(model, Retrying) else model
+        while isinstance(chat, Retrying | TextCalls):
+            chat = chat.model
         if isinstance(chat, DirectModel):
             return await chat.payload(request)
         if not isinstance(chat, OpenAIChat):
@@ -382,11 +385,14 @@ class ModelRegistry:
         await asyncio.gather(*(shared.aclose() for shared in connections))
 
 
-def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> Retrying:
-    """The model of this name at a provider, with retries.
+def build_model(
+    endpoint: Endpoint, name: str, connections: dict[str, Connections], *, knowledge: Knowledge | None = None
+) -> Retrying:
+    """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
 
     Args:
         connections: provider -> what its models share; those of a new provider are added.
+        knowledge: where it is remembered how the model calls tools; None: nowhere, and its text is left as it is.
     Raises: InvalidInput: an address or key that can't be used.
     """
     from perdure.providers.retrying import Retrying
@@ -410,7 +416,11 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
         reasoning_back=provider.reasoning_back,
     )
-    return Retrying(chat)
+    if knowledge is None or _is_large(endpoint, name):
+        return Retrying(chat)
+    from perdure.providers.text_calls.model import TextCalls
+
+    return Retrying(TextCalls(chat, knowledge))
 
 
 def _is_large(endpoint: Endpoint, name: str) -> bool:
