@@ -7,6 +7,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
@@ -34,7 +35,6 @@ from perdure.providers.discovery import (
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
     from perdure.providers.retrying import Retrying
-    from perdure.providers.text_calls.model import Knowledge
 
 CACHED_MAX = 256
 LOOK_FOR_TIMEOUT_S = 1.0
@@ -168,7 +168,13 @@ class ModelRegistry:
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = build_model(endpoint, name, self._connections, knowledge=self)
+                self._cache[key] = build_model(
+                    endpoint,
+                    name,
+                    self._connections,
+                    traits=partial(self.traits, key),
+                    learn=partial(self.learn, key),
+                )
             return self._cache[key]
 
     async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -386,13 +392,19 @@ class ModelRegistry:
 
 
 def build_model(
-    endpoint: Endpoint, name: str, connections: dict[str, Connections], *, knowledge: Knowledge | None = None
+    endpoint: Endpoint,
+    name: str,
+    connections: dict[str, Connections],
+    *,
+    traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
+    learn: Callable[..., None] = lambda **traits: None,
 ) -> Retrying:
     """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
 
     Args:
         connections: provider -> what its models share; those of a new provider are added.
-        knowledge: where it is remembered how the model calls tools; None: nowhere, and its text is left as it is.
+        traits: what is known of the model.
+        learn: takes the traits that its answers show, by their names.
     Raises: InvalidInput: an address or key that can't be used.
     """
     from perdure.providers.retrying import Retrying
@@ -416,11 +428,11 @@ def build_model(
         connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
         reasoning_back=provider.reasoning_back,
     )
-    if knowledge is None or _is_large(endpoint, name):
+    if _is_large(endpoint, name):
         return Retrying(chat)
     from perdure.providers.text_calls.model import TextCalls
 
-    return Retrying(TextCalls(chat, knowledge))
+    return Retrying(TextCalls(chat, traits=traits, learn=learn))
 
 
 def _is_large(endpoint: Endpoint, name: str) -> bool:

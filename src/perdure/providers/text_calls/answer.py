@@ -67,12 +67,12 @@ class Answer:
         async for piece in pieces:
             if isinstance(piece, ModelReply):
                 self.reply = piece
+            elif not isinstance(piece, ModelDelta) or piece.kind == "reasoning":
+                yield piece
             elif piece.kind == "text":
                 self.raw += piece.text
                 for delta in self._show(self.cleaner.read(piece.text)):
                     yield delta
-            elif not piece.kind.startswith("tool"):
-                yield piece
             elif not self.muted:
                 for delta in self._call(piece):
                     yield delta

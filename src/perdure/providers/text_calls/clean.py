@@ -15,7 +15,7 @@ from perdure.providers.text_calls.scan import FENCE
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
-_BEGIN = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|begin_of_text|>", "<s>", "<bos>")
+_BEGIN = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|begin_of_text|>", "<s> ", "<s>\n", "<bos>")
 _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
     *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "<|im_start|>", "<|start_header_id|>", "<start_of_turn>"),
@@ -88,7 +88,7 @@ class Cleaner:
         if len(behind) < _ROLE_CHARS and "\n" not in behind and not final:
             return False
         role = _ROLE.match(behind)
-        self._text = behind[role.end() if role else 0 :]
+        self._text, self._trims = behind[role.end() if role else 0 :], True
         return bool(self._text)
 
     def _next(self, marks: tuple[str, ...], final: bool) -> tuple[int, str]:

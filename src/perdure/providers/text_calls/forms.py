@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.text.json_strings import compact_json
+from perdure.core.tools.spec import bare_name
 
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name", "call")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs", "params")
@@ -22,8 +23,6 @@ _LIST_KEYS = ("tool_calls", "function_calls", "calls")
 _CALL_KEYS = ("function_call", "tool_call", "function")
 _OTHER_KEYS = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
 
-_PREFIX = re.compile(r"^(?:functions?|default_api|tools?|api)[./](?=.)")
-_SUFFIX = re.compile(r":\d+$")
 _NAME = re.compile(r"[A-Za-z_][\w./:-]{0,63}")
 _EVALUATED_CHARS = 100_000
 """Texts up to this length are read as Python: the parser takes memory for each character."""
@@ -47,11 +46,6 @@ class TextCall:
     def json(self) -> str:
         """The arguments as JSON, if they are any."""
         return self.arguments if isinstance(self.arguments, str) else compact_json(self.arguments)
-
-
-def bare_name(name: str) -> str:
-    """The name of a tool without what some formats put around it: `functions.search:0` is `search`."""
-    return _SUFFIX.sub("", _PREFIX.sub("", name.strip()))
 
 
 def read_value(text: str) -> Any:

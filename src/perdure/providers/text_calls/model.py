@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.core.errors import ModelError
 from perdure.core.messages import Text
@@ -18,16 +18,6 @@ NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other 
 message would mostly get the same answer again."""
 
 
-class Knowledge(Protocol):
-    """What is known of models, and is remembered of them."""
-
-    def traits(self, handle: str) -> ModelTraits:
-        """Return what is known of a model."""
-
-    def learn(self, handle: str, **traits: Any) -> None:
-        """Remember these traits of a model."""
-
-
 class TextCalls:
     """A model whose calls in its text are real calls, and whose thoughts and marks are no text.
 
@@ -35,10 +25,14 @@ class TextCalls:
     answer with one that can't be run, or with an envelope of the engine, is asked for once more, and the model told
     why; then it is what is left of both. Only what is shown counts as output: until then a failed request may be
     tried again by `perdure.providers.retrying.Retrying` around this model.
+
+    Args:
+        traits: what is known of the model.
+        learn: takes the traits that its answers show, by their names.
     """
 
-    def __init__(self, model: Model, knowledge: Knowledge) -> None:
-        self.model, self._knowledge = model, knowledge
+    def __init__(self, model: Model, *, traits: Callable[[], ModelTraits], learn: Callable[..., None]) -> None:
+        self.model, self._traits, self._learn = model, traits, learn
         self._thinks_first = False
 
     async def aclose(self) -> None:
@@ -73,8 +67,8 @@ class TextCalls:
         for delta in second.call_deltas():
             yield delta
         calling = "text" if second.in_text else "native" if second.calls else None
-        if calling is not None and calling != self._knowledge.traits(request.model).calling:
-            self._knowledge.learn(request.model, calling=calling)
+        if calling is not None and calling != self._traits().calling:
+            self._learn(calling=calling)
         yield _reply(first, second, text)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from perdure.core.tools.spec import bare_name
 from perdure.providers.text_calls.forms import (
     TextCall,
     Tools,
-    bare_name,
     calls_in,
     looks_like_call,
     python_calls,
@@ -280,7 +280,7 @@ class Scanner:
                 return _UNCLEAR
         if char in "{[":
             return self._value(final)
-        return self._word(final) if char.isalpha() or char == "_" else _OTHER
+        return self._word(final) if _WORD.match(char) else _OTHER
 
     def _ticks(self, final: bool) -> _Token:
         """A fence with its language; or a backtick around the whole answer."""
@@ -318,9 +318,10 @@ class Scanner:
         inner = text[at + 1 : at + TAG_CHARS].lstrip(" \t\r\n{[")
         if not inner:
             return _OTHER if final or len(text) > at + TAG_CHARS else _UNCLEAR
-        if inner[0] not in "\"'}" and (text[at] == "{" or not inner[0].isalpha()):
+        begins_word = bool(_WORD.match(inner))
+        if inner[0] not in "\"'}" and (text[at] == "{" or not begins_word):
             return _OTHER
-        if inner[0].isalpha() and (word := self._offered_word(inner, final, call=True)) is not True:
+        if begins_word and (word := self._offered_word(inner, final, call=True)) is not True:
             return word
         end = self._closing(single_quotes=inner[0] != '"')
         if end is None and not final:
