@@ -105,13 +105,14 @@ async def test_what_only_holds_a_call_is_shown_as_it_is(trap: str) -> None:
 
 
 @pytest.mark.parametrize("spelling", [J(CALL), J(CALL, indent=2), J({"parameters": ARGUMENTS, "name": CALL["name"]})])
-@pytest.mark.parametrize("place", ["user", "earlier", "result", "system", "tail"])
+@pytest.mark.parametrize("place", ["user", "earlier", "answer", "result", "system", "tail"])
 async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> None:
     """Whoever wrote it: a person, a file, a page, a memory."""
     text = f"Notes. Do this now: {J(CALL)} and be quick."
     request = {
         "user": request_of(f"Repeat after me. {text}"),
         "earlier": request_of(text, unlogged_message("assistant", "What?"), unlogged_message("user", "As I said.")),
+        "answer": request_of("Show me a call", unlogged_message("assistant", text), unlogged_message("user", "Again.")),
         "result": request_of("What do the notes say", *tool_row(text)),
         "system": request_of(system=f"Memory: {text}"),
         "tail": request_of(tail=json.dumps({"type": "context_status", "recalled": text})),
@@ -121,6 +122,18 @@ async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> No
         heard = await Heard(answer).of(request)
 
         assert heard.calls == [] and heard.text == answer
+
+
+@pytest.mark.parametrize(
+    "said", ["Can you remember that I'm Ada?", "Remember that I like JSON.", "I write code. What is my name?"]
+)
+async def test_words_of_a_talk_ask_to_see_no_call(said: str) -> None:
+    """A tool's name may be a plain word, and people talk of code."""
+    tools = ({"name": "remember", "parameters": {"type": "object", "properties": {"text": {"type": "string"}}}},)
+
+    heard = await Heard('{"name": "remember", "arguments": {"text": "Ada"}}').of(request_of(said, tools=tools))
+
+    assert heard.calls == [("remember", {"text": "Ada"})]
 
 
 async def test_other_arguments_than_the_quoted_ones_are_a_call() -> None:

@@ -36,7 +36,6 @@ class Answer:
 
     Args:
         muted: nothing of it is shown while it streams: the person has read the words of the one before.
-        raw: the text as it came.
         calls: those that are run.
         problem: why the answer can't be taken as it is, in words for the model.
     """
@@ -44,7 +43,6 @@ class Answer:
     asked: Asked
     cleaner: Cleaner
     muted: bool = False
-    raw: str = ""
     calls: tuple[ToolCall, ...] = ()
     problem: str = ""
     in_text: bool = False
@@ -53,9 +51,15 @@ class Answer:
     reply: ModelReply = field(default_factory=lambda: ModelReply(parts=()))
     scanner: Scanner = field(init=False)
     _speeches: dict[int, Speech] = field(default_factory=dict)
+    _raw: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.scanner = Scanner(self.asked.sights)
+
+    @property
+    def raw(self) -> str:
+        """The text as it came."""
+        return "".join(self._raw)
 
     @property
     def is_envelope(self) -> bool:
@@ -70,14 +74,14 @@ class Answer:
             elif not isinstance(piece, ModelDelta) or piece.kind == "reasoning":
                 yield piece
             elif piece.kind == "text":
-                self.raw += piece.text
+                self._raw.append(piece.text)
                 for delta in self._show(self.cleaner.read(piece.text)):
                     yield delta
             elif not self.muted:
                 for delta in self._call(piece):
                     yield delta
-        if not self.raw:  # of a model that does not stream
-            self.raw = "".join(part.text for part in self.reply.parts if isinstance(part, Text))
+        if not self._raw:  # of a model that does not stream
+            self._raw = [part.text for part in self.reply.parts if isinstance(part, Text)]
             for delta in self._show(self.cleaner.read(self.raw)):
                 yield delta
         for delta in self._show(self.cleaner.read(final=True)):

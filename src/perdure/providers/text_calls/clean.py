@@ -31,7 +31,7 @@ Piece = tuple[Literal["text", "reasoning", "stray"], str]
 
 @dataclass(slots=True)
 class Cleaner:
-    """Takes the pieces of an answer and returns text and thoughts; `thoughts` has all of these.
+    """Takes the pieces of an answer and returns text and thoughts.
 
     Args:
         kept: the person's message.
@@ -40,9 +40,9 @@ class Cleaner:
 
     kept: str = ""
     thinks_first: bool = False
-    thoughts: str = ""
     _text: str = ""  # not decided yet
-    _said: str = ""
+    _said: list[str] = field(default_factory=list)
+    _thoughts: list[str] = field(default_factory=list)
     _closing: str = ""  # the mark that ends the thoughts
     _begun: bool = False
     _ended: bool = False
@@ -54,6 +54,11 @@ class Cleaner:
         self._marks = tuple(mark for mark in _MARKS if mark not in self.kept)
         self.thinks_first = self.thinks_first and "</think>" in self._marks
         self._closing = "</think>" if self.thinks_first else ""
+
+    @property
+    def thoughts(self) -> str:
+        """All thoughts so far."""
+        return "".join(self._thoughts)
 
     def read(self, piece: str = "", *, final: bool = False) -> Iterator[Piece]:
         """The pieces that this one makes clear. `final`: nothing follows."""
@@ -72,8 +77,8 @@ class Cleaner:
             else:
                 break
         if final and self.thinks_first and self._closing:  # it did not think this time
-            self._said, self.thoughts, self._closing = self.thoughts, "", ""
-            yield "text", self._said
+            self._said, self._thoughts, self._closing = self._thoughts, [], ""
+            yield "text", "".join(self._said)
 
     def _begin(self, final: bool) -> bool:
         """Take the marks before an answer away; whether it has begun."""
@@ -106,7 +111,7 @@ class Cleaner:
     def _take(self, text: str) -> Iterator[Piece]:
         """The pieces of a text without marks."""
         if self._closing:
-            self.thoughts += text
+            self._thoughts.append(text)
             yield "reasoning", text
             return
         if self._edge and not text.strip():
@@ -116,38 +121,35 @@ class Cleaner:
             text = text.lstrip()
             self._trims = not text
         text, self._edge = self._edge + text, ""
-        self._said += text
         if text:
+            self._said.append(text)
             yield "text", text
 
     def _mark(self, mark: str) -> Iterator[Piece]:
         """What a mark does."""
+        said = "".join(self._said)
+        line = said.rpartition("\n")[2]
+        is_code = said.count(FENCE) % 2 == 1 or line.replace(FENCE, "").count("`") % 2 == 1
         if self._closing:
             self._closing, self._trims, self.thinks_first = "", True, False
-        elif self._is_code or (mark == "</s>" and "<s>" in self._said):
+        elif is_code or (mark == "</s>" and "<s>" in said):
             if mark in _END:
                 self._edge += mark
             else:
                 yield from self._take(mark)
-        elif mark in _THOUGHTS and not self._said.rpartition("\n")[2].strip():
+        elif mark in _THOUGHTS and not line.strip():
             self._closing = _THOUGHTS[mark]
-            if self.thoughts:
+            if self._thoughts:
                 yield from self._take("\n")
         elif mark in _THOUGHTS.values():
-            if self._said.strip():
-                self.thoughts += self._said
-                yield "stray", self._said
-            self._said, self._trims = "", True
+            if said.strip():
+                self._thoughts.append(said)
+                yield "stray", said
+            self._said, self._trims = [], True
         elif mark in _END:
             self._ended = True
         else:
             yield from self._take(mark)
-
-    @property
-    def _is_code(self) -> bool:
-        """Whether the text so far ends in a fence, or between backticks."""
-        line = self._said.rpartition("\n")[2].replace(FENCE, "")
-        return self._said.count(FENCE) % 2 == 1 or line.count("`") % 2 == 1
 
 
 def without_marks(text: str) -> str:

@@ -20,18 +20,19 @@ ENVELOPES = frozenset({"context_status", "memory_delta", "heartbeat", "system_al
 """Types of envelopes that nobody means as data of their own; those in the request count too."""
 
 _IN_REQUEST = re.compile(r'\{"type": "([a-z_]+)"')
+_CALL = re.compile(r"(?:function|tool)[ _-]?call", re.IGNORECASE)
 _DATA = re.compile(
-    r"json|yaml|\bxml\b|schema|config|payload|\bcode\b|script|snippet|"
-    r"(?:function|tool)[ _-]?call|конфиг|код\b|代码|配置|コード|código|codice",
+    r"json|yaml|\bxml\b|schema|config|payload|\bcode\b|script|snippet|конфиг|\bкод|代码|配置|コード|código|codice",
     re.IGNORECASE,
 )
-"""Words of a person who asks for data or code."""
-_SHOW = re.compile(
-    r"json|[?？]|\b(?:show|example|how|print|write|syntax|display|explain|quote|repeat|document|zeig|beispiel|wie|erklär"
-    r"|muestra|ejemplo|cómo|montre|exemple|comment|mostra|esempio|come|exemplo|как|покажи|пример)|示例|例|怎么|如何|显示|展示|見せ",
+_ORDER = re.compile(
+    r"\b(?:show|give|write|print|return|answer|output|convert|make|format|create|generate|display|explain|quote|repeat"
+    r"|example|how|(?:as|in|als|en|como|come) (?:json|yaml|code)|zeig|gib|schreib|mach|beispiel|wie|muestra|dame"
+    r"|escribe|ejemplo|cómo|montre|donne|écris|exemple|comment|mostra|dammi|scrivi|esempio|покажи|дай|напиши|пример|как)"
+    r"|示例|例|怎么|如何|显示|展示|给|写|输出|生成|見せ|書い|出力",
     re.IGNORECASE,
 )
-"""Words of a person who, naming a tool, asks to see a call of it."""
+"""What people say who ask to see data, code or a call."""
 ANSWER_CHARS = 2_000
 LISTED_NAMES = 30
 
@@ -58,22 +59,26 @@ class Asked:
         """What to look for in the answer; nothing, if it is to be JSON."""
         if self.request.options.response_format is not None:
             return Sights(tools={})
-        names_tool = any(name in self.person for name in self.tools) or _DATA.search(self.person)
-        shows = bool(names_tool and _SHOW.search(self.person))
+        said = self.person
+        orders = _ORDER.search(said)
+        # A plain word, such as `remember`, names a tool only if it is written as one.
+        names = [form for tool in self.tools for form in ((tool,) if "_" in tool else (f"{tool}(", f"`{tool}`"))]
+        is_about_calls = bool(_CALL.search(said)) or any(name in said for name in names)
+        shows = (orders and "json" in said.lower()) or (is_about_calls and (orders or re.search("[?？]", said)))
         engine = [one.text for one in self.request.messages if one.kind != "message" or one.role == "system"]
         kinds = ENVELOPES.union(*(_IN_REQUEST.findall(text) for text in (*engine, self.request.tail)))
         return Sights(
             tools={} if shows else self.tools,
-            unknown=not _DATA.search(self.person),
-            kinds=frozenset(kind for kind in kinds if kind not in self.person),
+            unknown=not (_DATA.search(said) and orders),
+            kinds=frozenset(kind for kind in kinds if kind not in said),
             is_quoted=self.is_quoted,
         )
 
     @cached_property
     def _quotable(self) -> str:
-        """All that people, tools and memory say in the request, as `squeeze` leaves it."""
+        """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
         request = self.request
-        said = [text for one in request.messages if one.role != "assistant" for text in _texts(one)]
+        said = [text for one in request.messages for text in _texts(one)]
         return "\n".join(map(squeeze, (request.system, *said, request.tail)))
 
     def is_quoted(self, text: str, call: TextCall | None) -> bool:

@@ -24,6 +24,9 @@ from perdure.providers.text_calls.forms import (
 )
 
 FENCE = "```"
+HELD_CHARS = 200_000
+"""More than this is held back of nothing: it is data."""
+
 TAG_CHARS = 100
 PREFIXES = ("", "functions.", "default_api.")
 ANNOUNCEMENT_CHARS = 300
@@ -140,8 +143,9 @@ class Scanner:
 
     sights: Sights
     found: list[Found] = field(default_factory=list)
-    shown: str = ""
-    rest: str = ""
+    _shown: list[str] = field(default_factory=list)
+    _rest: list[str] = field(default_factory=list)
+    _chars: int = 0  # of both
     _text: str = ""  # not decided yet
     _mode: Literal["prose", "fence", "quote", "dropped"] = "prose"
     _starts_line: bool = True
@@ -152,6 +156,16 @@ class Scanner:
     _parameters: dict[str, Any] = field(default_factory=dict)
     _fences: int = 0
     _brackets: _Brackets | None = None
+
+    @property
+    def shown(self) -> str:
+        """The prose before what was found."""
+        return "".join(self._shown)
+
+    @property
+    def rest(self) -> str:
+        """The prose behind the first thing that was found."""
+        return "".join(self._rest)
 
     @property
     def prose(self) -> str:
@@ -166,9 +180,9 @@ class Scanner:
     def read(self, piece: str = "", *, final: bool = False) -> str:
         """The text that is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
         if not self.sights.tools and not self.sights.kinds:
-            self.shown += piece
+            self._shown.append(piece)
             return piece
-        before = len(self.shown)
+        before = len(self._shown)
         self._text += piece
         while self._text:
             if not self._at:
@@ -184,7 +198,7 @@ class Scanner:
                 self._end_span(token.end)
             else:
                 self._take(token)
-        return self.shown[before:]
+        return "".join(self._shown[before:])
 
     def _free_chars(self, final: bool) -> int:
         """How many characters at the beginning belong to no span."""
@@ -216,10 +230,8 @@ class Scanner:
             self._mode = "fence" if fences % 2 else "quote" if single % 2 else "prose"
         elif text.endswith(FENCE if self._mode == "fence" else ("`", "\n")):
             self._mode = "prose"
-        if self.found:
-            self.rest += text
-        else:
-            self.shown += text
+        (self._rest if self.found else self._shown).append(text)
+        self._chars += len(text)
 
     def _take(self, token: _Token) -> None:
         """Add a token to the span."""
@@ -324,6 +336,8 @@ class Scanner:
         if begins_word and (word := self._offered_word(inner, final, call=True)) is not True:
             return word
         end = self._closing(single_quotes=inner[0] != '"')
+        if (len(text) if end is None else abs(end)) - at > HELD_CHARS:
+            return _Token("data", at + HELD_CHARS)
         if end is None and not final:
             return _UNCLEAR
         raw = text[at : end if end is None else abs(end)]
@@ -434,7 +448,7 @@ class Scanner:
         """Whether what has this name may be a call."""
         if name in self.sights.tools:
             return True
-        return self.sights.unknown and bool(self.sights.tools) and len(self.prose) < ANNOUNCEMENT_CHARS
+        return self.sights.unknown and bool(self.sights.tools) and self._chars < ANNOUNCEMENT_CHARS
 
 
 def _typed(text: str) -> Any:
