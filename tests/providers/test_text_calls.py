@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelOverloaded
 from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
-from perdure.core.models import NO_TRAITS, Exchange, ModelDelta, ModelOptions, ModelReply
+from perdure.core.models import Exchange, ModelOptions, ModelReply
 from perdure.core.runs import Usage
-from perdure.providers.text_calls.model import TextCalls
 from perdure.providers.text_calls.scan import Scanner, Sights
 from perdure.testing import ScriptedModel, calls, says
 from tests.providers.text_call_examples import (
@@ -346,19 +345,3 @@ async def test_thoughts_without_an_answer_are_asked_again() -> None:
     heard = await Heard("<think>Who is Ada? I wonder").of(request_of())
 
     assert heard.text == heard.shown == "Done, noted." and len(heard.model.requests) == 2
-
-
-async def test_a_model_whose_thoughts_begin_without_a_mark_is_remembered() -> None:
-    """From its second answer on they are streamed as thoughts; an answer without any is still shown."""
-    script = ScriptedModel(*(says("Hm, Ada.\n</think>\nHi."),) * 2, says("Plain."))
-    model = TextCalls(script, traits=lambda: NO_TRAITS, learn=lambda **traits: None)
-    shown: list[str] = []
-    stored: list[str] = []
-    for _ in range(3):
-        pieces = [piece async for piece in model.respond(request_of())]
-        shown.append("".join(one.text for one in pieces if isinstance(one, ModelDelta) and one.kind == "text"))
-        reply = pieces[-1]
-        assert isinstance(reply, ModelReply)
-        stored += [part.text for part in reply.parts if isinstance(part, Text)]
-
-    assert stored == ["Hi.", "Hi.", "Plain."] and shown[1:] == ["Hi.", "Plain."]

@@ -74,7 +74,6 @@ RUN: Mapping[str, str] = {
     "<arg_key>new_string</arg_key>\n<arg_value>Name: Ada</arg_value>\n</tool_call>",
     "DeepSeek's marks": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>memory_insert\n"
     f"```json\n{J(ARGUMENTS)}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
-    "Phi's mark": f"functools[{J(CALL)}]",
     "action in words": f"Action: memory_insert\nAction Input: {J(ARGUMENTS)}",
     "the name before an object": f"memory_insert\n{J(ARGUMENTS)}",
     "backticks": f"`{J(CALL)}`",
@@ -93,6 +92,7 @@ TOLD: Mapping[str, tuple[str, str]] = {
     "a missing quote": (J(CALL).replace('Ada"', "Ada"), "can't be read"),
     "Python that breaks off": ('memory_insert(label="human", new_string="Na', "can't be read"),
     "other code around": ('```python\nmemory_insert("human", "Name: Ada")\nprint("ok")\n```', "can't be read"),
+    "a tag without a call": ("<tool_call>\nHello Ada.", "can't be read"),
     "an unknown tool": (J({**CALL, "name": "save_memory"}), "no tool 'save_memory'"),
     "an unknown tool in a fence": (f"```json\n{J({**CALL, 'name': 'save_memory'})}\n```", "no tool 'save_memory'"),
     "an unknown tool in Python": ('```tool_code\nsave_memory(text="Ada")\n```', "no tool 'save_memory'"),
@@ -145,6 +145,7 @@ TRAPS: Mapping[str, tuple[str, str]] = {
     "a type that is data": ("An event in JSON", '{"type": "event", "name": "launch"}'),
     "YAML": ("The call in YAML", "name: memory_insert\narguments:\n  label: human\n  new_string: x"),
     "tags of a page": ("A page with tools", "<tools>\n  <tool>hammer</tool>\n</tools>"),
+    "a tag in a sentence": (SAID, "Some models write <tool_call> and </tool_call>, Ada."),
     "a label": (SAID, "Action: tell people your name, Ada.\nTool: a smile."),
     "mathematics": (SAID, "f(x) = {x | x > 0}, [0, 1], {1, 2}"),
 }

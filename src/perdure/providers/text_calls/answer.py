@@ -47,7 +47,6 @@ class Answer:
     problem: str = ""
     in_text: bool = False
     """Whether the calls stood in the text."""
-    has_stray: bool = False
     reply: ModelReply = field(default_factory=lambda: ModelReply(parts=()))
     scanner: Scanner = field(init=False)
     _speeches: dict[int, Speech] = field(default_factory=dict)
@@ -98,7 +97,7 @@ class Answer:
         """The deltas for cleaned pieces."""
         for kind, text in pieces:
             if kind == "stray":
-                self.has_stray, self.scanner = True, Scanner(self.asked.sights)
+                self.scanner = Scanner(self.asked.sights)
                 continue
             shown = self.scanner.read(text) if kind == "text" else text
             if shown and not self.muted:
@@ -142,7 +141,7 @@ class Answer:
             self.calls = tuple(ToolCall(f"{start}_{at}", call.name, call.json) for at, call in enumerate(calls))
             self.in_text = True
         else:
-            broken = [one.name for one in scanner.found if one.kind == "broken" and one.name not in asked.tools]
+            broken = [one.name for one in scanner.found if one.name and one.name not in asked.tools]
             self.problem = asked.unknown(broken[0]) if broken else BROKEN if "broken" in kinds else AROUND
 
     def _spoken(self, call: ToolCall) -> ToolCall | None:

@@ -35,11 +35,9 @@ class Cleaner:
 
     Args:
         kept: the person's message.
-        thinks_first: whether the model's answers begin with thoughts that nothing opens.
     """
 
     kept: str = ""
-    thinks_first: bool = False
     _text: str = ""  # not decided yet
     _said: list[str] = field(default_factory=list)
     _thoughts: list[str] = field(default_factory=list)
@@ -52,8 +50,6 @@ class Cleaner:
 
     def __post_init__(self) -> None:
         self._marks = tuple(mark for mark in _MARKS if mark not in self.kept)
-        self.thinks_first = self.thinks_first and "</think>" in self._marks
-        self._closing = "</think>" if self.thinks_first else ""
 
     @property
     def thoughts(self) -> str:
@@ -76,18 +72,13 @@ class Cleaner:
                 yield from self._mark(mark)
             else:
                 break
-        if final and self.thinks_first and self._closing:  # it did not think this time
-            self._said, self._thoughts, self._closing = self._thoughts, [], ""
-            yield "text", "".join(self._said)
 
     def _begin(self, final: bool) -> bool:
         """Take the marks before an answer away; whether it has begun."""
         text = self._text.lstrip()
         mark = next((mark for mark in _BEGIN if mark in self._marks and text.startswith(mark)), None)
         if mark is None:
-            self._begun = final or (bool(text) and not any(mark.startswith(text) for mark in (*_BEGIN, "<think>")))
-            if self._begun and self.thinks_first and text.startswith("<think>"):
-                self._text = text.removeprefix("<think>")
+            self._begun = final or (bool(text) and not any(mark.startswith(text) for mark in _BEGIN))
             return self._begun
         behind = text[len(mark) :]
         if len(behind) < _ROLE_CHARS and "\n" not in behind and not final:
@@ -131,7 +122,7 @@ class Cleaner:
         line = said.rpartition("\n")[2]
         is_code = said.count(FENCE) % 2 == 1 or line.replace(FENCE, "").count("`") % 2 == 1
         if self._closing:
-            self._closing, self._trims, self.thinks_first = "", True, False
+            self._closing, self._trims = "", True
         elif is_code or (mark == "</s>" and "<s>" in said):
             if mark in _END:
                 self._edge += mark

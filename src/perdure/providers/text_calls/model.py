@@ -33,7 +33,6 @@ class TextCalls:
 
     def __init__(self, model: Model, *, traits: Callable[[], ModelTraits], learn: Callable[..., None]) -> None:
         self.model, self._traits, self._learn = model, traits, learn
-        self._thinks_first = False
 
     async def aclose(self) -> None:
         """Close the model, if it can be closed."""
@@ -47,13 +46,12 @@ class TextCalls:
                 yield _cleaned(piece) if isinstance(piece, ModelReply) else piece
             return
         asked = Asked(request)
-        first = second = Answer(asked, Cleaner(asked.person, self._thinks_first))
+        first = second = Answer(asked, Cleaner(asked.person))
         async for delta in first.read(self.model.respond(request)):
             yield delta
-        self._thinks_first = self._thinks_first or first.has_stray
         if first.problem:
             again = replace(request, tail="") if first.is_envelope else asked.again(first.raw, first.problem)
-            second = Answer(asked, Cleaner(asked.person, self._thinks_first), muted=bool(first.scanner.shown.strip()))
+            second = Answer(asked, Cleaner(asked.person), muted=bool(first.scanner.shown.strip()))
             try:
                 async for delta in second.read(self.model.respond(again)):
                     yield delta

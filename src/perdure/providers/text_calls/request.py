@@ -101,7 +101,7 @@ class Asked:
         try:
             parse_arguments(call.name, {**schema, "required": required}, call.json)
         except InvalidArguments as error:
-            return f"{error}."
+            return str(error)
         return ""
 
     def unknown(self, name: str) -> str:

@@ -46,17 +46,12 @@ _PARAMETER = re.compile(
     re.DOTALL,
 )
 _PARAMETER_START = re.compile(r"<(?:parameter|param|arg)[ =]|<arg_key>")
+_CERTAIN = re.compile(r"</?tool_?calls?>|\[/?TOOL_CALLS?\]|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁", re.IGNORECASE)
+"""Tags and marks that stand around calls only."""
 _MARKS = ("[TOOL_CALLS]", "[/TOOL_CALLS]", "[TOOL_CALL]", "[/TOOL_CALL]", "[ARGS]", "[CALL_ID]")
-_LABELS = (
-    "action input",
-    "action",
-    "tool name",
-    "tool input",
-    "tool call",
-    "tool",
-    "function call",
-    "function",
-    "arguments",
+_LABELS = ("action input:", "tool name:", "tool input:", "tool call:", "function call:", "function<｜", "arguments:")
+_LABEL = re.compile(
+    r"(?:action(?: input)?|tool(?: name| input| call)?|function(?: call)?|arguments)(?::|(?=<｜))", re.IGNORECASE
 )
 _FENCE_HEAD = re.compile(r"`{3,}(?:[\w+-]*(?=[\s{\[<`]|$))?")
 _WORD = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
@@ -261,6 +256,9 @@ class Scanner:
     def _end_span(self, data_end: int) -> None:
         """What comes next is something else, or data up to `data_end`: keep what the span holds, or show it."""
         self._commit()
+        is_alone = bool(self.sights.tools) and self._starts_line and not self._items
+        if is_alone and _CERTAIN.search(self._text[: self._at]):
+            self._items.append(Found("broken"))
         if self._items:
             self.found += self._items
             self._text = self._text[self._at :]
@@ -333,8 +331,12 @@ class Scanner:
         begins_word = bool(_WORD.match(inner))
         if inner[0] not in "\"'}" and (text[at] == "{" or not begins_word):
             return _OTHER
-        if begins_word and (word := self._offered_word(inner, final, call=True)) is not True:
-            return word
+        if begins_word:  # a list of Python calls
+            word = _WORD.match(inner)
+            if not final and self._may_go_on(inner, any_name=False):
+                return _UNCLEAR
+            if word is None or bare_name(word[0]) not in self.sights.tools or not inner.startswith("(", word.end()):
+                return _OTHER
         end = self._closing(single_quotes=inner[0] != '"')
         if (len(text) if end is None else abs(end)) - at > HELD_CHARS:
             return _Token("data", at + HELD_CHARS)
@@ -366,70 +368,45 @@ class Scanner:
 
     def _word(self, final: bool) -> _Token:
         """A Python call, the name of a tool before its arguments, or a label such as `Action:`."""
-        text, at = self._text, self._at
-        if (label := self._label(final)) is not _OTHER:
-            return label
+        text, at, tools = self._text, self._at, self.sights.tools
+        if label := _LABEL.match(text, at) if tools else None:
+            return _Token("wrap", label.end())
         word = _WORD.match(text, at)
         assert word is not None
-        any_name = at > 0 and self.sights.unknown and bool(self.sights.tools)
-        if any_name and word.end() == len(text) and not final:
+        any_name = at > 0 and self.sights.unknown and bool(tools)
+        if not final and self._may_go_on(text[at:], any_name=any_name):
             return _UNCLEAR
-        if not (any_name and text.startswith("(", word.end())):
-            offered = self._offered_word(text[at:], final, call=False)
-            if offered is not True:
-                return offered
-        if text.startswith("(", word.end()):
-            end = self._closing(single_quotes=True)
-            if end is None or end < 0:
-                return _UNCLEAR if end is None and not final else self._cut_call(word[0])
-            behind = text[end:].lstrip(" \t;")
+        name, calls = bare_name(word[0]), text.startswith("(", word.end())
+        if name not in tools and not (calls and (any_name or name == "print")):
+            return _OTHER
+        if not calls:
+            behind = text[word.end() :].lstrip(" \t\r\n:=")
             if not behind and not final:
                 return _UNCLEAR
-            if behind and behind[0] not in "\n\r<`]":
-                return _OTHER
-            calls = python_calls(text[at:end], self.sights.tools, any_name=any_name)
-            found = self._wanted(text[at:end], calls)
-            return _Token("found", end, found) if found else _OTHER
-        behind = text[word.end() :].lstrip(" \t\r\n:=")
+            return _Token("name", word.end(), name=name) if at or behind[:1] in ("{", "<", "`", "[") else _OTHER
+        end = self._closing(single_quotes=True)
+        if end is None or end < 0:
+            broken = _Token("found", len(text), (Found("broken", name),)) if name in tools else _OTHER
+            return _UNCLEAR if end is None and not final else broken
+        behind = text[end:].lstrip(" \t;")
         if not behind and not final:
             return _UNCLEAR
-        if at or (behind and behind[0] in "{<`["):
-            return _Token("name", word.end(), name=bare_name(word[0]))
-        return _OTHER
+        if behind and behind[0] not in "\n\r<`]":
+            return _OTHER  # a mention in a sentence
+        found = self._wanted(text[at:end], python_calls(text[at:end], tools, any_name=any_name))
+        return _Token("found", end, found) if found else _OTHER
 
-    def _cut_call(self, name: str) -> _Token:
-        """A Python call that does not end."""
-        if bare_name(name) not in self.sights.tools:
-            return _OTHER
-        return _Token("found", len(self._text), (Found("broken", bare_name(name)),))
-
-    def _label(self, final: bool) -> _Token:
-        """A label before a name or arguments, as some agents' formats have it."""
-        begun = self._text[self._at : self._at + 20].lower()
-        for label in _LABELS if self.sights.tools else ():
-            if begun.startswith(f"{label}:") or begun.startswith(f"{label}<｜"):
-                return _Token("wrap", self._at + len(label) + (begun[len(label)] == ":"))
-            if not final and f"{label}:".startswith(begun):
-                return _UNCLEAR
-        if begun.startswith("functools["):
-            return _Token("wrap", self._at + len("functools"))
-        return _OTHER if final or not "functools[".startswith(begun) or not self.sights.tools else _UNCLEAR
-
-    def _offered_word(self, text: str, final: bool, *, call: bool) -> Literal[True] | _Token:
-        """True if the text begins with the name of a tool that is offered, with `call` also a bracket behind it; else
-        the token of another word."""
+    def _may_go_on(self, text: str, *, any_name: bool) -> bool:
+        """Whether more text may make the name of a tool, or a label, of a word that the text ends with."""
+        if not self.sights.tools:
+            return False
+        if any(label.startswith(text.lower()) for label in _LABELS):
+            return True
         word = _WORD.match(text)
-        if word is None:
-            return _OTHER
-        if word.end() == len(text) and not final:
-            names = (
-                f"{prefix}{name}"
-                for prefix in ("", "functions.", "default_api.", "print(")
-                for name in self.sights.tools
-            )
-            return _UNCLEAR if any(name.startswith(word[0]) for name in names) else _OTHER
-        is_offered = bare_name(word[0]) in self.sights.tools or word[0] == "print"
-        return True if is_offered and (not call or text.startswith("(", word.end())) else _OTHER
+        if word is None or word.end() < len(text):
+            return False
+        names = ("print", *(f"{prefix}{name}" for prefix in PREFIXES for name in self.sights.tools))
+        return any_name or any(name.startswith(text) for name in names)
 
     def _closing(self, *, single_quotes: bool) -> int | None:
         """Where what begins at the end of the span closes, see `_Brackets.end`."""
