@@ -148,7 +148,7 @@ async def test_words_end_the_run_of_a_loop_that_demands_calls() -> None:
         agent = await perdure.create_agent("a", model=MODEL, agent_type="memgpt_agent")
         reply = await agent.send("hello")
 
-    assert reply.stop_reason == "end_turn" and len(model.requests) == 4
+    assert (reply.text, reply.stop_reason, len(model.requests)) == ("I can't.", "end_turn", 4)
 
 
 async def test_a_call_is_taken_as_it_is_meant() -> None:

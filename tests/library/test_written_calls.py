@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.events import Delta
 from perdure.core.messages import Reasoning
+from perdure.core.models import ModelReply
+from perdure.core.runs import Usage
 from perdure.providers.discovery import find_providers
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.text_calls.model import TextCalls
@@ -134,3 +137,23 @@ async def test_the_large_hosts_models_are_left_alone() -> None:
     await registry.close()
 
     assert list(read.values()) == [False, False, True]
+
+
+@pytest.mark.parametrize(("first", "is_learned"), [("Hello", True), (J(CALL)[:-2], False)])
+async def test_the_tokens_of_two_requests_measure_none(
+    first: str, is_learned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a model's tokenizer takes is learned of an answer to one request only."""
+
+    def sized(body: Mapping[str, Any], text: str) -> ModelReply:
+        estimate = ScriptTokenCounter().count(json.dumps(body, ensure_ascii=False))
+        return says(text, usage=Usage(input_tokens=2 * estimate, output_tokens=3))
+
+    script = (lambda body: sized(body, first), lambda body: sized(body, "Hi."))
+    async with HttpModel(*script) as http:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{http.url}/v1")
+        async with await AsyncPerdure.open(store=InlineStore(), models={"a/b": ScriptedModel()}) as perdure:
+            await (await perdure.create_agent("ada", model=HANDLE)).send("My name is Ada.")
+            learned = await perdure.app.store.read(lambda tx: tx.steps.get_factor(HANDLE))
+
+    assert (learned > 1.0) == is_learned

@@ -196,6 +196,8 @@ def _store_reply(
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
     factor."""
+    if reply.requests > 1:  # the count is of all of them
+        return None
     recipe, measured = step.recipe, reply.usage.input_tokens
     before = [
         other.usage.input_tokens

@@ -94,8 +94,6 @@ def next_action(log: RunLog) -> Action:
     if log.questions:
         return Finish("end_turn")
     answer = log.last_answer
-    if log.must_speak and step is not None and step.status == "success" and answer is not None and not answer.calls:
-        return Finish(step.stop_reason or "end_turn")  # whatever its rules demand: it can't do it
     if log.rule_scope is not None and answer is not None and (action := _rule_action(log, log.rule_scope, answer)):
         return action
     if step is not None and step.status == "success" and (answer is None or not answer.calls):
@@ -144,6 +142,8 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     if state.exit_tool is not None:
         return Finish("tool_rule")
     if state.refuses_answer and rule_scope.loop.heartbeats and not state.goes_on:
+        if log.must_speak:
+            return None
         return _remind(log, answer, "call a tool: what stands outside a call reaches nobody", kind="NoToolCall")
     if state.refuses_answer:
         return _remind(log, answer, f"your next step has to be a call of {_either(sorted(state.allowed))}")

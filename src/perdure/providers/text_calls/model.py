@@ -99,7 +99,8 @@ def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
         exchange = replace(exchange, response={**exchange.response, **note})
     usage = reply.usage if second is first else first.reply.usage + second.reply.usage
     stop_reason = "end_turn" if second.in_text else reply.stop_reason
-    return replace(reply, parts=parts, usage=usage, exchange=exchange, stop_reason=stop_reason)
+    requests = 1 if second is first else 2
+    return replace(reply, parts=parts, usage=usage, exchange=exchange, stop_reason=stop_reason, requests=requests)
 
 
 def _cleaned(reply: ModelReply) -> ModelReply:
