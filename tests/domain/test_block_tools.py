@@ -11,7 +11,6 @@ from perdure.core.errors import (
     BlockNotFound,
     BlockReadOnly,
     InvalidArguments,
-    InvalidInput,
     LineNumbersInText,
     PatchInvalid,
     TextAmbiguous,
@@ -160,11 +159,25 @@ async def test_text_to_replace_is_no_pattern() -> None:
 
 
 @pytest.mark.parametrize("line", [-2, 4, 99])
-async def test_a_line_that_is_not_there_is_told(line: int) -> None:
-    """The message says how many lines there are."""
+async def test_a_line_that_is_not_there_is_the_end(line: int) -> None:
+    """A model that counts wrong keeps what it wanted to keep."""
     s = await agent_in_run(HUMAN)
-    with pytest.raises(InvalidInput, match=f"insert_line {line} .* it has 3 lines"):
-        await s.call("memory_insert", label="human", new_string="x", insert_line=line)
+    result = await s.call("memory_insert", label="human", new_string="x", insert_line=line)
+
+    assert result.text.endswith("\nx")
+
+
+@pytest.mark.parametrize("label", ["Human", "HUMAN", " human "])
+async def test_a_label_counts_without_regard_to_case(label: str) -> None:
+    """As long as one block alone can be meant; an exact label always counts."""
+    s = await agent_in_run(HUMAN)
+    result = await s.call("memory_insert", label=label, new_string="x")
+    await s.call("memory", command="create", path="/memories/HUMAN", file_text="y")
+
+    assert result.text.endswith("\nx")
+    assert (await s.call("memory_insert", label="HUMAN", new_string="z")).text == "y\nz"
+    with pytest.raises(BlockNotFound, match="'hUMAN' not found"):
+        await s.call("memory_insert", label="hUMAN", new_string="x")
 
 
 async def test_the_first_line_of_an_empty_block() -> None:

@@ -164,11 +164,6 @@ async def test_a_read_only_block_is_left_alone(arguments: dict[str, Any]) -> Non
             TextNotFound,
             "verbatim",
         ),
-        (
-            {"command": "insert", "path": "/memories/human", "insert_text": "x", "insert_line": 9},
-            InvalidInput,
-            "2 lines",
-        ),
     ],
 )
 async def test_a_command_that_cannot_be_done_is_told(

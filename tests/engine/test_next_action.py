@@ -9,7 +9,7 @@ import pytest
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, StepId
 from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
 from perdure.core.runs import Failure, Recipe, Run, RunKey, Step, StepStatus
-from perdure.engine.run.log import OpenCall, RunLog
+from perdure.engine.run.log import STOP, OpenCall, RunLog
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.testing.clock import START
 
@@ -131,13 +131,13 @@ def test_a_failed_step_ends_the_run_with_its_failure() -> None:
 
 def build_refusal(index: int) -> tuple[Message, Message]:
     """An answer whose only call could not be run, and its result."""
-    call = ToolCall(f"call_{index}", "look", "{")
+    call = ToolCall(f"call_{index}", "look", "{" * (index + 1))
     result = ToolResult(call.call_id, "look", "no JSON", "error", refused=True)
     return message(2 * index + 1, call, of=step(index)), message(2 * index + 2, result, of=step(index))
 
 
 def test_a_model_may_repair_its_calls_a_few_times() -> None:
-    """Then the run ends with what was wrong; one call that could be run begins the count anew."""
+    """Then it is asked for words; one call that could be run begins the count anew."""
     run = replace(RUN, max_steps=50)
     three = tuple(said for index in range(3) for said in build_refusal(index))
     four = (*three, *build_refusal(3))
@@ -145,11 +145,38 @@ def test_a_model_may_repair_its_calls_a_few_times() -> None:
 
     assert next_action(log(run, messages=three, steps=tuple(map(step, range(3))))) == MakeRequest()
     assert next_action(log(run, messages=(*three, *good), steps=tuple(map(step, range(4))))) == MakeRequest()
-    ended = next_action(log(run, messages=four, steps=tuple(map(step, range(4)))))
-    assert isinstance(ended, Finish)
-    assert ended.reason == "invalid_tool_call"
-    assert ended.failure is not None
-    assert "no JSON" in ended.failure.message
+    assert next_action(log(run, messages=four, steps=tuple(map(step, range(4))))) == MakeRequest(reminder=STOP)
+
+
+def test_the_same_call_may_fail_three_times() -> None:
+    """Also one that could be run; another call in between begins the count anew."""
+    run = replace(RUN, max_steps=50)
+
+    def failing(index: int, arguments: str = "{}") -> tuple[Message, Message]:
+        call = ToolCall(f"call_{index}", "look", arguments)
+        result = ToolResult(call.call_id, "look", "no such thing", "error")
+        return message(2 * index + 1, call, of=step(index)), message(2 * index + 2, result, of=step(index))
+
+    steps = tuple(map(step, range(3)))
+    same = (*failing(0), *failing(1), *failing(2))
+    other = (*failing(0), *failing(1, '{"at": 1}'), *failing(2))
+
+    assert next_action(log(run, messages=same, steps=steps)) == MakeRequest(reminder=STOP)
+    assert next_action(log(run, messages=other, steps=steps)) == MakeRequest()
+
+
+def test_a_run_ends_with_the_words_that_it_asked_for() -> None:
+    """Whatever came before; a crash meanwhile changes nothing."""
+    run = replace(RUN, max_steps=50)
+    refused = tuple(said for index in range(4) for said in build_refusal(index))
+    notice = replace(message(9, Text(f'{{"type": "heartbeat", "reason": "{STOP}"}}')), role="system", kind="heartbeat")
+    steps = tuple(map(step, range(5)))
+    words = message(10, Text("I can't."), of=steps[4])
+    lost = step(4, "pending", lease=1)
+
+    assert next_action(log(run, messages=(*refused, notice, words), steps=steps)) == Finish("end_turn")
+    assert next_action(log(run, messages=(*refused, notice), steps=(*steps[:4], lost))) == MakeRequest(abandoned=lost)
+    assert next_action(log(run, messages=(*refused, notice), steps=steps[:4])) == MakeRequest()
 
 
 @pytest.mark.parametrize("steps", [(), (step(0, "pending"),), (step(0),)])

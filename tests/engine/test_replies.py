@@ -9,9 +9,12 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import ModelOverloaded, RunFailed
+from perdure.core.events import Delta
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Step
+from perdure.engine.run.log import STOP
+from perdure.engine.run.model_call import GAVE_UP
 from perdure.library.reply import Reply
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
@@ -96,18 +99,77 @@ async def test_each_step_keeps_what_went_over_the_wire() -> None:
     assert kept == [SENT, SENT]
 
 
-async def test_a_model_that_never_sends_usable_arguments_is_stopped() -> None:
-    """Each time it was told what is wrong; nothing was run."""
-    model = ScriptedModel(otherwise=calls("conversation_search", limit="many"))
+@pytest.mark.parametrize(
+    "call",
+    [
+        calls("conversation_search", limit="many"),
+        calls("no_such_tool"),
+        calls("core_memory_append", label="user_info", content="x"),
+    ],
+)
+async def test_a_model_whose_call_keeps_failing_is_asked_for_words(call: ModelReply) -> None:
+    """Each time it was told what is wrong; then it may call nothing any more, and the run ends well."""
+    model = ScriptedModel(call, call, call, says("I can't find it."))
+    async with await open_library(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, tools=("core_memory_append", "conversation_search"))
+        reply = await agent.send("hello")
+        again = await agent.send("and now?")
+
+    assert (reply.text, reply.stop_reason, again.text) == ("I can't find it.", "end_turn", "OK.")
+    assert [one.options.tool_choice for one in model.requests] == ["auto"] * 3 + ["none", "auto"]
+    assert model.requests[3].tools == model.requests[0].tools  # its prefix stays in the cache
+    assert STOP in model.requests[3].messages[-1].text
+
+
+@pytest.mark.parametrize(
+    ("last", "text"),
+    [
+        (calls("conversation_search", limit="many"), GAVE_UP),
+        (calls("send_message", message="Sorry."), "Sorry."),
+        (ModelReply(parts=(Text("Sorry."), ToolCall("x", "conversation_search", "{}"))), "Sorry."),
+    ],
+)
+async def test_a_model_that_calls_instead_of_speaking_ends_in_words_too(last: ModelReply, text: str) -> None:
+    """Its call is not run, nor shown; the readers of the stream see the words."""
+    model = ScriptedModel(*[calls("conversation_search", limit="many")] * 3, otherwise=last)
     async with await open_library(model) as perdure:
         agent = await perdure.create_agent("a", model=MODEL)
+        pieces = [one async for one in agent.stream("hello") if isinstance(one, Delta)]
+        newest = (await agent.messages())[-1]
 
-        with pytest.raises(RunFailed, match="4 times in a row") as caught:
-            await agent.send("hello")
+    assert (newest.text, newest.calls) == (text, ())
+    assert "".join(one.text for one in pieces if one.message_id == newest.id) == text
 
-        assert caught.value.stop_reason == "invalid_tool_call"
+
+async def test_words_end_the_run_of_a_loop_that_demands_calls() -> None:
+    """An agent that speaks by `send_message` alone would be reminded of it again and again."""
+    model = ScriptedModel(*[calls("send_message", text="hi")] * 3, says("I can't."))
+    async with await open_library(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, agent_type="memgpt_agent")
+        reply = await agent.send("hello")
+
+    assert (reply.text, reply.stop_reason, len(model.requests)) == ("I can't.", "end_turn", 4)
+
+
+async def test_a_call_is_taken_as_it_is_meant() -> None:
+    """A prefix at the name, the arguments as a JSON text, a label in capitals, tags as one text."""
+    inner = json.dumps({"content": "Name: Ada", "label": "Human"})
+    model = ScriptedModel(
+        ModelReply(parts=(ToolCall("a", "functions.core_memory_append", json.dumps(inner)),)),
+        calls("archival_memory_insert", content="Tea is green.", tags="tea, facts"),
+        ModelReply(parts=(ToolCall("c", "", json.dumps({"content": "x"})),)),
+    )
+    async with await open_library(model) as perdure:
+        agent = await perdure.create_agent("a", model=MODEL, tools=("core_memory_append", "archival_memory_insert"))
+        await agent.send("hello")
+        human = (await agent.blocks.get("human")).value
+        passages = await agent.passages()
         results = [result for message in await agent.messages() for result in message.results]
-        assert [result.refused for result in results] == [True] * 4
+
+    assert human.endswith("Name: Ada")
+    assert [sorted(passage.tags) for passage in passages] == [["facts", "tea"]]
+    assert [result.status for result in results] == ["success", "success", "error"]
+    assert "needs the name of a tool; your tools are: archival_memory_insert" in results[2].text
 
 
 LONG = "so it goes on " * 200_000

@@ -58,8 +58,8 @@ def expected(edit: Edit, values: list[str]) -> str | None:
             )
         case "memory_insert":
             line = arguments["insert_line"]
-            at = len(lines) if line == -1 else line
-            new = "\n".join([*lines[:at], arguments["new_string"], *lines[at:]]) if at <= len(lines) else None
+            at = line if 0 <= line <= len(lines) else len(lines)
+            new = "\n".join([*lines[:at], arguments["new_string"], *lines[at:]])
         case "memory_rethink":
             new = arguments["new_memory"]
         case "patch":

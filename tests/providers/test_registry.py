@@ -14,6 +14,7 @@ from perdure.providers.choosing import choose_offline
 from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
 from perdure.providers.registry import ModelRegistry, build_model
 from perdure.providers.retrying import Retrying
+from perdure.providers.text_calls.model import TextCalls
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel
 from perdure.testing.clock import START
@@ -175,7 +176,9 @@ def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
     model = build_model(endpoint, shown, {})
 
     assert isinstance(model, Retrying)
-    assert type(model.model).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
+    chat = model.model.model if isinstance(model.model, TextCalls) else model.model
+    assert type(chat).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
+    assert isinstance(model.model, TextCalls) == (found == "ollama")
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ from perdure.providers.embeddings.choose import choose_embedder as choose_embedd
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
+from perdure.providers.text_calls.describe import describe_calling as describe_calling
 from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look

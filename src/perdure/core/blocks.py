@@ -195,17 +195,11 @@ def _find_all(value: str, text: str) -> list[int]:
 
 
 def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
-    """Return the block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 the end.
-
-    Raises: InvalidInput: no such line; and as `rewrite`.
+    """Return the block with `text` after its line `line`, counted from 1: 0 is the beginning, -1 and a line that it
+    does not have are the end. Raises: as `rewrite`.
     """
     lines = block.value.split("\n") if block.value else []
-    if line < -1 or line > len(lines):
-        raise InvalidInput(
-            f"insert_line {line} is not in block {block.label!r}: it has {len(lines)} lines;"
-            " 0 inserts at the beginning, -1 at the end"
-        )
-    position = len(lines) if line == -1 else line
+    position = line if 0 <= line <= len(lines) else len(lines)
     return rewrite(block, "\n".join([*lines[:position], text, *lines[position:]]))
 
 

@@ -105,12 +105,13 @@ class ModelDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """The whole answer: text, reasoning and tool calls, in order."""
+    """The whole answer: text, reasoning and tool calls, in order. `requests`: how many of them the usage counts."""
 
     parts: tuple[Part, ...]
     usage: Usage = field(default_factory=Usage)
     stop_reason: StopReason = "end_turn"
     exchange: Exchange | None = None
+    requests: int = 1
 
 
 class Model(Protocol):

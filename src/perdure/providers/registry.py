@@ -7,6 +7,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
@@ -167,7 +168,13 @@ class ModelRegistry:
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = build_model(endpoint, name, self._connections)
+                self._cache[key] = build_model(
+                    endpoint,
+                    name,
+                    self._connections,
+                    traits=partial(self.traits, key),
+                    learn=partial(self.learn, key),
+                )
             return self._cache[key]
 
     async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -178,11 +185,13 @@ class ModelRegistry:
         from perdure.providers.openai_chat import OpenAIChat
         from perdure.providers.pydantic_ai import DirectModel
         from perdure.providers.retrying import Retrying
+        from perdure.providers.text_calls.model import TextCalls
 
-        model = self.find(request.model)
-        if model is None:
+        chat = self.find(request.model)
+        if chat is None:
             raise self.not_found(request.model)
-        chat = model.model if isinstance(model, Retrying) else model
+        while isinstance(chat, Retrying | TextCalls):
+            chat = chat.model
         if isinstance(chat, DirectModel):
             return await chat.payload(request)
         if not isinstance(chat, OpenAIChat):
@@ -382,11 +391,20 @@ class ModelRegistry:
         await asyncio.gather(*(shared.aclose() for shared in connections))
 
 
-def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connections]) -> Retrying:
-    """The model of this name at a provider, with retries.
+def build_model(
+    endpoint: Endpoint,
+    name: str,
+    connections: dict[str, Connections],
+    *,
+    traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
+    learn: Callable[..., None] = lambda **traits: None,
+) -> Retrying:
+    """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
 
     Args:
         connections: provider -> what its models share; those of a new provider are added.
+        traits: what is known of the model.
+        learn: takes the traits that its answers show, by their names.
     Raises: InvalidInput: an address or key that can't be used.
     """
     from perdure.providers.retrying import Retrying
@@ -410,7 +428,11 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
         reasoning_back=provider.reasoning_back,
     )
-    return Retrying(chat)
+    if _is_large(endpoint, name):
+        return Retrying(chat)
+    from perdure.providers.text_calls.model import TextCalls
+
+    return Retrying(TextCalls(chat, traits=traits, learn=learn))
 
 
 def _is_large(endpoint: Endpoint, name: str) -> bool:

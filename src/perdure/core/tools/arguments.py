@@ -134,6 +134,17 @@ def read_json(text: str) -> Any:
     return json.loads(text, object_pairs_hook=pairs, parse_constant=constant, parse_float=number)
 
 
+def unwrap_arguments(text: str) -> str:
+    """Return arguments as a JSON object, if they are one in a JSON string; anything else as it is."""
+    if not text.lstrip().startswith('"'):
+        return text
+    try:
+        inner = read_json(text)
+    except (ValueError, RecursionError):
+        return text
+    return inner if isinstance(inner, str) and inner.lstrip().startswith("{") else text
+
+
 def _unreadable(text: str, error: Exception) -> str:
     """Return what is wrong with a JSON text, in words."""
     if isinstance(error, RecursionError):

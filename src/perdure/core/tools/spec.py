@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -65,6 +66,8 @@ excludes their results, or it would find earlier searches and edits instead of t
 megabytes, which `search_output` searches."""
 
 
+_AROUND_NAMES = re.compile(r"^(?:functions?|default_api)[./](?=.)|(?<=.):\d+$")
+
 HIDDEN_VALUE = ""
 """Stands for the value of a variable that is not shown."""
 
@@ -93,6 +96,12 @@ class ToolSpec:
     return_limit_chars: int = 50_000
     timeout_s: float | None = None
     requires_approval: bool = False
+
+
+def bare_name(name: str) -> str:
+    """The name of a tool as a model writes it, without what some formats put around it: `functions.search:0` is
+    `search`."""
+    return _AROUND_NAMES.sub("", name.strip())
 
 
 def object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:

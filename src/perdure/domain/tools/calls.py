@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block, MemoryEdit
-from perdure.core.errors import BlockChanged, BlockReadOnly
+from perdure.core.errors import BlockChanged, BlockNotFound, BlockReadOnly
 from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source, WriteSource
@@ -62,8 +62,17 @@ class MemoryCall:
 
 
 def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
-    """The block with this label that the agent has in the call's conversation. Raises: BlockNotFound."""
-    return find_block(tx, call.agent.id, label, call.run.conversation_seq)
+    """The block with this label that the agent has in the call's conversation; if there is none, the only one whose
+    label differs in case alone. Raises: BlockNotFound."""
+    try:
+        return find_block(tx, call.agent.id, label, call.run.conversation_seq)
+    except BlockNotFound as error:
+        wanted = label.strip().casefold()
+        match [one for one in error.known if one.casefold() == wanted]:
+            case [known]:
+                return find_block(tx, call.agent.id, known, call.run.conversation_seq)
+            case _:
+                raise
 
 
 def edit_own_block(

@@ -126,6 +126,9 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     source: dict[str, str] = {"agent_id": call.agent.id}
     if call.person is None:
         source |= {"run_id": call.run.id, "message_id": call.message_id}
+    match tags:
+        case [one] if "," in one:  # a list as a model writes it in one text
+            tags = [tag for part in one.split(",") if (tag := part.strip())]
     new = NewPassage(text=content, tags=tags or (), source=source, sources=call.passage_sources)
     passage = insert_passage(tx, archive.id, new, ids=call.ids, at=call.now)
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))

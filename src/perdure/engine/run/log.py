@@ -28,6 +28,9 @@ from perdure.storage.tx import Tx
 Line = tuple[AgentId, int]
 """A conversation: agent and number."""
 
+STOP = "No tool can be called any more in this turn: your calls keep failing. Answer in words, and say what is wrong."
+"""The reason of the heartbeat before the last answer of a run whose model keeps making calls that fail."""
+
 Tell = Callable[[Sequence[StoredEvent | Delta]], None]
 """Publishes what happens in a run, in order; it takes no time."""
 
@@ -136,6 +139,12 @@ class RunLog:
                     break
                 count, results = count + 1, []
         return count
+
+    @property
+    def must_speak(self) -> bool:
+        """Whether the model was told that it can call no tool any more, and nothing has come since but its answer."""
+        newest = next((message for message in reversed(self.messages) if message.role != "assistant"), None)
+        return newest is not None and newest.kind == "heartbeat" and STOP in newest.text
 
     @property
     def overflows(self) -> tuple[Step, ...]:

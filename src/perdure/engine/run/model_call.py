@@ -30,7 +30,7 @@ from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.tools.spec import ToolOutcome, bare_name
 from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, with_waits, write_waits
 from perdure.engine.budget import count_use
 from perdure.engine.hooks.points import after_model, store_answers
@@ -40,7 +40,7 @@ from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_part
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
@@ -49,6 +49,9 @@ FACTOR_CHANGE = 1.02
 logger = logging.getLogger(__name__)
 
 FAILURE_CHARS = 4_000
+
+GAVE_UP = "I could not do that: my tool calls keep failing."
+"""The answer of a model that was asked for words, and called a tool all the same."""
 
 ARGUMENTS = "tool_arguments"
 """The kind of a delta."""
@@ -123,13 +126,27 @@ async def _ask(
         work.request = assemble(step.model, request.view, step.recipe, options=options)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
-                work.reply = piece
+                work.reply = replace(piece, parts=tuple(map(tidy_part, piece.parts)))
+                if log.must_speak:
+                    work.reply, unsent = _in_words(work.reply)
+                    tell(await deltas.of(ModelDelta("text", unsent)) if unsent else ())
+                continue
+            if log.must_speak and piece.kind.startswith("tool"):
                 continue
             new = await deltas.of(piece)
             tell(new if previews is None else await previews.add(new))
         if previews is not None:
             tell(await previews.flush())
-    return _checked_reply(work.reply, step, options.tool_choice)
+    return _checked_reply(work.reply, step, "auto" if log.must_speak else options.tool_choice)
+
+
+def _in_words(reply: ModelReply) -> tuple[ModelReply, str]:
+    """(An answer that may hold no call without its calls, the words for them that were not streamed)."""
+    parts = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
+    if parts == reply.parts or text_of(parts).strip():
+        return replace(reply, parts=parts), ""
+    words = text_of(reply.parts).strip() or GAVE_UP
+    return replace(reply, parts=(*parts, Text(words)), stop_reason="end_turn"), words
 
 
 def _store_reply(
@@ -179,6 +196,8 @@ def _store_reply(
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
     factor."""
+    if reply.requests > 1:  # the count is of all of them
+        return None
     recipe, measured = step.recipe, reply.usage.input_tokens
     before = [
         other.usage.input_tokens
@@ -320,21 +339,21 @@ class _Deltas:
         awaits: Waits | None = None
         avoid: Collection[str] = ()
         loop_arguments: Sequence[str] = ()
+        text = piece.text
         if piece.kind == "tool_name":
+            text = bare_name(text)
             if not self.has_read_tools:
                 self.waits, self.loop_arguments = await self.ports.store.read(self._read_tools)
                 self.has_read_tools = True
-            loop_arguments = self.loop_arguments.get(piece.text, self._loop.arguments)
+            loop_arguments = self.loop_arguments.get(text, self._loop.arguments)
             if THINKING in loop_arguments:
                 self.thoughts[piece.index] = StringMember(THINKING)
-            if (awaits := self.waits.get(piece.text)) is not None:
+            if (awaits := self.waits.get(text)) is not None:
                 if self.recent_ids is None:
                     self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
                 avoid = self.recent_ids
         call_id = self.call_ids.id_of_delta(piece.index, piece.call_id, avoid=avoid)
-        delta = Delta(
-            self.step.id, self.message_id, piece.kind, piece.text, piece.index, call_id, awaits, loop_arguments
-        )
+        delta = Delta(self.step.id, self.message_id, piece.kind, text, piece.index, call_id, awaits, loop_arguments)
         return (*before, *(self._with_thoughts(delta) if piece.kind == ARGUMENTS else (delta,)))
 
     def _with_thoughts(self, delta: Delta) -> Sequence[Delta]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from perdure.core.messages import Message
 from perdure.core.runs import Failure, Step, StopReason
-from perdure.engine.run.log import OpenCall, RunLog, open_calls_in
+from perdure.engine.run.log import STOP, OpenCall, RunLog, open_calls_in
+from perdure.engine.run.progress import count_repeats, tool_steps
 from perdure.engine.run.tool_rules import RuleScope, RuleState, rule_state
 
 
@@ -56,7 +57,7 @@ Action = MakeRequest | CallModel | CallTools | Finish | Done
 
 
 REPAIRS = 3
-"""How often in a row a model may try again after calls that can't be run."""
+"""How often in a row a model may try again after calls that can't be run, and how often the same call may fail."""
 
 REMINDERS = 3
 """How often in a row a model is reminded of a tool that it has to call."""
@@ -76,7 +77,7 @@ def next_action(log: RunLog) -> Action:
 
     A run that was asked to stop finishes first. A recorded request is sent; before another one is made, each call gets
     its result. A reply without a call, or a question to the user, ends the run. A model that keeps asking for what
-    can't be run is stopped.
+    can't be run is asked for words in its place.
     """
     run, step = log.run, log.steps[-1] if log.steps else None
     if run.ended:
@@ -99,9 +100,14 @@ def next_action(log: RunLog) -> Action:
         return Finish(step.stop_reason or "end_turn")
     if step is not None and step.status == "failed" and not _may_retry(log):
         return Finish(step.stop_reason or "error", step.failure)
-    if log.refusals > REPAIRS:
-        return Finish("invalid_tool_call", _invalid_calls(log))
-    return _limit(log) or MakeRequest()
+    if limit := _limit(log):
+        return limit
+    return MakeRequest(reminder=STOP) if _is_stuck(log) and not log.must_speak else MakeRequest()
+
+
+def _is_stuck(log: RunLog) -> bool:
+    """Whether the model keeps making calls that can't be run, or the same one that fails."""
+    return log.refusals > REPAIRS or count_repeats(tool_steps(log.messages)) >= REPAIRS
 
 
 def _limit(log: RunLog) -> Finish | None:
@@ -136,6 +142,8 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     if state.exit_tool is not None:
         return Finish("tool_rule")
     if state.refuses_answer and rule_scope.loop.heartbeats and not state.goes_on:
+        if log.must_speak:
+            return None
         return _remind(log, answer, "call a tool: what stands outside a call reaches nobody", kind="NoToolCall")
     if state.refuses_answer:
         return _remind(log, answer, f"your next step has to be a call of {_either(sorted(state.allowed))}")
@@ -144,7 +152,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
 
 def _heartbeat(log: RunLog, answer: Message, state: RuleState) -> Action | None:
     """Whether a run with a heartbeat loop goes on after calls that all have a result; None: its limits decide."""
-    if log.refusals > REPAIRS or _limit(log) is not None:
+    if _is_stuck(log) or _limit(log) is not None:
         return None
     if any(message.kind == "heartbeat" and message.seq > answer.seq for message in log.messages):
         return MakeRequest()  # it is in the log already, and room had to be made first
@@ -179,12 +187,3 @@ def _remind(log: RunLog, answer: Message, demand: str, *, kind: str = "ToolRuleV
 def _either(names: Sequence[str]) -> str:
     """The names joined by "or"."""
     return " or ".join(names)
-
-
-def _invalid_calls(log: RunLog) -> Failure:
-    """The failure of a run whose model asked too often for calls that can't be run."""
-    last = log.messages[-1].results[-1]
-    return Failure(
-        kind="invalid_tool_call",
-        message=f"the model asked {log.refusals} times in a row for calls that can't be run; the last: {last.text}",
-    )

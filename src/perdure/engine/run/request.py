@@ -340,7 +340,7 @@ def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
         tokens=size.estimated,
         overcount=size.overcount,
         window_tokens=inputs.window(agent)[0],
-        tool_choice=None if rules is None else rules.choice,
+        tool_choice="none" if log.must_speak else None if rules is None else rules.choice,
         single_calls=rules is not None,
     )
     return builder.tx.steps.add(

@@ -24,7 +24,8 @@ from perdure.core.messages import (
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
-from perdure.core.tools.spec import ToolOutcome
+from perdure.core.tools.arguments import unwrap_arguments
+from perdure.core.tools.spec import ToolOutcome, bare_name
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 
@@ -105,6 +106,13 @@ def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
             )
         )
     return drafts, tokens
+
+
+def tidy_part(part: Part) -> Part:
+    """A part of an answer; a call by the plain name of its tool, and its arguments as an object."""
+    if not isinstance(part, ToolCall):
+        return part
+    return replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
 
 
 @dataclass(slots=True)

@@ -148,7 +148,8 @@ class _ToolPhase:
             return _refusal(violation)
         if tool is None:
             names = ", ".join(sorted(self.tools)) or "none"
-            return _refusal(f"there is no tool {call.name!r}; your tools are: {names}")
+            what = f"there is no tool {call.name!r}" if call.name else "a call needs the name of a tool"
+            return _refusal(f"{what}; your tools are: {names}")
         arguments = open_call.arguments
         if rules is not None and open_call.decision is None:  # what a person approved is run as it was shown
             arguments = prefill(arguments, rules.arguments.get(call.name))

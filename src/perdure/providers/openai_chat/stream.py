@@ -110,7 +110,7 @@ class AnswerReader:
         return deltas
 
     def reply(self) -> ModelReply:
-        """The whole answer. Raises: ModelRefused, ModelReplyEmpty, ModelReplyInvalid: a call without a name."""
+        """The whole answer. Raises: ModelRefused, ModelReplyEmpty."""
         if self.finish_reason in _FILTERED or "".join(self._refusal).strip():
             refusal = self._mask("".join(self._refusal)).strip()
             raise ModelRefused(
@@ -125,8 +125,6 @@ class AnswerReader:
         if stop == "max_tokens_exceeded":
             # A call with incomplete arguments must not run.
             calls = tuple(call for call in calls if call.name and is_object(call.arguments))
-        if any(not call.name for call in calls):
-            raise ModelReplyInvalid(f"{self._who} called a tool without naming it")
         parts: list[Part] = []
         for kind, pieces in ((Reasoning, self._reasoning), (Text, self._text)):
             if text := encodable("".join(pieces)):

@@ -7,6 +7,7 @@ from difflib import unified_diff
 
 from starlette.requests import Request
 
+from perdure.app import describe_calling
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
@@ -32,11 +33,16 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     services, models = library.services, library.app.models
     registered = await services.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
+    traits = models.traits(library.app.choice.handle)
     servers = [await services.mcp.resolve(server.id) for server in await services.mcp.list()]
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
-        "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
+        "model": {
+            "handle": library.app.choice.handle,
+            "reason": library.app.choice.reason,
+            "calling": describe_calling(traits) if traits.local or traits.calling else "",
+        },
         "found": [
             {
                 "name": endpoint.provider,

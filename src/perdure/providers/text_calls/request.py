@@ -1,0 +1,128 @@
+"""What a request says about the answer to it: what may be called, what is a quotation, what the person asks to see."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from perdure.core.errors import InvalidArguments
+from perdure.core.messages import Message, ToolResult, unlogged_message
+from perdure.core.models import ModelRequest
+from perdure.core.tools.arguments import parse_arguments
+from perdure.core.tools.loops import HEARTBEAT, THINKING
+from perdure.providers.text_calls.forms import TextCall, spellings, squeeze
+from perdure.providers.text_calls.scan import Sights
+
+ENVELOPES = frozenset({"context_status", "memory_delta", "heartbeat", "system_alert", "system_message", "hook_context"})
+"""Types of envelopes that nobody means as data of their own; those in the request count too."""
+
+_IN_REQUEST = re.compile(r'\{"type": "([a-z_]+)"')
+_CALL = re.compile(r"(?:function|tool)[ _-]?call", re.IGNORECASE)
+_DATA = re.compile(
+    r"json|yaml|\bxml\b|schema|config|payload|\bcode\b|script|snippet|конфиг|\bкод|代码|配置|コード|código|codice",
+    re.IGNORECASE,
+)
+_ORDER = re.compile(
+    r"\b(?:show|give|write|print|return|answer|output|convert|make|format|create|generate|display|explain|quote|repeat"
+    r"|example|how|(?:as|in|als|en|como|come) (?:json|yaml|code)|zeig|gib|schreib|mach|beispiel|wie|muestra|dame"
+    r"|escribe|ejemplo|cómo|montre|donne|écris|exemple|comment|mostra|dammi|scrivi|esempio|покажи|дай|напиши|пример|как)"
+    r"|示例|例|怎么|如何|显示|展示|给|写|输出|生成|見せ|書い|出力",
+    re.IGNORECASE,
+)
+"""What people say who ask to see data, code or a call."""
+ANSWER_CHARS = 2_000
+LISTED_NAMES = 30
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request, and what it says about the answer to it."""
+
+    request: ModelRequest
+
+    @cached_property
+    def tools(self) -> Mapping[str, Mapping[str, Any]]:
+        """The tools that are offered, by name, with the schemas of their arguments."""
+        return {str(tool["name"]): tool.get("parameters") or {} for tool in self.request.tools}
+
+    @cached_property
+    def person(self) -> str:
+        """What the person said last."""
+        said = (one.text for one in reversed(self.request.messages) if (one.role, one.kind) == ("user", "message"))
+        return next(said, "")
+
+    @cached_property
+    def sights(self) -> Sights:
+        """What to look for in the answer; nothing, if it is to be JSON."""
+        if self.request.options.response_format is not None:
+            return Sights(tools={})
+        said = self.person
+        orders = _ORDER.search(said)
+        # A plain word, such as `remember`, names a tool only if it is written as one.
+        names = [form for tool in self.tools for form in ((tool,) if "_" in tool else (f"{tool}(", f"`{tool}`"))]
+        is_about_calls = bool(_CALL.search(said)) or any(name in said for name in names)
+        shows = (orders and "json" in said.lower()) or (is_about_calls and (orders or re.search("[?？]", said)))
+        engine = [one.text for one in self.request.messages if one.kind != "message" or one.role == "system"]
+        kinds = ENVELOPES.union(*(_IN_REQUEST.findall(text) for text in (*engine, self.request.tail)))
+        return Sights(
+            tools={} if shows else self.tools,
+            unknown=not (_DATA.search(said) and orders),
+            kinds=frozenset(kind for kind in kinds if kind not in said),
+            is_quoted=self.is_quoted,
+        )
+
+    @cached_property
+    def _quotable(self) -> str:
+        """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
+        request = self.request
+        said = [text for one in request.messages for text in _texts(one)]
+        return "\n".join(map(squeeze, (request.system, *said, request.tail)))
+
+    def is_quoted(self, text: str, call: TextCall | None) -> bool:
+        """Whether a call, or its very text, stands in what the model has read."""
+        if text and squeeze(text) in self._quotable:
+            return True
+        if call is None or call.name not in self._quotable:
+            return False
+        return any(spelling in self._quotable for spelling in spellings(call))
+
+    def problem_of(self, call: TextCall) -> str:
+        """Why a call can't be run, in words for the model; empty: it can."""
+        choice = self.request.options.tool_choice
+        if choice == "none":
+            return "No tool may be called now."
+        if call.name not in self.tools or (isinstance(choice, tuple) and call.name not in choice):
+            return self.unknown(call.name)
+        schema = self.tools[call.name]
+        required = [name for name in schema.get("required", ()) if name not in (THINKING, HEARTBEAT)]
+        try:
+            parse_arguments(call.name, {**schema, "required": required}, call.json)
+        except InvalidArguments as error:
+            return str(error)
+        return ""
+
+    def unknown(self, name: str) -> str:
+        """That there is no such tool, in words for the model."""
+        choice = self.request.options.tool_choice
+        names = sorted(choice if isinstance(choice, tuple) else self.tools)
+        return f"There is no tool {name!r} now; there are: {', '.join(names[:LISTED_NAMES])}."
+
+    def again(self, answer: str, problem: str) -> ModelRequest:
+        """The request once more, with the answer and what is wrong with it."""
+        told = (
+            f"That was not sent. {problem} Answer in plain words, or with one call and nothing else:"
+            ' {"name": "...", "arguments": {...}}'
+        )
+        added = (
+            unlogged_message("assistant", answer[:ANSWER_CHARS].strip() or "(nothing)"),
+            unlogged_message("user", told),
+        )
+        return replace(self.request, messages=(*self.request.messages, *added))
+
+
+def _texts(message: Message) -> list[str]:
+    """The texts of a message, also those of results."""
+    return [part.text for part in message.parts if isinstance(part, ToolResult)] or [message.text]
