@@ -62,6 +62,7 @@ from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
 from perdure.engine.search.search import Search
+from perdure.engine.workers.background import Background, Silence
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
@@ -119,6 +120,7 @@ class Shared:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
         listings: which models the providers of the environment and of this machine have.
+        silence: when nobody is answered.
     """
 
     settings: Settings
@@ -134,6 +136,7 @@ class Shared:
     sandbox: Sandbox
     reading: Sandbox
     listings: dict[str, Listing] = field(default_factory=dict)
+    silence: Silence = field(default_factory=Silence)
 
 
 @dataclass(slots=True)
@@ -334,7 +337,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         registry,
         Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
         _search(store, clock, embedding, settings, telemetry),
-        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry),
+        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry, shared.silence),
     )
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
@@ -393,6 +396,7 @@ def _ports(
     cipher: Cipher,
     engines: ContextEngines,
     telemetry: Telemetry,
+    silence: Silence,
 ) -> Ports:
     """What the engine needs of the world."""
     return Ports(
@@ -410,6 +414,7 @@ def _ports(
         cipher=cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         find_extractor=extractors_of(settings, registry, telemetry),
+        background=Background(settings.background, silence),
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
         contents=open_object_store(settings.files),

@@ -408,6 +408,7 @@ def build_model(endpoint: Endpoint, name: str, connections: dict[str, Connection
         api_key=key,
         provider=provider.name,
         connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
+        local=endpoint.local,
         reasoning_back=provider.reasoning_back,
     )
     return Retrying(chat)

@@ -25,7 +25,8 @@ Due = Sequence[tuple[Community, CommunityFacts]]
 
 
 async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = contextlib.nullcontext) -> int:
-    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError."""
+    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError;
+    PutBack, if nobody waits."""
     async with piece():
         graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
     if graph is None or not due:
@@ -33,8 +34,10 @@ async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = contextl
     summaries = [best_facts_summary(facts.texts) for _, facts in due]
     if isinstance(extractor, Summarizer):
         large = [index for index, (_, facts) in enumerate(due) if facts.texts]
+        in_background = piece is not contextlib.nullcontext
         try:
-            written = await extractor.summarize([due[index][1] for index in large]) if large else ()
+            async with ports.slot(extractor.model) if large and in_background else contextlib.nullcontext():
+                written = await extractor.summarize([due[index][1] for index in large]) if large else ()
             for index, summary in zip(large, written, strict=False):
                 summaries[index] = summary or summaries[index]
         except ModelError as error:

@@ -85,6 +85,7 @@ class Request:
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
         shown: call -> what the model sees of the result that an answer brings.
+        yields: nobody waits for it: it makes nobody else wait. Kept in this process only.
         sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
     """
 
@@ -107,6 +108,7 @@ class Request:
     shown: Mapping[str, Shown] = field(default_factory=dict)
     identity: str | None = None
     sent_chars: int | None = None
+    yields: bool = False
 
     @property
     def chars(self) -> int:

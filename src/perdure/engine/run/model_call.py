@@ -23,9 +23,10 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
-from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
+from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelReply, ToolChoice
 from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
@@ -35,12 +36,14 @@ from perdure.engine.approvals.answers import recent_approval_ids, tools_of, wait
 from perdure.engine.budget import count_use
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.driving.drain import GivenBack
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls
+from perdure.engine.workers.background import PutBack
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
@@ -49,6 +52,9 @@ FACTOR_CHANGE = 1.02
 logger = logging.getLogger(__name__)
 
 FAILURE_CHARS = 4_000
+
+UNSEEN_TOKENS = 2_000
+"""The most that a model writes at once where nobody waits for it, unless its agent says otherwise."""
 
 ARGUMENTS = "tool_arguments"
 """The kind of a delta."""
@@ -72,7 +78,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
                 raise answers.blocked
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
-    except (LeaseLost, StoreError):
+    except (GivenBack, LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
@@ -115,12 +121,15 @@ async def _ask(
     """The model's answer; its pieces are told as they come. Raises: ModelError, Interrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = _Previews(log, ports) if log.run.background else None
+    options = ModelOptions.from_settings(request.agent.settings)
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
             raise ModelNotFound(step.model, known=ports.models.handles())
-        options = ModelOptions.from_settings(request.agent.settings)
         work.request = assemble(step.model, request.view, step.recipe, options=options)
+        if _yields(log, request.agent, ports):
+            await _ask_in_silence(log, model, work, ports)
+            return _checked_reply(work.reply, step, options.tool_choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
                 work.reply = piece
@@ -130,6 +139,34 @@ async def _ask(
         if previews is not None:
             tell(await previews.flush())
     return _checked_reply(work.reply, step, options.tool_choice)
+
+
+def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
+    """Whether everybody goes before this run: it is a pass of a companion, whose input its agent has sent."""
+    accompanied = agent.settings.get(COMPANION_OF)
+    if not isinstance(accompanied, Mapping) or not ports.yields(agent.model):
+        return False
+    return bool(log.messages) and log.messages[0].sender_id == accompanied.get("agent_id")
+
+
+async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Ports) -> None:
+    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces.
+
+    Raises: as `_ask`; GivenBack: this process is about to end.
+    """
+    assert work.request is not None
+    options = work.request.options
+    if options.max_output_tokens is None:
+        work.request = replace(work.request, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
+    while work.reply is None:
+        try:
+            async with ports.slot(work.model, (log.run.key.agent_id, log.run.conversation_seq)):
+                async for piece in model.respond(work.request):
+                    if isinstance(piece, ModelReply):
+                        work.reply = piece
+        except PutBack as back:
+            if back.ended:
+                raise GivenBack from back
 
 
 def _store_reply(

@@ -14,6 +14,7 @@ import httpx
 from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
 from perdure.providers.bounded import answer_pieces
+from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import mask_fields, mask_headers
 from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers, simpler
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
@@ -40,6 +41,8 @@ class OpenAIChat:
         stream: whether to request a stream; without it there is one delta for each part.
         timeout_s: the limit for the whole answer.
         connections: shared with other models of this endpoint; `aclose` leaves them open.
+        local: it is a model of one's own server, whose answers are ended when they repeat themselves. Of others only
+            those are that no person reads.
         reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
             servers that want it.
     Raises: InvalidInput: an address, key or header that can't be used.
@@ -56,6 +59,7 @@ class OpenAIChat:
         stream: bool = True,
         timeout_s: float = 600,
         connections: Connections | None = None,
+        local: bool = False,
         reasoning_back: str | None = None,
     ) -> None:
         self.model, self.provider = model, provider
@@ -63,7 +67,7 @@ class OpenAIChat:
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
         self._target = Target.of_request(model, self.url, self._headers)
-        self._stream, self._timeout_s = stream, timeout_s
+        self._stream, self._timeout_s, self._local = stream, timeout_s, local
         self._owned = connections is None
         self._connections = connections or Connections()
 
@@ -80,6 +84,7 @@ class OpenAIChat:
         """
         body = build_body(request, model=self.model, dialect=self._dialect, stream=self._stream)
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
+        watch = LoopWatch() if self._local or request.purpose != "reply" else None
         response: httpx.Response | None = None
         deadline = asyncio.get_running_loop().time() + self._timeout_s
         try:
@@ -102,6 +107,9 @@ class OpenAIChat:
             while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
                 for delta in reader.feed(chunk):
                     yield delta
+                    if watch is not None and watch.sees_loop(delta.kind, delta.text):
+                        reader.end_loop()
+                        break
             last = reader.end()
             reply = reader.reply()
             for delta in last:

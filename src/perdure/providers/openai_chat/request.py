@@ -241,7 +241,8 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["tool_choice"] = _tool_choice(options, dialect)
         fields["parallel_tool_calls"] = options.parallel_tool_calls
     fields["response_format"] = options.response_format
-    fields["temperature"] = options.temperature
+    if dialect.temperature or request.purpose == "reply":  # of what a person sets, the server says what is wrong
+        fields["temperature"] = options.temperature
     fields["top_p"] = options.top_p
     fields[dialect.output_limit] = options.max_output_tokens
     fields |= _reasoning(options, dialect)

@@ -17,6 +17,7 @@ from perdure.core.models import ModelDelta, ModelReply
 from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_strings import encodable
 from perdure.providers.bounded import EVENT, WHOLE
+from perdure.providers.loops import loop_start
 from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, string_of
 
@@ -87,6 +88,13 @@ class AnswerReader:
             self._body.append(chunk)
             return []
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
+
+    def end_loop(self) -> None:
+        """End an answer that repeats itself, before it does."""
+        for pieces in (self._text, self._reasoning):
+            if (start := loop_start(whole := "".join(pieces))) is not None:
+                pieces[:] = [whole[:start]]
+        self.finish_reason, self.done = "length" if self._calls else "stop", True
 
     def end(self) -> list[ModelDelta]:
         """The last deltas, after the end of the body.
