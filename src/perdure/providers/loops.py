@@ -15,6 +15,7 @@ LOOK_CHARS = 200
 
 _TAIL_CHARS = UNIT_BYTES * (LOOP_TIMES + 1)
 _NEEDLE_BYTES = 40
+_SENTENCE_END = re.compile(r"[.!?…。！？]*")
 _NUMBER = re.compile(r"(?m)^[ \t]*\d+(?=[.):] )")
 
 
@@ -35,7 +36,9 @@ def loop_start(text: str) -> int | None:
         if start >= 0 and data[start + unit :] == data[start : len(data) - unit]:
             while start > 0 and data[start - 1] == data[start - 1 + unit]:
                 start -= 1
-            return len(data[: start + unit].decode("utf-8", "ignore"))
+            cut = len(data[: start + unit].decode("utf-8", "ignore"))
+            end = _SENTENCE_END.match(text, cut)
+            return cut if end is None else end.end()
     return None
 
 

@@ -7,7 +7,6 @@ up to which was read. So a crash at any moment repeats a call at most: nothing i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
@@ -22,7 +21,7 @@ from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.log import Line
-from perdure.engine.workers.pauses import Piece
+from perdure.engine.workers.pauses import AT_ONCE, Piece
 
 Load = Callable[[], Awaitable[LoadedBatch | None]]
 
@@ -41,7 +40,7 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Pi
     """
     if piece is None:
         with ports.waiting.take(line), ports.background.silence.person():
-            return await _extract_all(ports, line, contextlib.nullcontext, lambda: False, rest=rest)
+            return await _extract_all(ports, line, AT_ONCE, lambda: False, rest=rest)
     return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
 
 
@@ -57,7 +56,7 @@ async def _extract_all(
 
     for _ in range(BATCHES_MAX):
         loaded = await load()
-        found = None if loaded is None else await _extract(ports, loaded, piece, load)
+        found = None if loaded is None else await _extract(ports, loaded, piece, None if piece is AT_ONCE else load)
         if found is None:
             break
         facts += found
@@ -93,7 +92,7 @@ async def pass_over_batch(ports: Ports, line: Line, *, rest: bool) -> int:
 
 
 async def _extract(
-    ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.nullcontext, load: Load | None = None
+    ports: Ports, loaded: LoadedBatch, piece: Piece = AT_ONCE, load: Load | None = None
 ) -> Sequence[Fact] | None:
     """Extract one batch and store what it says; return the new facts. None: facts are off, or nothing is left to do.
 
