@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import Line
 
-QUIET_S, APART_S, IDLE_S = 5.0, 3_600.0, 600.0
+QUIET_S, APART_S, IDLE_S = 10.0, 3_600.0, 600.0
+LOOK_S = 1.0
 
 
 class PutBack(Exception):
@@ -78,7 +79,7 @@ class Silence:
         if self._seen_at is None:
             self._seen_at = time
         if self._call is not None or self._people or any(is_busy() for is_busy in self.is_busy):
-            return quiet_s
+            return min(LOOK_S, quiet_s)
         silent_s = time - self._seen_at
         left_s, taken_at = quiet_s - silent_s, self._taken_at.get(model)
         if taken_at is not None and model not in self._cold:
