@@ -201,6 +201,28 @@ async def nodes_of(perdure: AsyncPerdure, agent: AsyncAgent) -> Any:
     return await perdure.app.ports.store.read(lambda tx: tx.nodes.list_newest(agent.id, 0))
 
 
+async def test_everything_together_takes_the_conversations_place_once() -> None:
+    """Facts by model, a companion and summaries, in ten minutes of a talk with pauses: all of it in one pause."""
+    model = OneSlot()
+    model.open.set()
+    async with opened(model, facts="model") as perdure:
+        settings = {"context_window_tokens": 8_000, "facts": {"batch_turns": 2}}
+        agent = await perdure.create_agent("a", sleeptime=True, settings=settings)
+        await agent.companion.update(frequency=1)
+        pauses_with_calls = 0
+        for number in range(20):
+            before = model.begun
+            await agent.send(f"message {number} {'word ' * 150}")
+            assert model.begun == before
+            await silence()
+            pauses_with_calls += model.begun > before
+
+        assert pauses_with_calls == 1
+        assert not any(model.seen)
+        await silence(IDLE_S)
+        assert {request.purpose for request in model.requests} == {"reply", "extraction", "summary"}
+
+
 async def test_never_means_no_call_at_all() -> None:
     """Patterns find facts, and code writes summaries; a companion works when somebody asks for it."""
     model = OneSlot()

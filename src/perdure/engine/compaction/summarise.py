@@ -120,11 +120,11 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
     """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
-    model = task.model(ports.models)
-    if task.run is not None and ports.yields(model):  # a person waits; the model may write it later
-        return Summary(extract_summary(removal, ports.counter), "fallback", model=model)
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _in_this_thread
+    model = task.model(ports.models)
+    if task.run is not None and ports.yields(model):  # a person waits; the model may write it later
+        return Summary(await work(extract_summary, removal, ports.counter), "fallback", model=model)
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""
     source = await work(_source_of, task, removal, previous, ports)
     limit = removal.summary_tokens

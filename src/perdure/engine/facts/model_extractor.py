@@ -49,10 +49,17 @@ _SUMMARIES = (
 
 class ModelExtractor:
     """`Extractor` by a language model. A second call is made only where the first answer is not certain and the graph's
-    settings ask for it."""
+    settings ask for it.
 
-    def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
+    Args:
+        output_tokens: the most tokens of an answer.
+    """
+
+    def __init__(
+        self, model: Model, handle: str, telemetry: Telemetry | None = None, *, output_tokens: int = OUTPUT_TOKENS
+    ) -> None:
         self._model, self._handle, self._telemetry = model, handle, telemetry or NoTelemetry()
+        self._output_tokens = output_tokens
 
     @property
     def model(self) -> str:
@@ -111,7 +118,7 @@ class ModelExtractor:
             messages=tuple(unlogged_message(role, text) for role, text in turns),
             options=ModelOptions(
                 temperature=0.0,
-                max_output_tokens=OUTPUT_TOKENS,
+                max_output_tokens=self._output_tokens,
                 response_format={"type": "json_schema", "json_schema": {"name": name, "schema": schema}},
             ),
             purpose="extraction",
@@ -123,8 +130,9 @@ class ModelExtractor:
             async for piece in self._model.respond(request):
                 if isinstance(piece, ModelReply):
                     work.reply = piece
-                    return text_of(piece.parts), piece.usage
-        raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
+        if work.reply is None:
+            raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
+        return text_of(work.reply.parts), work.reply.usage
 
 
 def render_batch(batch: Batch) -> str:

@@ -164,6 +164,7 @@ async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Por
                 async for piece in model.respond(work.request):
                     if isinstance(piece, ModelReply):
                         work.reply = piece
+                return
         except PutBack as back:
             if back.ended:
                 raise GivenBack from back

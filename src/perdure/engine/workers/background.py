@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 
 from perdure.engine.run.interrupts import Interrupt
@@ -36,11 +36,13 @@ class Silence:
     Attributes:
         is_busy: one for each engine of the process: whether it answers somebody.
         lines: conversations whose runs let everybody go first; they count as silent.
+        turns: of each model, who of its calls is next.
     """
 
     def __init__(self) -> None:
         self.is_busy: list[Callable[[], bool]] = []
         self.lines: Counter[Line] = Counter()
+        self.turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._people = 0
         self._seen_at: float | None = None
         self._call: Interrupt | None = None
@@ -160,9 +162,10 @@ class Background:
         if line is not None:
             self.silence.lines[line] += 1
         try:
-            await self.wait(model, local=local)
-            async with self.silence.call(model):
-                yield
+            async with self.silence.turns[model]:
+                await self.wait(model, local=local)
+                async with self.silence.call(model):
+                    yield
         finally:
             if line is not None:
                 self.silence.lines[line] -= 1
