@@ -215,6 +215,10 @@ class Ports:
     contents: FileContents | None = None
     price_of: PriceOf = no_price
 
+    def limit_s(self, model: str, seconds: float) -> float | None:
+        """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""
+        return None if self.models.traits(model).local else seconds
+
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
         now, parts = self.clock.now(), None if line is None else self.views.get(line)

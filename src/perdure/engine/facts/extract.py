@@ -17,6 +17,7 @@ from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, load_batch, load_text_batch
 from perdure.engine.facts.communities import summarize_due
+from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.facts.nearness import find_same, show_near
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
@@ -100,12 +101,13 @@ async def _extract(ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.
     if any(turn.text.strip() for turn in batch.turns):
         if loaded.graph is not None and is_shown:
             batch = await show_near(ports, loaded.graph, batch)
-        limit_s = ports.settings.extraction_timeout_s
+        handle = extractor.handle if isinstance(extractor, ModelExtractor) else ""
+        limit_s = ports.limit_s(handle, ports.settings.extraction_timeout_s)
         try:
             async with asyncio.timeout(limit_s):
                 extraction = await extractor.extract(batch)
         except TimeoutError as error:
-            raise ModelTimeout(f"the extractor took longer than {limit_s:g} s") from error
+            raise ModelTimeout(f"the extractor took longer than {limit_s or 0:g} s") from error
         if NO_ANSWER in extraction.dropped and not extraction.entities:
             raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
     if loaded.graph is not None and by_meaning:

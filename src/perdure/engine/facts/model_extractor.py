@@ -63,7 +63,7 @@ class ModelExtractor:
     settings ask for it."""
 
     def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
-        self._model, self._handle, self._telemetry = model, handle, telemetry or NoTelemetry()
+        self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
@@ -78,7 +78,7 @@ class ModelExtractor:
             calls, usage, extraction = 2, usage + more, again if again.entities else extraction
         return replace(
             extraction,
-            model=self._handle,
+            model=self.handle,
             calls=calls,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -110,7 +110,7 @@ class ModelExtractor:
     ) -> ModelRequest:
         """Build a request for an answer of this schema."""
         return ModelRequest(
-            model=self._handle,
+            model=self.handle,
             system=system,
             messages=tuple(unlogged_message(role, text) for role, text in turns),
             options=ModelOptions(
@@ -123,12 +123,12 @@ class ModelExtractor:
 
     async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
         """Return the text of the model's answer, and what it took. Raises: ModelError."""
-        with self._telemetry.during(work := ModelWork(model=self._handle, request=request)):
+        with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
             async for piece in self._model.respond(request):
                 if isinstance(piece, ModelReply):
                     work.reply = piece
                     return text_of(piece.parts), piece.usage
-        raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
+        raise ModelReplyEmpty(f"{self.handle} ended its answer without a reply")
 
 
 def render_batch(batch: Batch) -> str:

@@ -330,12 +330,19 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
 
 
 def _may_try(builder: RequestBuilder) -> bool:
-    """Whether a request is sent that may be too large, because nobody has counted one like it and the certain least
-    fits. A server that cuts what is too long without a word must not get it."""
+    """Whether the certain least decides, because nobody has counted a request like this one.
+
+    The estimate is made for large windows, in which the tools are little. A server of one's own refuses what is too
+    long at no cost, and says how large it is; one that cuts it without a word must not get it.
+    """
     agent = builder.agent
-    if builder.overcount or builder.inputs.models.traits(agent.model).cuts:
-        return False
-    return not is_measured(builder.tx, agent, builder.conversation)
+    traits = builder.inputs.models.traits(agent.model)
+    return (
+        traits.local
+        and not traits.cuts
+        and not builder.overcount
+        and not is_measured(builder.tx, agent, builder.conversation)
+    )
 
 
 def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:
