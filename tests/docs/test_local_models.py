@@ -15,8 +15,8 @@ TALK = {"tell": ["I'm Jonas.", "I live in Aarhus."], "ask": [["Where do I live?"
 
 
 def answer(request: Mapping[str, Any]) -> Any:
-    asked = str(request["messages"][-1]["content"])
-    return says("In Aarhus." if "Where" in asked else "I can't say.")
+    said = str(request["messages"])
+    return says("In Aarhus." if said.rfind("Where do I") > said.rfind("Who am I") else "I can't say.")
 
 
 async def test_a_model_is_measured_with_nothing_set_on_the_agent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,6 @@ from perdure.providers.choosing import (
     chat_models,
     choose_offline,
     is_chat_model,
-    probe_tools,
-    served_window,
 )
 from perdure.providers.discovery import (
     Endpoint,

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.errors import ModelReplyEmpty
 from perdure.core.messages import unlogged_message
-from perdure.core.models import ModelReply, ModelRequest
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest, ModelTraits
 from perdure.core.runs import StopReason
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.providers.loops import LoopWatch, loop_start
@@ -73,12 +73,12 @@ def test_a_loop_is_seen_while_it_comes() -> None:
 async def answer_of(line: ModelReply, *, local: bool, purpose: str = "reply") -> tuple[str, str, StopReason]:
     """(What the pieces say, what the reply says, why it ended) of an answer that never ends by itself."""
     async with HttpModel(Hanging(line, after=400)) as server:
-        model, pieces = OpenAIChat(model="m", base_url=server.url, local=local, timeout_s=2), ""
+        model, pieces = OpenAIChat(model="m", base_url=server.url, traits=lambda: ModelTraits(local=local)), ""
         request = ModelRequest(model="m", system="", messages=(unlogged_message("user", "Hi"),), purpose=purpose)  # type: ignore[arg-type]
         async for piece in model.respond(request):
             if isinstance(piece, ModelReply):
                 return pieces, "".join(getattr(part, "text", "") for part in piece.parts), piece.stop_reason
-            pieces += piece.text
+            pieces += piece.text if isinstance(piece, ModelDelta) else ""
         await model.aclose()
     raise AssertionError("there was no reply")
 

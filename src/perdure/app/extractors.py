@@ -7,14 +7,11 @@ import functools
 from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.models import EXTRACTIVE
 from perdure.core.telemetry.port import Telemetry
-from perdure.engine.facts.model_extractor import OUTPUT_TOKENS, ModelExtractor
+from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.ports import extract_nothing
 from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
-
-OUTPUT_SHARE = 4
-"""One part of so many of a window is for the answer, if it is small."""
 
 
 def extractors_of(settings: Settings, registry: ModelRegistry, telemetry: Telemetry) -> FindExtractor:
@@ -36,5 +33,4 @@ def _find_extractor(
         return PatternExtractor()
     if (model := registry.find(handle)) is None:
         raise registry.not_found(handle)
-    window = registry.window_tokens(handle) or settings.context_window_tokens
-    return ModelExtractor(model, handle, telemetry, output_tokens=min(OUTPUT_TOKENS, window // OUTPUT_SHARE))
+    return ModelExtractor(model, handle, telemetry)

@@ -227,6 +227,10 @@ class Ports:
         """The place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
         return self.background.slot(model, line, local=self.models.traits(model).local)
 
+    def limit_s(self, model: str, seconds: float) -> float | None:
+        """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""
+        return None if self.models.traits(model).local else seconds
+
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""
         now, parts = self.clock.now(), None if line is None else self.views.get(line)

@@ -21,6 +21,9 @@ READ_PIECES = 4
 """The pieces in which a prompt is read, each followed by a report if the request asks for them."""
 
 
+_OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "lmstudio": "organization_owner", "ollama": "library"}
+
+
 @dataclass(slots=True)
 class Served:
     """One chat request: its place in line and its tokens; `is_done`: its client got the whole answer."""
@@ -45,6 +48,7 @@ class LocalServer(HttpModel):
         read_tokens_s: how many tokens of a prompt it reads in a second; None: no pause.
         loading: the number of chat requests that it answers with `503 Loading model` at first.
         parameters: of its model, as its listing says.
+        has_listing: whether it says more of its models than their names.
         count_tokens: of a text; by default a quarter of its characters.
     """
 
@@ -59,13 +63,14 @@ class LocalServer(HttpModel):
         read_tokens_s: float | None = None,
         loading: int = 0,
         parameters: int = 1_500_000_000,
+        has_listing: bool = True,
         models: Sequence[str] = ("local",),
         count_tokens: Callable[[str], int] = lambda text: -(-len(text) // CHARS_PER_TOKEN),
         port: int = 0,
     ) -> None:
         super().__init__(*script, otherwise=otherwise, models=models, port=port)
         self.kind, self.window_tokens, self.tools, self.loading = kind, window_tokens, tools, loading
-        self.read_tokens_s, self.parameters = read_tokens_s, parameters
+        self.read_tokens_s, self.parameters, self.has_listing = read_tokens_s, parameters, has_listing
         self._count, self._slots, self._in_slot = count_tokens, asyncio.Semaphore(slots), ""
         self._in_line = 0
         self.served: list[Served] = []
@@ -73,6 +78,8 @@ class LocalServer(HttpModel):
     def tells(self, method: str, path: str, body: bytes) -> Any:
         """The server's listing, by its kind; None: it has nothing at this path."""
         path = urllib.parse.urlsplit(path).path
+        if not self.has_listing and path != "/v1/models":
+            return None
         match self.kind, path:
             case _, "/v1/models":
                 return {"object": "list", "data": [self._row(name) for name in self._models]}
@@ -100,7 +107,13 @@ class LocalServer(HttpModel):
 
     def _row(self, name: str) -> dict[str, Any]:
         """A model in the list that every server has."""
-        row = {"id": name, "object": "model", "owned_by": self.kind}
+        row: dict[str, Any] = {
+            "id": name,
+            "object": "model",
+            "owned_by": _OWNERS[self.kind] if self.has_listing else "me",
+        }
+        if not self.has_listing:
+            return row
         match self.kind:
             case "llamacpp":
                 meta = {"n_ctx": self.window_tokens, "n_ctx_train": 131_072, "n_params": self.parameters}

@@ -172,11 +172,10 @@ class Summarizer(Protocol):
     """An extractor that can also summarize communities.
 
     Attributes:
-        model: the handle of the model that it calls.
+        handle: of the model that it calls.
     """
 
-    @property
-    def model(self) -> str: ...
+    handle: str
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
         """Return a summary of each, in order; empty where there is none. Raises: ModelError."""

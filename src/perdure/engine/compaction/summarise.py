@@ -141,7 +141,7 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
     own = await work(_own_request, task, removal, most, ports.inputs())
     request = own or plain
     prompt = instructions(task.settings.prompt, most)
-    limit_s = None if ports.yields(model) else ports.settings.summary_timeout_s
+    limit_s = ports.limit_s(model, ports.settings.summary_timeout_s)
     until = None if limit_s is None else asyncio.get_running_loop().time() + limit_s
     usage, rejected, has_answer = Usage(), list[str](), False
     for method in _CALLS:
@@ -237,7 +237,7 @@ async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
 
 
 async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until: float | None) -> ModelReply:
-    """The model's answer, at most until this time of the loop, if there is one. Raises: ModelError, TimeoutError."""
+    """The model's answer, at most until this time of the loop, if one is given. Raises: ModelError, TimeoutError."""
     model = ports.models.find(request.model)
     if model is None:
         raise ModelNotFound(request.model, known=ports.models.handles())

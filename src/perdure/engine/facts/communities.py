@@ -35,7 +35,7 @@ async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE)
     if isinstance(extractor, Summarizer):
         large = [index for index, (_, facts) in enumerate(due) if facts.texts]
         try:
-            async with ports.slot(extractor.model) if large and piece is not AT_ONCE else contextlib.nullcontext():
+            async with ports.slot(extractor.handle) if large and piece is not AT_ONCE else contextlib.nullcontext():
                 written = await extractor.summarize([due[index][1] for index in large]) if large else ()
             for index, summary in zip(large, written, strict=False):
                 summaries[index] = summary or summaries[index]

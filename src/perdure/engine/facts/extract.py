@@ -104,14 +104,14 @@ async def _extract(
     extractor = ports.find_extractor(loaded.settings.extractor, model)
     if extractor is None:
         return None
-    if load is not None and isinstance(extractor, Summarizer) and ports.yields(extractor.model):
-        async with ports.slot(extractor.model):
+    if load is not None and isinstance(extractor, Summarizer) and ports.yields(extractor.handle):
+        async with ports.slot(extractor.handle):
             later = await load()
             if later is None:
                 return None
-            loaded, extraction = await _ask(ports, later, extractor, limit_s=None)
+            loaded, extraction = await _ask(ports, later, extractor)
     else:
-        loaded, extraction = await _ask(ports, loaded, extractor, limit_s=ports.settings.extraction_timeout_s)
+        loaded, extraction = await _ask(ports, loaded, extractor)
     batch = loaded.batch
     if loaded.graph is not None and ports.search.has_embedder:
         is_shown = isinstance(extractor, Summarizer)
@@ -128,24 +128,20 @@ async def _extract(
         )
 
 
-async def _ask(
-    ports: Ports, loaded: LoadedBatch, extractor: Extractor, *, limit_s: float | None
-) -> tuple[LoadedBatch, Extraction]:
-    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError.
-
-    Args:
-        limit_s: how long the call may take; None: nobody waits for it.
-    """
+async def _ask(ports: Ports, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
+    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
     batch = loaded.batch
     if not any(turn.text.strip() for turn in batch.turns):
         return loaded, Extraction()
     if loaded.graph is not None and ports.search.has_embedder and isinstance(extractor, Summarizer):
         batch = await show_near(ports, loaded.graph, batch)  # patterns go by names alone
+    handle = extractor.handle if isinstance(extractor, Summarizer) else ""
+    limit_s = ports.limit_s(handle, ports.settings.extraction_timeout_s)
     try:
         async with asyncio.timeout(limit_s):
             extraction = await extractor.extract(batch)
     except TimeoutError as error:
-        raise ModelTimeout(f"the extractor took longer than {limit_s:g} s") from error
+        raise ModelTimeout(f"the extractor took longer than {limit_s or 0:g} s") from error
     if NO_ANSWER in extraction.dropped and not extraction.entities:
         raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
     return replace(loaded, batch=batch), extraction

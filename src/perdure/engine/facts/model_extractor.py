@@ -52,19 +52,11 @@ class ModelExtractor:
     settings ask for it.
 
     Args:
-        output_tokens: the most tokens of an answer.
+        handle: of the model.
     """
 
-    def __init__(
-        self, model: Model, handle: str, telemetry: Telemetry | None = None, *, output_tokens: int = OUTPUT_TOKENS
-    ) -> None:
-        self._model, self._handle, self._telemetry = model, handle, telemetry or NoTelemetry()
-        self._output_tokens = output_tokens
-
-    @property
-    def model(self) -> str:
-        """The handle of the model."""
-        return self._handle
+    def __init__(self, model: Model, handle: str, telemetry: Telemetry | None = None) -> None:
+        self._model, self.handle, self._telemetry = model, handle, telemetry or NoTelemetry()
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
@@ -79,7 +71,7 @@ class ModelExtractor:
             calls, usage, extraction = 2, usage + more, again if again.entities else extraction
         return replace(
             extraction,
-            model=self._handle,
+            model=self.handle,
             calls=calls,
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -113,12 +105,12 @@ class ModelExtractor:
     ) -> ModelRequest:
         """Build a request for an answer of this schema."""
         return ModelRequest(
-            model=self._handle,
+            model=self.handle,
             system=system,
             messages=tuple(unlogged_message(role, text) for role, text in turns),
             options=ModelOptions(
                 temperature=0.0,
-                max_output_tokens=self._output_tokens,
+                max_output_tokens=OUTPUT_TOKENS,
                 response_format={"type": "json_schema", "json_schema": {"name": name, "schema": schema}},
             ),
             purpose="extraction",
@@ -126,12 +118,12 @@ class ModelExtractor:
 
     async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
         """Return the text of the model's answer, and what it took. Raises: ModelError."""
-        with self._telemetry.during(work := ModelWork(model=self._handle, request=request)):
+        with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
             async for piece in self._model.respond(request):
                 if isinstance(piece, ModelReply):
                     work.reply = piece
         if work.reply is None:
-            raise ModelReplyEmpty(f"{self._handle} ended its answer without a reply")
+            raise ModelReplyEmpty(f"{self.handle} ended its answer without a reply")
         return text_of(work.reply.parts), work.reply.usage
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.context.request.assemble import assemble
+from perdure.context.request.prefix import tools_text
 from perdure.context.window.budget import measure_overcount
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
@@ -17,6 +18,7 @@ from perdure.core.errors import (
     LeaseLost,
     ModelError,
     ModelNotFound,
+    ModelOverflow,
     ModelReplyEmpty,
     ModelReplyInvalid,
     PerdureError,
@@ -26,8 +28,8 @@ from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, Store
 from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
-from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
+from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice
+from perdure.core.runs import NO_USAGE, Failure, Run, Step, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -42,12 +44,16 @@ from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
+from perdure.engine.run.prefixes import rows_at_least
 from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls
 from perdure.engine.workers.background import PutBack
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
 """A measured factor that differs this much from the one in use is remembered for the model's other conversations."""
+
+UNSEEN_SHARE = 0.5
+"""A request that takes less than this share of the certain least of its tools, besides all else, was sent without."""
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +102,10 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             reason=reason,
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
+            measured=error.prompt_tokens if isinstance(error, ModelOverflow) else None,
             ends="run_end" not in ports.hooks.points,
         )
+    _notice_template(log, request, reply, ports)
     inputs = ports.inputs()
     most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
     parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
@@ -133,6 +141,9 @@ async def _ask(
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
                 work.reply = piece
+                continue
+            if isinstance(piece, ModelProgress):
+                tell([Delta(step.id, deltas.message_id, "progress", piece.text)])
                 continue
             new = await deltas.of(piece)
             tell(new if previews is None else await previews.add(new))
@@ -214,6 +225,21 @@ def _store_reply(
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
+def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, ports: Ports) -> None:
+    """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
+    prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
+    traits = ports.models.traits(model)
+    is_known = not (traits.local and traits.takes_tools) or traits.calling is not None
+    # A server may leave out what it has in its cache, so only a conversation's first request tells.
+    if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+        return
+    others = rows_at_least(request.view, {}, ports.counter) + ports.counter.at_least(prefix.system)
+    tools = ports.counter.at_least(tools_text(prefix.tools))
+    if others <= usage.input_tokens < others + tools * UNSEEN_SHARE:
+        logger.warning("%s is offered no tools any more: its template does not show them to it", model)
+        ports.models.learn(model, takes_tools=False, calling="none")
+
+
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
     factor."""
@@ -232,6 +258,22 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
     return overcount
 
 
+def _learn_overflow(tx: Tx, run: Run, step: Step, measured: int) -> None:
+    """Learn from the provider's token count of a request that it has refused as too large."""
+    estimated = step.recipe.tokens
+    if measured > estimated * tx.steps.get_factor(step.model):
+        tx.steps.put_factor(step.model, measured / estimated)
+    if not run.options.differs:
+        conversation = tx.conversations.get_state(run.key.agent_id, run.conversation_seq).conversation
+        tx.conversations.put_view(
+            run.key.agent_id,
+            run.conversation_seq,
+            view_tokens=conversation.view_tokens,
+            stubs=conversation.stubs,
+            overcount=estimated - measured,
+        )
+
+
 def _store_failure(
     tx: Tx,
     log: RunLog,
@@ -243,10 +285,17 @@ def _store_failure(
     reason: StopReason,
     exchange: Exchange | None,
     usage: Usage,
+    measured: int | None,
     ends: bool,
 ) -> Progress:
-    """Store why a model call failed, and what it took."""
+    """Store why a model call failed, and what it took.
+
+    Args:
+        measured: the tokens of a request that was too large, by the provider's count.
+    """
     run = tx.runs.keep_lease(log.run)
+    if measured is not None:
+        _learn_overflow(tx, run, step, measured)
     step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:

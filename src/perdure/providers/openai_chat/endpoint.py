@@ -15,8 +15,8 @@ import httpx
 
 from perdure.core.errors import InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.providers.addresses import api_path
 from perdure.providers.bounded import Guard
-from perdure.providers.discovery import api_path
 from perdure.providers.masking import mask_text
 
 CONNECT_S = 10.0
@@ -64,6 +64,7 @@ class Dialect:
         logprobs: whether the model tells the probabilities of its tokens.
         images: whether the model takes pictures, as far as its name tells.
         temperature: whether the model takes one; one that reasons on OpenAI's own hosts refuses it.
+        reports_progress: whether the server may be asked how far it is with the prompt; others refuse unknown fields.
         token_ids: whether the field `return_token_ids` of vLLM may be sent; its own hosts refuse unknown fields.
     """
 
@@ -80,6 +81,7 @@ class Dialect:
     images: bool = True
     temperature: bool = True
     token_ids: bool = True
+    reports_progress: bool = False
 
 
 def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str | None = None) -> Dialect:

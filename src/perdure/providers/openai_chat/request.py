@@ -253,6 +253,7 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["return_token_ids"] = True
     fields["stream"] = stream
     fields["stream_options"] = {"include_usage": True} if stream else None
+    fields["return_progress"] = True if stream and dialect.reports_progress else None
     return {name: value for name, value in fields.items() if value is not None}
 
 
