@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.engine.workers.background import APART_S, IDLE_S, QUIET_S, Background
 from perdure.settings import Settings
-from perdure.testing import InlineStore, ScriptedModel, calls, says
+from perdure.testing import Hanging, InlineStore, LocalServer, ScriptedModel, calls, says
 from tests.support.passing_time import time_passes
 
 MODEL = "test/slot"
@@ -223,6 +223,28 @@ async def test_everything_together_takes_the_conversations_place_once() -> None:
         assert {request.purpose for request in model.requests} == {"reply", "extraction", "summary"}
 
 
+async def test_a_server_with_one_slot_is_free_as_soon_as_somebody_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over HTTP: the connection of the call is closed. A server at an address of this machine is local, key or not."""
+
+    def answer(request: Mapping[str, Any]) -> Any:
+        return Hanging() if "response_format" in request else says("OK.")
+
+    async with LocalServer(otherwise=answer, window_tokens=16_000) as server, asyncio.timeout(20):
+        monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-of-my-own")
+        settings = Settings(model="openai/local", embedding="none", facts="model")
+        async with await AsyncPerdure.open(store=InlineStore(), settings=settings) as perdure:
+            perdure.app.ports.background.quiet_s = 0.0
+            agent = await perdure.create_agent("a", settings={"facts": {"batch_turns": 2}})
+            await agent.send("I'm Ada, and I live in Bern.")
+            await server.hanging.wait()
+            perdure.app.ports.background.quiet_s = QUIET_S
+            await agent.send("And you?")
+
+        assert [row.is_done for row in server.served] == [True, False, True]
+        assert server.served[1].request["max_tokens"] > 0
+
+
 async def test_never_means_no_call_at_all() -> None:
     """Patterns find facts, and code writes summaries; a companion works when somebody asks for it."""
     model = OneSlot()
@@ -276,7 +298,7 @@ class Stage:
 
     async def person(self) -> None:
         """A person writes, and is answered."""
-        with self.background.silence.person():
+        with self.background.foreground.person():
             await steps()
 
 

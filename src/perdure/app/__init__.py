@@ -63,7 +63,7 @@ from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
 from perdure.engine.search.search import Search
-from perdure.engine.workers.background import Background, Silence
+from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
 from perdure.providers.catalog import ModelFacts as ModelFacts
@@ -121,7 +121,7 @@ class Shared:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
         listings: which models the providers of the environment and of this machine have.
-        silence: when nobody is answered.
+        foreground: who is answered.
     """
 
     settings: Settings
@@ -137,7 +137,7 @@ class Shared:
     sandbox: Sandbox
     reading: Sandbox
     listings: dict[str, Listing] = field(default_factory=dict)
-    silence: Silence = field(default_factory=Silence)
+    foreground: Foreground = field(default_factory=Foreground)
 
 
 @dataclass(slots=True)
@@ -346,7 +346,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         registry,
         Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
         _search(store, clock, embedding, settings, telemetry),
-        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry, shared.silence),
+        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry, shared.foreground),
     )
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
@@ -407,7 +407,7 @@ def _ports(
     cipher: Cipher,
     engines: ContextEngines,
     telemetry: Telemetry,
-    silence: Silence,
+    foreground: Foreground,
 ) -> Ports:
     """What the engine needs of the world."""
     return Ports(
@@ -425,7 +425,7 @@ def _ports(
         cipher=cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         find_extractor=extractors_of(settings, registry, telemetry),
-        background=Background(settings.background, silence),
+        background=Background(settings.background, foreground),
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
         contents=open_object_store(settings.files),

@@ -145,7 +145,7 @@ class CallBudget:
         await self.check()
         reply: ModelReply | None = None
         try:
-            with self._ports.background.silence.person():
+            with self._ports.background.foreground.person():
                 async for piece in model.respond(request):
                     if isinstance(piece, ModelReply):
                         reply = piece

@@ -18,6 +18,9 @@ from perdure.core.models import ModelReply
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import says
 
+LOOK_S = 0.01
+"""How often a server that hangs looks whether its client is still there."""
+
 JSON_PIECES = 8
 """The number of pieces in which an answer that is not streamed is sent."""
 
@@ -232,10 +235,11 @@ class HttpModel:
         script = self._script.pop(0) if self._script else self._otherwise
         return script(request) if callable(script) else script
 
-    async def _hang(self) -> None:
+    async def _hang(self, wire: _Wire) -> None:
         """Wait until the client disconnects or the server closes."""
         self.hanging.set()
-        await asyncio.Event().wait()
+        while not wire.is_cut():
+            await asyncio.sleep(LOOK_S)
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Answer one request; return whether the connection stays open."""
@@ -267,7 +271,7 @@ class HttpModel:
             case Unanswered():
                 return False
             case Hanging(None):
-                await self._hang()
+                await self._hang(wire)
             case Status(status, body, headers):
                 return await wire.send_json(status, body if isinstance(body, str) else json.dumps(body), headers)
             case RawBody(data, content_type):
@@ -294,7 +298,7 @@ class HttpModel:
                 return await wire.stream(events[:after], end="clean" if clean else "cut")
             case Hanging(after=after):
                 await wire.stream(events[:after], end="open")
-                await self._hang()
+                await self._hang(wire)
             case Malformed(at=at, text=text):
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
@@ -314,7 +318,7 @@ class HttpModel:
                 await wire.head(200, {"content-type": "application/json", "content-length": str(len(data))})
                 await wire.send(data[: len(data) * min(after, JSON_PIECES - 1) // JSON_PIECES])
                 if isinstance(line, Hanging):
-                    await self._hang()
+                    await self._hang(wire)
                 return False
         return await wire.send_json(200, text)
 

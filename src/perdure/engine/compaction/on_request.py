@@ -56,7 +56,7 @@ async def compact(
     )
     budget = CallBudget(state.agent, ports)
     await budget.check()
-    with ports.background.silence.person():
+    with ports.background.foreground.person():
         summary = await summarise(task, removal, ports)
     await budget.count(summary.model or "", summary.usage)
 

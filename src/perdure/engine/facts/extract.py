@@ -39,7 +39,7 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Pi
     Raises: ModelError, ModelNotFound, NotFound, StoreError.
     """
     if piece is None:
-        with ports.waiting.take(line), ports.background.silence.person():
+        with ports.waiting.take(line), ports.background.foreground.person():
             return await _extract_all(ports, line, AT_ONCE, lambda: False, rest=rest)
     return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
 
@@ -70,7 +70,7 @@ async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None) ->
     """Extract the texts and documents that wait in a graph, with the settings of an agent, if there is one; return the
     new facts. Raises: ModelError, ModelNotFound, NotFound, StoreError."""
     facts: list[Fact] = []
-    with ports.background.silence.person():
+    with ports.background.foreground.person():
         for _ in range(BATCHES_MAX):
             loaded = await ports.store.read(load_text_batch, graph, agent_id)
             found = None if loaded is None else await _extract(ports, loaded)

@@ -68,7 +68,7 @@ class Runner:
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
         self._callbacks = Callbacks(ports)
-        self._silence, settings = ports.background.silence, ports.settings
+        self._foreground, settings = ports.background.foreground, ports.settings
         ports.background.watch(lambda: (*self._accepting.values(), *self._drivers))
         self.pauses = Pauses(
             ports.background.is_busy, quiet_s=settings.extraction_quiet_s, wait_s=settings.extraction_wait_s
@@ -146,7 +146,7 @@ class Runner:
             StoreClosed: this process is about to end.
         """
         if not request.yields:
-            self._silence.note_begin()
+            self._foreground.note_begin()
         request = await self.check(request)
         self._check_open(request)
         self.pauses.note_begin()
@@ -171,7 +171,7 @@ class Runner:
             with named_request(place):
                 checked.append(await self.check(request))
                 self._check_open(request)
-        self._silence.note_begin()
+        self._foreground.note_begin()
         inputs = self._ports.inputs()
         # If the caller leaves now, `recover` takes the runs up.
         batch, runs = await to_the_end(
@@ -185,7 +185,7 @@ class Runner:
     def drive(self, run: Run) -> None:
         """Have a run driven that was accepted by somebody else's transaction. As runs of batches do, it waits for a
         place, or all schedules of an hour would begin at once."""
-        self._silence.note_begin()
+        self._foreground.note_begin()
         self._want(run, waits=True)
 
     async def check(self, request: Request) -> Request:
@@ -412,7 +412,7 @@ class Runner:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
             self.pauses.note_end()
-            self._silence.note_end()
+            self._foreground.note_end()
             self._places.discard(line)
             self._fill_places()
             for seq in wanted:

@@ -30,8 +30,8 @@ class PutBack(Exception):
         self.ended = ended
 
 
-class Silence:
-    """When nobody is answered in a process, and what the calls in its silence have taken.
+class Foreground:
+    """Who is answered in a process, and which calls are made in its silence.
 
     Attributes:
         is_busy: one for each engine of the process: whether it answers somebody.
@@ -116,21 +116,21 @@ class Background:
 
     Args:
         mode: `idle`: all calls wait for silence; `never`: none is made; empty: those of local models wait.
-        silence: shared with the other engines of the process.
+        foreground: shared with the other engines of the process.
         quiet_s: how long nobody has to be answered until a call begins.
-        apart_s, idle_s: as in `Silence.seconds_left`.
+        apart_s, idle_s: as in `Foreground.seconds_left`.
     """
 
     def __init__(
         self,
         mode: str = "",
-        silence: Silence | None = None,
+        foreground: Foreground | None = None,
         *,
         quiet_s: float = QUIET_S,
         apart_s: float = APART_S,
         idle_s: float = IDLE_S,
     ) -> None:
-        self.mode, self.silence = mode, silence or Silence()
+        self.mode, self.foreground = mode, foreground or Foreground()
         self.quiet_s, self.apart_s, self.idle_s = quiet_s, apart_s, idle_s
         self._ended = asyncio.Event()
         self._lines: Callable[[], Iterable[Line]] = tuple
@@ -138,11 +138,11 @@ class Background:
     def watch(self, lines: Callable[[], Iterable[Line]]) -> None:
         """Hear from this which conversations are answered here."""
         self._lines = lines
-        self.silence.is_busy.append(self.is_busy)
+        self.foreground.is_busy.append(self.is_busy)
 
     def is_busy(self) -> bool:
         """Return whether somebody is answered here, besides runs that let everybody go first."""
-        return any(not self.silence.lines[line] for line in self._lines())
+        return any(not self.foreground.lines[line] for line in self._lines())
 
     def yields(self, *, local: bool) -> bool:
         """Return whether calls of a model, `local` or not, let everybody go first."""
@@ -160,23 +160,25 @@ class Background:
             yield
             return
         if line is not None:
-            self.silence.lines[line] += 1
+            self.foreground.lines[line] += 1
         try:
-            async with self.silence.turns[model]:
+            async with self.foreground.turns[model]:
                 await self.wait(model, local=local)
-                async with self.silence.call(model):
+                async with self.foreground.call(model):
                     yield
         finally:
             if line is not None:
-                self.silence.lines[line] -= 1
-                self.silence.lines += Counter()  # without those that are 0
+                self.foreground.lines[line] -= 1
+                self.foreground.lines += Counter()  # without those that are 0
 
     async def wait(self, model: str, *, local: bool) -> None:
         """Wait until a call of a model may begin. Raises: PutBack: this process makes none any more."""
         if not self.yields(local=local):
             return
         while not self._ended.is_set():
-            seconds = self.silence.seconds_left(model, quiet_s=self.quiet_s, apart_s=self.apart_s, idle_s=self.idle_s)
+            seconds = self.foreground.seconds_left(
+                model, quiet_s=self.quiet_s, apart_s=self.apart_s, idle_s=self.idle_s
+            )
             if not seconds:
                 return
             with contextlib.suppress(TimeoutError):
@@ -187,5 +189,5 @@ class Background:
     def end(self) -> None:
         """Let no further call begin: the process ends, or this engine."""
         self._ended.set()
-        if self.is_busy in self.silence.is_busy:
-            self.silence.is_busy.remove(self.is_busy)
+        if self.is_busy in self.foreground.is_busy:
+            self.foreground.is_busy.remove(self.is_busy)
