@@ -236,10 +236,11 @@ class HttpModel:
         return script(request) if callable(script) else script
 
     async def _hang(self, wire: _Wire) -> None:
-        """Wait until the client disconnects or the server closes."""
+        """Wait until the client disconnects, which raises a ConnectionError, or the server closes."""
         self.hanging.set()
         while not wire.is_cut():
             await asyncio.sleep(LOOK_S)
+        raise ConnectionError
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Answer one request; return whether the connection stays open."""
@@ -332,7 +333,7 @@ class _Wire:
 
     def is_cut(self) -> bool:
         """Whether the client has closed the connection."""
-        return self._reader.at_eof()
+        return self._reader.at_eof() or self._reader.exception() is not None  # with something unread, it is a reset
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
