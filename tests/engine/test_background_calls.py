@@ -128,6 +128,20 @@ async def test_a_person_who_writes_takes_the_slot_from_extraction() -> None:
         assert [hit.fact.text for hit in await agent.facts.list()] == ["Ada lives in Bern."]
 
 
+async def test_what_was_put_back_is_made_again_by_itself() -> None:
+    """Nothing has to happen in the conversation for that."""
+    model = OneSlot()
+    async with opened(model, facts="model") as perdure:
+        agent = await extracting(perdure, model)
+        with perdure.app.ports.background.foreground.person():
+            await silence(IDLE_S)
+            assert (model.begun, model.cut) == (1, 1)
+        model.open.set()
+        await silence(IDLE_S)
+
+        assert [hit.fact.text for hit in await agent.facts.list()] == ["Ada lives in Bern."]
+
+
 async def test_calls_of_hosted_models_wait_for_nothing() -> None:
     model = OneSlot()
     async with opened(model, local=False, facts="model") as perdure:
@@ -183,8 +197,13 @@ async def test_nobody_waits_for_a_summary_of_a_local_model() -> None:
         assert [node.made_by for node in nodes] == ["extract"]
         assert not model.begun
 
-        model.open.set()
         await silence()
+        assert model.in_slot == "summary"
+        with perdure.app.ports.background.foreground.person():
+            await steps()
+        model.open.set()
+        await silence(IDLE_S)
+        assert model.cut == 1
         assert {node.made_by for node in await nodes_of(perdure, agent)} == {"model"}
 
 
@@ -219,6 +238,7 @@ async def test_everything_together_takes_the_conversations_place_once() -> None:
 
         assert pauses_with_calls == 1
         assert not any(model.seen)
+        assert [one.outcome for one in await agent.companion.passes()][-1] == "finished"
         await silence(IDLE_S)
         assert {request.purpose for request in model.requests} == {"reply", "extraction", "summary"}
 
@@ -285,11 +305,11 @@ class Stage:
         self.background, self.done, self.in_slot = Background(mode), 0, 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    def call(self, *, local: bool = True, ends: asyncio.Event | None = None) -> None:
-        self._tasks.append(asyncio.create_task(self._call(local, ends)))
+    def call(self, model: str = MODEL, *, local: bool = True, ends: asyncio.Event | None = None) -> None:
+        self._tasks.append(asyncio.create_task(self._call(model, local, ends)))
 
-    async def _call(self, local: bool, ends: asyncio.Event | None) -> None:
-        async with self.background.slot(MODEL, local=local):
+    async def _call(self, model: str, local: bool, ends: asyncio.Event | None) -> None:
+        async with self.background.slot(model, local=local):
             self.in_slot += 1
             if ends is not None:
                 await ends.wait()
@@ -318,9 +338,10 @@ async def test_a_call_begins_after_some_seconds_of_silence() -> None:
 
 
 async def test_calls_come_one_after_the_other() -> None:
+    """Also those of several models: they share a machine."""
     stage, ends = Stage(), asyncio.Event()
     stage.call(ends=ends)
-    stage.call(ends=ends)
+    stage.call("test/other", ends=ends)
     await silence()
 
     assert stage.in_slot == 1

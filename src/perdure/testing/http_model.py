@@ -238,7 +238,7 @@ class HttpModel:
     async def _hang(self, wire: _Wire) -> None:
         """Wait until the client disconnects, which raises a ConnectionError, or the server closes."""
         self.hanging.set()
-        while not wire.is_cut():
+        while not wire.is_cut():  # noqa: ASYNC110 - nothing tells of it
             await asyncio.sleep(LOOK_S)
         raise ConnectionError
 
