@@ -135,10 +135,13 @@ class OpenAIChat:
             async for tick in first.during(_next(chunks, silence.first_s, reader)):
                 yield tick
             chunk, begun_at = first.result, clock()
+            events, until = 0, begun_at + silence.first_s  # words that only keep the connection open are no answer
             while chunk is not None:
                 for piece in reader.feed(chunk):
                     yield _estimated(piece, traits)
-                chunk = None if reader.done else await _next(chunks, silence.next_s, reader)
+                if reader.events > events:
+                    events, until = reader.events, clock() + silence.first_s
+                chunk = None if reader.done else await _next(chunks, min(silence.next_s, until - clock()), reader)
             last = reader.end()
             reply = reader.reply()
             for piece in last:
