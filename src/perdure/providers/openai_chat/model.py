@@ -189,6 +189,8 @@ class OpenAIChat:
         if request.tools and self._traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
             log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
             self._learn(takes_tools=False, calling="none")
+        elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
+            self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
         elif (other := simpler(self._dialect, refusal)) is not None:
             self._dialect = other
         return self._body(request)
