@@ -85,7 +85,7 @@ async def choose_from(
     elif has_no_list:
         return Choice(f"{endpoint.provider}/{provider.default_model}", f"from {endpoint.source}", tuple(notes))
     elif listing.problem:
-        if not endpoint.local and provider.default_model:
+        if provider.default_model and (not endpoint.local or (endpoint.has_key and listing.status)):
             # A key means that this provider is wanted. A new agent keeps its model for good, so a wrong key or a short
             # outage must not give it another one; its runs show the error.
             reason = f"from {endpoint.source}; it can't be asked now: {listing.problem}"

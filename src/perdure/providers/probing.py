@@ -9,9 +9,11 @@ from functools import reduce
 from typing import Any
 
 from perdure.core.errors import ModelError
+from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import ToolCall, text_of, unlogged_message
 from perdure.core.models import Calling, Model, ModelOptions, ModelProgress, ModelReply, ModelRequest
 from perdure.providers.addresses import beside_api
+from perdure.providers.bounded import LISTING
 from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, fetch_json
 from perdure.providers.served import NOT_SERVED, Served, loaded_in, props_of, served_in, shown_in
 
@@ -63,11 +65,20 @@ async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) 
         return Trial(f"could not be tried: {error}")
     if reply is None:
         return Trial("ended its answer without a reply")
-    if any(isinstance(part, ToolCall) and part.name == "note" for part in reply.parts):
+    if any(isinstance(part, ToolCall) and _is_right(part) for part in reply.parts):
         return Trial(calling="native")
     if _is_written(text_of(reply.parts)):
         return Trial(calling="text")
     return Trial("did not call the tool it was asked to call", "none")
+
+
+def _is_right(call: ToolCall) -> bool:
+    """Whether this is the call that was asked for."""
+    try:
+        arguments = parse_json(call.arguments, LISTING)
+        return call.name == "note" and "hi" in str(arguments["text"]).lower()
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _is_written(text: str) -> bool:

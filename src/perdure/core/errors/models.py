@@ -105,6 +105,13 @@ class ModelOverflow(ModelError, kind="context_window_exceeded"):
         super().__init__(message, **facts)
         self.window_tokens, self.prompt_tokens = window_tokens, prompt_tokens
 
+    @property
+    def is_of_answer(self) -> bool:
+        """Whether the request alone would leave the window a quarter for the answer: the room asked for that was too
+        much."""
+        window = self.window_tokens or 0
+        return self.prompt_tokens is not None and self.prompt_tokens <= window - window // 4
+
 
 class ModelRefused(ModelError, kind="llm_refusal", stop_reason="invalid_llm_response"):
     """The model, or a filter before it, declined to answer."""

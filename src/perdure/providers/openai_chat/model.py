@@ -138,13 +138,16 @@ class OpenAIChat:
             async for tick in first.during(_next(chunks, silence.first_s, reader)):
                 yield tick
             chunk, begun_at = first.result, clock()
+            events, until = 0, begun_at + silence.first_s  # words that only keep the connection open are no answer
             while chunk is not None:
                 for piece in reader.feed(chunk):
                     yield _estimated(piece, traits)
                     if watch is not None and isinstance(piece, ModelDelta) and watch.sees_loop(piece.kind, piece.text):
                         reader.end_loop()
                         break
-                chunk = None if reader.done else await _next(chunks, silence.next_s, reader)
+                if reader.events > events:
+                    events, until = reader.events, clock() + silence.first_s
+                chunk = None if reader.done else await _next(chunks, min(silence.next_s, until - clock()), reader)
             last = reader.end()
             reply = reader.reply()
             for piece in last:
@@ -192,6 +195,8 @@ class OpenAIChat:
         if request.tools and self._traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
             log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
             self._learn(takes_tools=False, calling="none")
+        elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
+            self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
         elif (other := simpler(self._dialect, refusal)) is not None:
             self._dialect = other
         return self._body(request)

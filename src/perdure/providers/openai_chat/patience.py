@@ -20,7 +20,8 @@ class Silence:
     hosted one. Between two pieces only a model on a CPU is slow.
 
     Args:
-        first_s: until the first byte; `next_s`: from one byte to the next.
+        first_s: until the first byte, and from one event to the next; `next_s`: from one byte to the next. Servers and
+            proxies keep a connection open by comments, which are no events.
         tick_s: how often the waiting is told of before the first byte; None: never.
     """
 

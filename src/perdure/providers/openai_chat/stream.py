@@ -59,6 +59,8 @@ class AnswerReader:
         self._usage: Mapping[str, Any] = {}
         self._timings: Mapping[str, Any] = {}
         self._chars = 0
+        self.events = 0
+        """How many events have come, or pieces of an answer that is not streamed."""
         self.finish_reason: str | None = None
         self.id = ""
         self.model = ""
@@ -94,6 +96,7 @@ class AnswerReader:
             self._is_json = start in (b"{", b"[")
         if self._is_json:
             self._body.append(chunk)
+            self.events += 1
             return []
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
 
@@ -193,6 +196,7 @@ class AnswerReader:
 
     def _event(self, data: str) -> list[ModelDelta | ModelProgress]:
         """The deltas of one server-sent event."""
+        self.events += 1
         if data.strip() == "[DONE]":
             self.done = True
             return []
