@@ -23,6 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mcp_private": ("", "off", "on"),
     "facts": ("patterns", "model", "off"),
     "schedules": ("on", "off"),
+    "background": ("", "idle", "never"),
     "trace_content": ("off", "on"),
 }
 """Setting -> the values that it can have."""
@@ -52,6 +53,8 @@ class Settings(Limits):
         facts: who extracts facts from what was said: `patterns`, without a model; `model`, by one call for each batch;
             `off`: nobody.
         facts_model: the model handle of that model; empty: the agent's own.
+        background: when models are called for what nobody waits for, such as facts, summaries and companions: `idle`:
+            in silence; `never`; empty: `idle` for models on servers of your own, at any time for others.
         file_limit_bytes: the size limit of a file in a folder, in bytes.
         files: where the bytes of uploaded files are kept, as `s3://bucket/prefix`; the usual `AWS_...` variables say
             how to reach it; empty: in the store, until their text is made.
@@ -109,6 +112,7 @@ class Settings(Limits):
     embedding: str = ""
     facts: str = "patterns"
     facts_model: str = ""
+    background: str = ""
     file_limit_bytes: int = 50_000_000
     files: str = ""
     late_interaction_ms: int = 0

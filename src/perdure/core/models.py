@@ -103,6 +103,37 @@ class ModelDelta:
     call_id: str | None = None
 
 
+ProgressStage = Literal["loading", "reading", "waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProgress:
+    """How far a slow model is before the first piece of its answer. Nobody stores it.
+
+    Args:
+        stage: its server loads it, reads the prompt, or does not say what it does.
+        waited_s: since the request was sent.
+        read_tokens, total_tokens: of the prompt; 0: the server does not say.
+        left_s: how long the rest of the prompt may take; None: unknown.
+    """
+
+    stage: ProgressStage
+    waited_s: float
+    read_tokens: int = 0
+    total_tokens: int = 0
+    left_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """In words, such as "reading 1,024 of 2,273 tokens, about 90 s"."""
+        if self.stage == "loading":
+            return f"its server is loading the model, {self.waited_s:.0f} s so far"
+        if self.stage == "waiting":
+            return f"waiting for the model, {self.waited_s:.0f} s so far"
+        left = "" if self.left_s is None else f", about {max(1, round(self.left_s)):,} s"
+        return f"reading {self.read_tokens:,} of {self.total_tokens:,} tokens{left}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The whole answer: text, reasoning and tool calls, in order. `requests`: how many of them the usage counts."""
@@ -114,8 +145,12 @@ class ModelReply:
     requests: int = 1
 
 
+ModelPiece: TypeAlias = ModelDelta | ModelProgress | ModelReply
+"""What a model yields. One that is never slow yields no progress."""
+
+
 class Model(Protocol):
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Yield deltas while the answer streams, then exactly one `ModelReply`. Raises: ModelError."""
 
 
@@ -130,7 +165,9 @@ class ModelTraits:
     Args:
         local: the user chooses what runs there: a server of one's own, not a provider's.
         plain: the engine speaks to it in plain sentences; else in JSON, which the models of the large hosts read.
+        server: the program that runs it, such as llamacpp, vllm, ollama or lmstudio; empty: unknown.
         window_tokens: what the server runs it with; None: it does not say.
+        max_output_tokens: the most tokens of an answer where the server sets no limit itself; None: it does.
         parameters: how many it has; None: its server does not say.
         calling: how it calls tools; None: nothing has shown it.
         takes_tools: whether its server takes requests with tools, and its template shows them to the model.
@@ -140,12 +177,19 @@ class ModelTraits:
 
     local: bool = False
     plain: bool = False
+    server: str = ""
     window_tokens: int | None = None
+    max_output_tokens: int | None = None
     parameters: int | None = None
     calling: Calling | None = None
     takes_tools: bool = True
     takes_schema: bool | None = None
     tokens_per_s: tuple[float, float] | None = None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether its server cuts a prompt that is too long without a word, in place of refusing it."""
+        return self.server == "ollama"
 
 
 NO_TRAITS = ModelTraits()
@@ -171,6 +215,9 @@ class Models(Protocol):
 
     def traits(self, handle: str) -> ModelTraits:
         """Return what is known of the model now. No network."""
+
+    def learn(self, handle: str, **traits: Any) -> None:
+        """Remember these traits of the model, by their names in `ModelTraits`."""
 
 
 EXTRACTIVE = "perdure/extractive"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,6 +31,7 @@ from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan
 from perdure.engine.search.search import Search
 from perdure.engine.signals import Signals
+from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
 
 SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
@@ -189,6 +191,7 @@ class Ports:
         send_report: for the callbacks of runs.
         find_extractor: finds what derives facts from what was said.
         waiting: the conversations that wait for extraction.
+        background: the model calls that nobody waits for.
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
         drain: whether this process is about to end.
@@ -214,12 +217,25 @@ class Ports:
     send_report: SendReport = send_nowhere
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)
+    background: Background = field(default_factory=Background)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     drain: Drain = field(default_factory=Drain)
     signals: Signals = field(default_factory=Signals)
     contents: FileContents | None = None
     price_of: PriceOf = no_price
+
+    def yields(self, model: str) -> bool:
+        """Return whether calls of this model that nobody waits for let everybody go first."""
+        return self.background.yields(local=self.models.traits(model).local)
+
+    def slot(self, model: str, line: Line | None = None) -> AbstractAsyncContextManager[None]:
+        """The place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
+        return self.background.slot(model, line, local=self.models.traits(model).local)
+
+    def limit_s(self, model: str, seconds: float) -> float | None:
+        """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""
+        return None if self.models.traits(model).local else seconds
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.context.request.assemble import assemble
+from perdure.context.request.prefix import tools_text
 from perdure.context.window.budget import measure_overcount
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
@@ -17,16 +18,18 @@ from perdure.core.errors import (
     LeaseLost,
     ModelError,
     ModelNotFound,
+    ModelOverflow,
     ModelReplyEmpty,
     ModelReplyInvalid,
     PerdureError,
     StoreError,
 )
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
-from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
+from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice
+from perdure.core.runs import NO_USAGE, Failure, Run, Step, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -35,16 +38,22 @@ from perdure.engine.approvals.answers import recent_approval_ids, tools_of, wait
 from perdure.engine.budget import count_use
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.driving.drain import GivenBack
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
+from perdure.engine.run.prefixes import rows_at_least
 from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_part
+from perdure.engine.workers.background import PutBack
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
 """A measured factor that differs this much from the one in use is remembered for the model's other conversations."""
+
+UNSEEN_SHARE = 0.5
+"""A request that takes less than this share of the certain least of its tools, besides all else, was sent without."""
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +61,9 @@ FAILURE_CHARS = 4_000
 
 GAVE_UP = "I could not do that: my tool calls keep failing."
 """The answer of a model that was asked for words, and called a tool all the same."""
+
+UNSEEN_TOKENS = 2_000
+"""The most that a model writes at once where nobody waits for it, unless its agent says otherwise."""
 
 ARGUMENTS = "tool_arguments"
 """The kind of a delta."""
@@ -75,7 +87,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
                 raise answers.blocked
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
-    except (LeaseLost, StoreError):
+    except (GivenBack, LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
@@ -93,8 +105,10 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             reason=reason,
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
+            measured=error.prompt_tokens if isinstance(error, ModelOverflow) else None,
             ends="run_end" not in ports.hooks.points,
         )
+    _notice_template(log, request, reply, ports)
     inputs = ports.inputs()
     most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
     parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
@@ -118,18 +132,24 @@ async def _ask(
     """The model's answer; its pieces are told as they come. Raises: ModelError, Interrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = _Previews(log, ports) if log.run.background else None
+    options = ModelOptions.from_settings(request.agent.settings)
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
             raise ModelNotFound(step.model, known=ports.models.handles())
-        options = ModelOptions.from_settings(request.agent.settings)
         work.request = assemble(step.model, request.view, step.recipe, options=options)
+        if _yields(log, request.agent, ports):
+            await _ask_in_silence(log, model, work, ports)
+            return _checked_reply(work.reply, step, options.tool_choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
                 work.reply = replace(piece, parts=tuple(map(tidy_part, piece.parts)))
                 if log.must_speak:
                     work.reply, unsent = _in_words(work.reply)
                     tell(await deltas.of(ModelDelta("text", unsent)) if unsent else ())
+                continue
+            if isinstance(piece, ModelProgress):
+                tell([Delta(step.id, deltas.message_id, "progress", piece.text)])
                 continue
             if log.must_speak and piece.kind.startswith("tool"):
                 continue
@@ -147,6 +167,35 @@ def _in_words(reply: ModelReply) -> tuple[ModelReply, str]:
         return replace(reply, parts=parts), ""
     words = text_of(reply.parts).strip() or GAVE_UP
     return replace(reply, parts=(*parts, Text(words)), stop_reason="end_turn"), words
+
+
+def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
+    """Whether everybody goes before this run: it is a pass of a companion, whose input its agent has sent."""
+    accompanied = agent.settings.get(COMPANION_OF)
+    if not isinstance(accompanied, Mapping) or not ports.yields(agent.model):
+        return False
+    return bool(log.messages) and log.messages[0].sender_id == accompanied.get("agent_id")
+
+
+async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Ports) -> None:
+    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces.
+
+    Raises: as `_ask`; GivenBack: this process is about to end.
+    """
+    assert work.request is not None
+    options = work.request.options
+    if options.max_output_tokens is None:
+        work.request = replace(work.request, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
+    while work.reply is None:
+        try:
+            async with ports.slot(work.model, (log.run.key.agent_id, log.run.conversation_seq)):
+                async for piece in model.respond(work.request):
+                    if isinstance(piece, ModelReply):
+                        work.reply = piece
+                return
+        except PutBack as back:
+            if back.ended:
+                raise GivenBack from back
 
 
 def _store_reply(
@@ -193,6 +242,21 @@ def _store_reply(
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
+def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, ports: Ports) -> None:
+    """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
+    prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
+    traits = ports.models.traits(model)
+    is_known = not (traits.local and traits.takes_tools) or traits.calling is not None
+    # A server may leave out what it has in its cache, so only a conversation's first request tells.
+    if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+        return
+    others = rows_at_least(request.view, {}, ports.counter) + ports.counter.at_least(prefix.system)
+    tools = ports.counter.at_least(tools_text(prefix.tools))
+    if others <= usage.input_tokens < others + tools * UNSEEN_SHARE:
+        logger.warning("%s is offered no tools any more: its template does not show them to it", model)
+        ports.models.learn(model, takes_tools=False, calling="none")
+
+
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
     factor."""
@@ -213,6 +277,22 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
     return overcount
 
 
+def _learn_overflow(tx: Tx, run: Run, step: Step, measured: int) -> None:
+    """Learn from the provider's token count of a request that it has refused as too large."""
+    estimated = step.recipe.tokens
+    if measured > estimated * tx.steps.get_factor(step.model):
+        tx.steps.put_factor(step.model, measured / estimated)
+    if not run.options.differs:
+        conversation = tx.conversations.get_state(run.key.agent_id, run.conversation_seq).conversation
+        tx.conversations.put_view(
+            run.key.agent_id,
+            run.conversation_seq,
+            view_tokens=conversation.view_tokens,
+            stubs=conversation.stubs,
+            overcount=estimated - measured,
+        )
+
+
 def _store_failure(
     tx: Tx,
     log: RunLog,
@@ -224,10 +304,17 @@ def _store_failure(
     reason: StopReason,
     exchange: Exchange | None,
     usage: Usage,
+    measured: int | None,
     ends: bool,
 ) -> Progress:
-    """Store why a model call failed, and what it took."""
+    """Store why a model call failed, and what it took.
+
+    Args:
+        measured: the tokens of a request that was too large, by the provider's count.
+    """
     run = tx.runs.keep_lease(log.run)
+    if measured is not None:
+        _learn_overflow(tx, run, step, measured)
     step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:

@@ -440,6 +440,24 @@ def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> 
     return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
 
 
+def rows_at_least(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The tokens that the summary and all rows that a view shows take at least, by any tokenizer."""
+    rows = (*view.pinned, *view.rows)
+    tokens = (min(row_tokens(row, stubs, counter), counter.at_least(row.text)) for row in rows)
+    return counter.at_least(view.prefix.summary) + sum(tokens)
+
+
+def fixed_at_least(prefix: Prefix, status: str, counter: TokenCounter) -> int:
+    """The tokens that a request with this tail takes at least without its messages, by any tokenizer."""
+    return sum(counter.at_least(text) for text in (tools_text(prefix.tools), prefix.system, status))
+
+
+def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
+    """Whether a provider has counted the tokens of a request like the conversation's next one."""
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=3)
+    return conversation.overcount != 0 or any(step.model == agent.model and step.usage.input_tokens for step in steps)
+
+
 def overcount_behind(
     tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
 ) -> int:

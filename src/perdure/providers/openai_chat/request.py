@@ -245,7 +245,8 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["tool_choice"] = _tool_choice(options, dialect)
         fields["parallel_tool_calls"] = options.parallel_tool_calls
     fields["response_format"] = options.response_format
-    fields["temperature"] = options.temperature
+    if dialect.temperature or request.purpose == "reply":  # of what a person sets, the server says what is wrong
+        fields["temperature"] = options.temperature
     fields["top_p"] = options.top_p
     fields[dialect.output_limit] = options.max_output_tokens
     fields |= _reasoning(options, dialect)
@@ -256,6 +257,7 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["return_token_ids"] = True
     fields["stream"] = stream
     fields["stream_options"] = {"include_usage": True} if stream else None
+    fields["return_progress"] = True if stream and dialect.reports_progress else None
     return {name: value for name, value in fields.items() if value is not None}
 
 
