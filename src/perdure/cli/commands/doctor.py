@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from perdure.app import (
     PROVIDERS,
     Choice,
+    LocalModels,
     ModelRegistry,
     choose_embedder,
     facts_of,
@@ -69,7 +70,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     progress("reading the store…")
     for check in await asyncio.to_thread(lambda: list(store_checks(settings))):
         yield check
-    registry = model_registry()
+    local = LocalModels(settings)
+    registry = model_registry(local=local)
     progress("asking providers for models…")
     await registry.refresh()
     await registry.probe_local()
@@ -78,6 +80,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     async for check in _model_checks(settings.model, registry, progress):
         yield check
     await registry.close()
+    await local.close()
     progress("looking at the port…")
     from perdure.server.config import ServerConfig
 

@@ -19,14 +19,15 @@ from perdure.core.errors import (
     ModelNotFound,
     ModelReplyEmpty,
     ModelReplyInvalid,
+    ModelStreamCut,
     PerdureError,
     StoreError,
 )
-from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StepAbandoned, StoredEvent
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
+from perdure.core.runs import NO_USAGE, Failure, Step, StepStatus, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -45,6 +46,9 @@ from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
 """A measured factor that differs this much from the one in use is remembered for the model's other conversations."""
+
+CUTS = 2
+"""How often in a row a model of the user's own is asked again after its server died in the middle of an answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +94,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             reason=reason,
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
+            again=isinstance(error, ModelStreamCut) and log.cuts < CUTS and ports.models.traits(step.model).local,
             ends="run_end" not in ports.hooks.points,
         )
     inputs = ports.inputs()
@@ -205,15 +210,23 @@ def _store_failure(
     reason: StopReason,
     exchange: Exchange | None,
     usage: Usage,
+    again: bool,
     ends: bool,
 ) -> Progress:
-    """Store why a model call failed, and what it took."""
+    """Store why a model call failed, and what it took.
+
+    Args:
+        again: the run goes on as after a crash: readers hear that what they saw of the answer is void, and the model is
+            asked anew.
+    """
     run = tx.runs.keep_lease(log.run)
-    step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
+    status: StepStatus = "abandoned" if again else "failed"
+    step = tx.steps.end(step, status=status, at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
-    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)
+    events: list[Event] = [StepAbandoned(step.id)] if again else []
+    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), events, inputs, ends=ends)
 
 
 def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool) -> Progress:
