@@ -128,9 +128,11 @@ async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
         count = plural(await agent.message_count(), "message")
         view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
         return
+    hint = f"`{program()} model get small` fetches a language model that runs on this machine, without a key."
     view.greet(
         f"Made agent {agent.name!r}; its memory is in {place}",
         f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
+        *([hint] if agent.info.model == EXTRACTIVE else []),
     )
 
 

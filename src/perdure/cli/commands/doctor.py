@@ -141,7 +141,7 @@ def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
             "provider",
             "note",
             "none found, neither in the environment nor on this machine (Ollama, LM Studio)",
-            f"set one of {names}; or start Ollama and get a model: `ollama pull qwen3`",
+            f"set one of {names}; or `perdure model get small`; or start Ollama and get a model: `ollama pull qwen3`",
         )
 
 

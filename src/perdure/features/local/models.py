@@ -90,7 +90,7 @@ class LocalModels:
         """What has to be installed before a model can run; empty: nothing."""
         if find_spec("xllamacpp") is not None:
             return ""
-        return str(ExtraMissing("a model without another program", extra="local"))
+        return f"{ExtraMissing('a model without another program', extra='local')}; in a clone, `make local`"
 
     def names(self) -> tuple[str, ...]:
         """The models whose files are here."""
