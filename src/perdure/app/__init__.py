@@ -66,6 +66,7 @@ from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
+from perdure.features.local.models import LocalModels as LocalModels
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
@@ -120,6 +121,7 @@ class Shared:
     Args:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
+        local: the models that this process serves itself.
         listings: which models the providers of the environment and of this machine have.
         foreground: who is answered.
     """
@@ -136,6 +138,7 @@ class Shared:
     models: Mapping[str, Model]
     sandbox: Sandbox
     reading: Sandbox
+    local: LocalModels
     listings: dict[str, Listing] = field(default_factory=dict)
     foreground: Foreground = field(default_factory=Foreground)
 
@@ -251,6 +254,7 @@ class App:
                 await self.embedder.close()
             await self.sandbox.close()
             await self.reading.close()
+            await self.shared.local.close()
         await self.traits.close()
         await self.models.close()
         await self.store.close()
@@ -261,9 +265,10 @@ def model_registry(
     *,
     environment: Mapping[str, str] | None = None,
     listings: dict[str, Listing] | None = None,
+    local: LocalModels | None = None,
 ) -> ModelRegistry:
-    """The models available here: those given, the built-in one, and those of the environment."""
-    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings)
+    """The models available here: those given, the built-in one, those of the environment, and of this process."""
+    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings, own=local)
 
 
 async def start(
@@ -310,6 +315,7 @@ async def start(
             models=dict(models or {}),
             sandbox=sandbox or sandbox_of(settings, cache=requirements_folder(settings)),
             reading=reading_sandbox_of(settings),
+            local=LocalModels(settings),
         )
         return await _start_parts(shared, store, functions)
     except BaseException:
@@ -332,7 +338,7 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
 async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
     """Start the engine of one organisation, whose store this is."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
-    registry = model_registry(shared.models, listings=shared.listings)
+    registry = model_registry(shared.models, listings=shared.listings, local=shared.local)
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.errors import AddressRefused, InvalidInput
+from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.addresses import api_path, is_loopback, is_near, without_secrets
 from perdure.providers.bounded import LISTING, Guard, error_body, json_of
@@ -109,6 +109,9 @@ PROVIDERS: Mapping[str, Provider] = {
     )
 }
 
+ENTRIES: Mapping[str, Provider] = {**PROVIDERS, "local": _provider("local", keys=(), urls=())}
+"""Those, and the models that this process serves itself."""
+
 ALIASES: Mapping[str, str] = {
     "openai-proxy": "openai",
     "google_ai": "google",
@@ -149,7 +152,7 @@ class Endpoint:
     @property
     def entry(self) -> Provider:
         """The provider that it works as."""
-        return PROVIDERS[self.like or self.provider]
+        return ENTRIES[self.like or self.provider]
 
     @property
     def address(self) -> str:
@@ -335,7 +338,7 @@ async def fetch_json(
         return Answer(problem=f"did not answer within {timeout_s:g} s")
     except AddressRefused as error:
         return Answer(problem=f"is not asked: {error.reason}")
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError, ModelError) as error:
         detail = mask_text(str(error) or type(error).__name__, secrets)
         return Answer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
     except ValueError:

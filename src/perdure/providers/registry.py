@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import ChainMap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,7 @@ from perdure.providers.traits import LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
+    from perdure.providers.own_models import OwnModels
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
@@ -57,6 +59,7 @@ class ModelRegistry:
         endpoints: the providers of the environment, in the order in which one is chosen.
         listings: what the registries of this process know of those, and of the servers on this machine; each adds to
             it.
+        own: the models that this process serves itself.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class ModelRegistry:
         *,
         endpoints: Sequence[Endpoint] = (),
         listings: dict[str, Listing] | None = None,
+        own: OwnModels | None = None,
     ) -> None:
+        self._own = own
         self._models = dict(models or {})
         self._own_handles = frozenset(self._models)
         self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
@@ -91,7 +96,8 @@ class ModelRegistry:
     def endpoints(self) -> Sequence[Endpoint]:
         """The providers of the environment, those that clients registered, and those that answer on this machine."""
         running = (endpoint for name, endpoint in self._default_endpoints.items() if name in self._listings)
-        return [*self._configured.values(), *self._stored.values(), *running]
+        own = [self._own.endpoint] if self._own is not None and self._own.names() else []
+        return [*self._configured.values(), *self._stored.values(), *own, *running]
 
     @property
     def own_handles(self) -> frozenset[str]:
@@ -122,7 +128,19 @@ class ModelRegistry:
 
     def _endpoint(self, name: str) -> Endpoint | None:
         """The provider of this name, the first part of its handles."""
+        if (own := self._own_of(name)) is not None:
+            return own[0].endpoint
         return self._configured.get(name) or self._stored.get(name) or self._default_endpoints.get(name)
+
+    @property
+    def own_choice(self) -> Choice | None:
+        """The default of the models that this process serves itself."""
+        return None if self._own is None else self._own.choice()
+
+    def _own_of(self, handle: str) -> tuple[OwnModels, str] | None:
+        """(The models that this process serves itself, which of them) by a handle; None: it is another's."""
+        name, _, model = handle.partition("/")
+        return (self._own, model) if self._own is not None and name == self._own.endpoint.provider else None
 
     def stored_as(self, handle: str) -> str | None:
         """The handle that a model of a registered provider would have by its type, in the words of the client; None:
@@ -195,10 +213,12 @@ class ModelRegistry:
         listed = [
             f"{provider}/{name}"
             for provider, listing in self._listings.items()
+            if self._own_of(provider) is None
             for name in listing.models
             if is_chat_model(name)
         ]
-        return Handles(sorted({EXTRACTIVE, *self._models, *listed}), self.takes)
+        own = [] if self._own is None else [f"{self._own.endpoint.provider}/{name}" for name in self._own.names()]
+        return Handles(sorted({EXTRACTIVE, *self._models, *listed, *own}), self.takes)
 
     def window_tokens(self, handle: str) -> int | None:
         """The window that its server runs a model with; else that of the catalog, or a cautious guess if it lacks the
@@ -211,9 +231,11 @@ class ModelRegistry:
         return self.traits(handle).window_tokens or facts_of(self.catalog_handle(handle)).window_tokens
 
     def most_window_tokens(self, handle: str) -> int | None:
-        """The window that a server or a catalog gives a model. Raises: InvalidInput, as `window_tokens`."""
+        """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
         if handle == EXTRACTIVE or handle in self._own_handles:
             return None
+        if (window := self.traits(handle).window_tokens) is not None:
+            return window
         facts = facts_of(self.catalog_handle(handle))
         return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
 
@@ -224,6 +246,8 @@ class ModelRegistry:
         """
         if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
+        if (own := self._own_of(handle)) is not None:
+            return own[0].traits(own[1])
         endpoint, name = match
         facts = facts_of(self.catalog_handle(handle))
         base = ModelTraits(
@@ -261,6 +285,8 @@ class ModelRegistry:
         if (match := self.provider_of(handle)) is None:
             return False
         endpoint, name = match
+        if self._own_of(handle) is not None:
+            return True
         if endpoint.provider in self._unreachable:  # a configured address counts, up or down
             return endpoint.provider not in self._default_endpoints
         listing = self._listings.get(endpoint.provider)
@@ -287,7 +313,7 @@ class ModelRegistry:
         """Load the models of a handle's local server again, if the handle is unknown, and look at the model. At most
         2 s; never raises."""
         match = self.provider_of(handle) if isinstance(handle, str) else None
-        if handle in self._models or match is None or not match[0].local:
+        if handle in self._models or match is None or not match[0].local or self._own_of(handle) is not None:
             return
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
@@ -306,6 +332,8 @@ class ModelRegistry:
 
     def what_helps(self, handle: str) -> str:
         """Advice that makes this model available; empty for an unknown provider, unless a single one has that name."""
+        if (own := self._own_of(handle)) is not None:
+            return own[0].what_helps(own[1])
         prefix, _, name = handle.partition("/")
         if (stored := self._stored.get(prefix)) is not None:
             return stored.problem or f"{stored.address} has no model {name!r}"
@@ -337,6 +365,8 @@ class ModelRegistry:
         endpoint = self._endpoint(prefix)
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
+        if (own := self._own_of(handle)) is not None:
+            return (endpoint, name) if name in own[0].names() else None
         listed = self._listings.get(prefix, Listing()).models
         decides = bool(listed) and endpoint.base_url == endpoint.entry.default_url
         return (endpoint, name) if not decides or is_listed(name, listed) else None
@@ -372,8 +402,9 @@ class ModelRegistry:
             setting: a handle that wins, or nothing.
             progress: gets the current step in a few words.
         """
-        if setting:
-            return choose_offline(setting, ())
+        own = self.own_choice
+        if setting or (own is not None and own.is_setting):
+            return self.choose_offline(setting)
         names = [endpoint.provider for endpoint in self.endpoints]
         if not self._listings.keys() >= set(names):
             progress(f"asking {', '.join(names)} for models…")
@@ -383,9 +414,13 @@ class ModelRegistry:
         trying = partial(self._try, progress=progress)
         for endpoint in self.endpoints:
             listing = self._listings.get(endpoint.provider, Listing())
+            if self._own_of(endpoint.provider) is not None:
+                continue  # they come after those that somebody has set up
             is_set = endpoint.provider not in self._default_endpoints
             if choice := await choose_from(endpoint, listing, trying, notes, is_set=is_set):
                 return choice
+        if own is not None:
+            return replace(own, notes=tuple(notes))
         for endpoint, listing in await self.probe_local():
             if choice := await choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
@@ -412,6 +447,15 @@ class ModelRegistry:
         if trial.calling is not None:
             self.learn(handle, calling=trial.calling)
         return trial
+
+    def choose_offline(self, setting: str) -> Choice:
+        """The choice without a network, of which `choose` says more."""
+        own = None if setting else self.own_choice
+        if own is not None and own.is_setting:
+            return own
+        others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
+        choice = choose_offline(setting, others)
+        return choice if own is None or choice.handle != EXTRACTIVE else own
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from perdure.app import (
     PROVIDERS,
     Choice,
+    LocalModels,
     ModelRegistry,
     choose_embedder,
     describe_calling,
@@ -75,7 +76,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     progress("reading the store…")
     for check in await asyncio.to_thread(lambda: list(store_checks(settings))):
         yield check
-    registry = model_registry()
+    local = LocalModels(settings)
+    registry = model_registry(local=local)
     progress("asking providers for models…")
     await registry.refresh()
     await registry.probe_local()
@@ -84,6 +86,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     async for check in _model_checks(settings.model, registry, progress):
         yield check
     await registry.close()
+    await local.close()
     progress("looking at the port…")
     from perdure.server.config import ServerConfig
 
@@ -144,7 +147,7 @@ def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
             "provider",
             "note",
             "none found, neither in the environment nor on this machine (Ollama, LM Studio)",
-            f"set one of {names}; or start Ollama and get a model: `ollama pull qwen3`",
+            f"set one of {names}; or `perdure model get small`; or start Ollama and get a model: `ollama pull qwen3`",
         )
 
 

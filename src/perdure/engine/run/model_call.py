@@ -21,15 +21,16 @@ from perdure.core.errors import (
     ModelOverflow,
     ModelReplyEmpty,
     ModelReplyInvalid,
+    ModelStreamCut,
     PerdureError,
     StoreError,
 )
-from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StepAbandoned, StoredEvent
 from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
 from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice
-from perdure.core.runs import NO_USAGE, Failure, Run, Step, StopReason, Usage
+from perdure.core.runs import NO_USAGE, Failure, Run, Step, StepStatus, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -54,6 +55,9 @@ FACTOR_CHANGE = 1.02
 
 UNSEEN_SHARE = 0.5
 """A request that takes less than this share of the certain least of its tools, besides all else, was sent without."""
+
+CUTS = 2
+"""How often in a row a model of the user's own is asked again after its server died in the middle of an answer."""
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +110,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
             measured=error.prompt_tokens if isinstance(error, ModelOverflow) else None,
+            again=isinstance(error, ModelStreamCut) and log.cuts < CUTS and ports.models.traits(step.model).local,
             ends="run_end" not in ports.hooks.points,
         )
     _notice_template(log, request, reply, ports)
@@ -305,21 +310,26 @@ def _store_failure(
     exchange: Exchange | None,
     usage: Usage,
     measured: int | None,
+    again: bool,
     ends: bool,
 ) -> Progress:
     """Store why a model call failed, and what it took.
 
     Args:
         measured: the tokens of a request that was too large, by the provider's count.
+        again: the run goes on as after a crash: readers hear that what they saw of the answer is void, and the model is
+            asked anew.
     """
     run = tx.runs.keep_lease(log.run)
     if measured is not None:
         _learn_overflow(tx, run, step, measured)
-    step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
+    status: StepStatus = "abandoned" if again else "failed"
+    step = tx.steps.end(step, status=status, at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
-    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)
+    events: list[Event] = [StepAbandoned(step.id)] if again else []
+    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), events, inputs, ends=ends)
 
 
 def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool) -> Progress:
