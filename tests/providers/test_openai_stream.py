@@ -21,7 +21,7 @@ from perdure.core.errors import (
     ModelStreamCut,
 )
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
-from perdure.core.models import ModelDelta, ModelProgress, ModelReply
+from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat.faults import Target, error_in_answer
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -34,7 +34,7 @@ def reader() -> AnswerReader:
     return AnswerReader(ASKED.who, lambda error: error_in_answer(error, ASKED))
 
 
-def read(*pieces: bytes) -> tuple[list[ModelDelta | ModelProgress], ModelReply]:
+def read(*pieces: bytes) -> tuple[list[Any], ModelReply]:
     """Deltas and reply of an answer that comes in these pieces."""
     answer = reader()
     deltas = [delta for piece in pieces for delta in answer.feed(piece)] + answer.end()
