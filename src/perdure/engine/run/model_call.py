@@ -126,12 +126,11 @@ async def _ask(
         work.request = assemble(step.model, request.view, step.recipe, options=options)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
-                work.reply = replace(piece, parts=tuple(map(tidy_part, piece.parts)))
-                if log.must_speak:
-                    work.reply, unsent = _in_words(work.reply)
-                    tell(await deltas.of(ModelDelta("text", unsent)) if unsent else ())
-                continue
-            if log.must_speak and piece.kind.startswith("tool"):
+                work.reply, unsent = _tidy(piece, in_words=log.must_speak)
+                if not unsent:
+                    continue
+                piece = ModelDelta("text", unsent)
+            elif log.must_speak and piece.kind.startswith("tool"):
                 continue
             new = await deltas.of(piece)
             tell(new if previews is None else await previews.add(new))
@@ -140,13 +139,15 @@ async def _ask(
     return _checked_reply(work.reply, step, "auto" if log.must_speak else options.tool_choice)
 
 
-def _in_words(reply: ModelReply) -> tuple[ModelReply, str]:
-    """(An answer that may hold no call without its calls, the words for them that were not streamed)."""
-    parts = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
-    if parts == reply.parts or text_of(parts).strip():
-        return replace(reply, parts=parts), ""
-    words = text_of(reply.parts).strip() or GAVE_UP
-    return replace(reply, parts=(*parts, Text(words)), stop_reason="end_turn"), words
+def _tidy(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
+    """(An answer with its calls as they are meant, or with none if it has to be in words; the words in their place, which
+    were not streamed)."""
+    parts = tuple(map(tidy_part, reply.parts))
+    words = tuple(part for part in parts if not isinstance(part, ToolCall))
+    if not in_words or words == parts or text_of(words).strip():
+        return replace(reply, parts=words if in_words else parts), ""
+    said = text_of(parts).strip() or GAVE_UP
+    return replace(reply, parts=(*words, Text(said)), stop_reason="end_turn"), said
 
 
 def _store_reply(

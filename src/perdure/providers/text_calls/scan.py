@@ -318,14 +318,14 @@ class Scanner:
             return _UNCLEAR if may_close and not final else _OTHER
         tag = text[at : close + 1]
         own = self.sights.tools.get(self._name, {}).get("properties", {})
-        if at and (_PARAMETER_START.match(tag) or tag.strip("<>") in own):
+        if at and (_PARAMETER_START.match(tag) or tag[1:-1] in own):
             if (found := _PARAMETER.match(text, at)) is None:
                 return _OTHER if final else _UNCLEAR
             name, value = (next(filter(None, found.group(*names)), "") for names in _PARAMETER_GROUPS)
             return _Token("parameter", found.end(), name=name.strip(), value=_typed(value.strip("\n")))
-        if (named := _NAMED_TAG.fullmatch(tag)) or tag.strip("<>") in self.sights.tools:
-            return _Token("name", close + 1, name=bare_name(named[1] if named else tag.strip("<>")))
-        is_wrap = _TAG.fullmatch(tag) or (at and tag.strip("</>") in self.sights.tools)
+        if (named := _NAMED_TAG.fullmatch(tag)) or tag[1:-1] in self.sights.tools:
+            return _Token("name", close + 1, name=bare_name(named[1] if named else tag[1:-1]))
+        is_wrap = _TAG.fullmatch(tag) or (at and tag[1:-1].removeprefix("/") in self.sights.tools)
         return _Token("wrap", close + 1) if is_wrap and self.sights.tools else _OTHER
 
     def _value(self, final: bool) -> _Token:
