@@ -140,8 +140,8 @@ async def _ask(
 
 
 def _tidy(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
-    """(An answer with its calls as they are meant, or with none if it has to be in words; the words in their place, which
-    were not streamed)."""
+    """(An answer with its calls as they are meant, or with none if it has to be in words; those of its words that were
+    not streamed)."""
     parts = tuple(map(tidy_part, reply.parts))
     words = tuple(part for part in parts if not isinstance(part, ToolCall))
     if not in_words or words == parts or text_of(words).strip():
