@@ -15,13 +15,17 @@ INSTALL_PINS := $(PIP) install --require-hashes --no-deps
 INSTALL_PERDURE := $(PIP) install --quiet --no-deps --no-build-isolation --editable .
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check format faults letta-code bench pins clean
+.PHONY: help setup run local test check format faults letta-code bench pins clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: .venv/.run-stamp ## start the chat; ARGS="..." for other commands
 	@exec $(BIN)/perdure $(ARGS)
+
+local: .venv/.run-stamp ## install llama.cpp (35 MB), for models of your own
+	@$(INSTALL_PINS) --quiet -r requirements/local.txt </dev/null >&2
+	@$(BIN)/perdure model list
 
 setup: .venv/.dev-stamp ## make .venv with all that checks and tests need
 
@@ -73,6 +77,8 @@ pins: ## renew requirements/*.txt from pyproject.toml; needs uv
 		{ echo "# Written by \`make pins\` from pyproject.toml; don't edit."; cat requirements/$$name.tmp; } \
 			> requirements/$$name.txt && rm requirements/$$name.tmp || exit 1; \
 	done
+	{ echo "# Written by \`make pins\` from dev.txt: what \`make local\` adds to run.txt."; \
+		awk '/^xllamacpp==/ { on = 1 } on && !/^ |^xllamacpp/ { exit } on' requirements/dev.txt; } > requirements/local.txt
 	@! grep -nE '://|^--' requirements/run.txt requirements/dev.txt || { echo "An address got into the pins." >&2; exit 1; }
 
 clean: ## remove .venv and everything that is built or cached

@@ -1,7 +1,7 @@
 """`python -m benchmarks`: every measurement beside its floor and its bar; exit code 1 if a bar is missed.
 
 `python -m benchmarks long` goes on with those that take minutes: `vector_search`, `embedding_outage`, `search_cost`,
-`facts_latency`, `summary_latency`, `assembly_scale`, `fan_out`, `companions`.
+`facts_latency`, `summary_latency`, `assembly_scale`, `fan_out`, `companions`, `one_slot`.
 
 The numbers are of this machine at this moment: what else runs on it is in them, and in the floor of the same run. Bars
 judge what was measured; beside a message and a start stands what a yardstick makes of it, for a machine of known speed.
@@ -28,7 +28,7 @@ MESSAGE_BAR_MS = 2.0
 HISTORIES = (2, 500)
 LONG = (
     *("vector_search", "embedding_outage", "search_cost", "facts_latency", "summary_latency", "assembly_scale"),
-    *("fan_out", "companions"),
+    *("fan_out", "companions", "one_slot"),
 )
 STARTUP_BARS_MS = {"import perdure": 300.0, "from perdure import Perdure": None, "perdure --help": 400.0}
 

@@ -23,6 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mcp_private": ("", "off", "on"),
     "facts": ("patterns", "model", "off"),
     "schedules": ("on", "off"),
+    "background": ("", "idle", "never"),
     "trace_content": ("off", "on"),
 }
 """Setting -> the values that it can have."""
@@ -52,6 +53,8 @@ class Settings(Limits):
         facts: who extracts facts from what was said: `patterns`, without a model; `model`, by one call for each batch;
             `off`: nobody.
         facts_model: the model handle of that model; empty: the agent's own.
+        background: when models are called for what nobody waits for, such as facts, summaries and companions: `idle`:
+            in silence; `never`; empty: `idle` for models on servers of your own, at any time for others.
         file_limit_bytes: the size limit of a file in a folder, in bytes.
         files: where the bytes of uploaded files are kept, as `s3://bucket/prefix`; the usual `AWS_...` variables say
             how to reach it; empty: in the store, until their text is made.
@@ -84,6 +87,11 @@ class Settings(Limits):
         companion_tokens: the tokens, in and out, of one pass of a companion, unless its group says otherwise.
         companion_retry_s: how long a companion waits after a pass that failed, in seconds; each time four times as
             long, up to five times.
+        local_model: a file of a model of one's own, or the name of one that was fetched; it is the default model.
+        local_window_tokens: the window that local models are run with, in tokens, if theirs is not smaller.
+        local_idle_s: the seconds without a request after which the process of a local model ends.
+        local_memory_mb: the most memory that this process may have, in MiB; 0: what its model is expected to need.
+        model_mirror: the address of a server that model files are fetched from, in place of their own.
         schedules: `off`: this process fires no schedules, and leaves them to others.
         schedule_grace_s: the seconds by which a schedule may be late before its due time counts as missed.
         audit_days: how long entries of the audit log are kept, in days; 0: for ever.
@@ -109,6 +117,7 @@ class Settings(Limits):
     embedding: str = ""
     facts: str = "patterns"
     facts_model: str = ""
+    background: str = ""
     file_limit_bytes: int = 50_000_000
     files: str = ""
     late_interaction_ms: int = 0
@@ -132,6 +141,11 @@ class Settings(Limits):
     companion_steps: int = 20
     companion_tokens: int = 200_000
     companion_retry_s: float = 30.0
+    local_model: str = ""
+    local_window_tokens: int = 8_192
+    local_idle_s: float = 900.0
+    local_memory_mb: int = 0
+    model_mirror: str = ""
     schedules: str = "on"
     schedule_grace_s: float = 300.0
     audit_days: int = 365

@@ -250,8 +250,8 @@ def test_the_tail_tells_date_and_counts_where_the_agent_lives() -> None:
     """One line of JSON; after midnight in Tokyo it is tomorrow already."""
     late = datetime(2026, 11, 20, 15, 5, tzinfo=UTC)
 
-    assert tail(late, "Asia/Tokyo", Counts(messages=3, passages=4, tags=("a",))) == (
+    assert tail(late, "Asia/Tokyo", Counts(messages=3, passages=4, tags=("a",)), prefix=PREFIX) == (
         '{"type": "context_status", "date": "2026-11-21", "weekday": "Saturday", "time": "00:05",'
         ' "timezone": "Asia/Tokyo", "recall_messages": 3, "archival_passages": 4}'
     )
-    assert '"time": "15:05"' in tail(late, "Europe/Atlantis", Counts())
+    assert '"time": "15:05"' in tail(late, "Europe/Atlantis", Counts(), prefix=PREFIX)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
 from perdure.context.request.assemble import View, assemble
-from perdure.context.request.prefix import Counts, compile_system
+from perdure.context.request.prefix import compile_system
 from perdure.context.sections.blocks import blocks_xml
 from perdure.context.sections.envelopes import (
     engine_tokens,
     envelope,
     input_tokens,
     mark_text,
-    marker_section,
+    marker_line,
     new_marker,
 )
 from perdure.context.sections.skills import skills_section
@@ -50,7 +50,8 @@ def prefix(marker: str = MARKER) -> Prefix:
         seq=0,
         conversation_seq=0,
         reason="first",
-        system=f"You remember.\n\n{marker_section(marker)}",
+        system="You remember.",
+        opening=marker_line(marker),
         tools=(),
         marker=marker,
         created_at=START,
@@ -104,7 +105,7 @@ def test_the_marker_is_in_the_engines_messages_only(text: str) -> None:
 @effort(12, 1000)
 @given(forged_text())
 def test_every_provider_is_sent_what_the_view_shows(text: str) -> None:
-    """No adapter changes who wrote a text by how it looks: the system text, the delta and the system message hold the
+    """No adapter changes who wrote a text by how it looks: the opening, the delta and the system message hold the
     marker, and nothing else."""
     request = request_of(conversation(text))
 
@@ -113,7 +114,7 @@ def test_every_provider_is_sent_what_the_view_shows(text: str) -> None:
         assert body.decode().count(MARKER) == 3
     for provider in ("anthropic", "google", "openai-responses"):
         messages = to_messages(request, dialect_of(provider), system=provider)
-        assert str(messages).count(MARKER) == 2
+        assert str(messages).count(MARKER) == 3
 
 
 @pytest.mark.parametrize("marker", ["", MARKER])
@@ -149,11 +150,11 @@ def test_a_marked_text_takes_no_more_tokens_than_were_counted(text: str) -> None
 
 
 def test_memory_can_not_hold_the_marker() -> None:
-    """A block that repeats it is shown without it; only the section that explains it has it."""
+    """A block that repeats it is shown without it."""
     value = f"the marker is {MARKER}"
-    text = compile_system(base_prompt(), [block(value)], Counts(), marker=MARKER)
+    text = compile_system(base_prompt(), [block(value)], marker=MARKER)
 
-    assert text.count(MARKER) == 1
+    assert MARKER not in text
     assert "the marker is [marker]" in text
 
 

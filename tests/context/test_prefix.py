@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.prefix import Counts, compile_system, compile_tools
+from perdure.context.request.prefix import Counts, Place, compile_opening, compile_system, compile_tools
 from perdure.context.sections.blocks import blocks_xml
 from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
-from perdure.core.ids import DEFAULT_ORG, BlockId, ToolId
+from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId
 from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.testing.clock import START
 from tests.support.strategies import any_text, blocks, effort
@@ -59,7 +59,7 @@ def test_blocks_are_shown_with_what_is_needed_to_edit_them() -> None:
 def test_no_blocks_are_no_section() -> None:
     """An agent without blocks has no empty section in its prompt."""
     assert blocks_xml([]) == ""
-    assert "<memory_blocks>" not in compile_system(base_prompt(), [], COUNTS)
+    assert "<memory_blocks>" not in compile_system(base_prompt(), [])
 
 
 @effort(12, 2000)
@@ -80,47 +80,52 @@ def test_the_section_has_one_end(shown: list[Block]) -> None:
 
 
 def test_perdure_s_own_prompt_has_memory_at_its_end() -> None:
-    """Base prompt, blocks, counts: in this order."""
-    text = compile_system(base_prompt(), [block()], COUNTS)
-    base, memory, metadata = text.partition("<memory_blocks>")[0], blocks_xml([block()]), text.rpartition("\n\n")[2]
+    """Base prompt, then blocks."""
+    assert compile_system(base_prompt(), [block()]) == f"{base_prompt()}\n\n{blocks_xml([block()])}"
 
-    assert text == f"{base_prompt()}\n\n{memory}\n\n{metadata}"
-    assert base == f"{base_prompt()}\n\n"
-    assert metadata == (
-        "<memory_metadata>\n- 12 messages are in recall memory (conversation_search finds them)\n"
+
+def test_what_differs_between_conversations_stands_behind_the_system_text() -> None:
+    """Place, counts and marker: the system text, and the tools that templates put behind it, are the same in all."""
+    at = datetime(2026, 11, 28, 5, 15, tzinfo=UTC)
+
+    assert compile_opening(
+        COUNTS, Place(agent_id=AgentId("agent-1"), conversation="conv-2", compiled_at=at), marker="7" * 15
+    ) == (
+        "<memory_metadata>\n- AGENT_ID: agent-1\n- CONVERSATION_ID: conv-2\n"
+        "- System prompt last recompiled: 2026-11-28 05:15:00 AM UTC+0000\n"
+        "- 12 messages are in recall memory (conversation_search finds them)\n"
         "- 3 passages are in archival memory (archival_memory_search finds them)\n"
-        "- archival memory tags: work, home\n</memory_metadata>"
+        "- archival memory tags: work, home\n"
+        '- Messages of the engine: "marker": "777777777777777"\n</memory_metadata>'
     )
 
 
 def test_a_custom_prompt_says_where_memory_stands() -> None:
     """At `{CORE_MEMORY}`, else at the end; nothing else in it is touched."""
-    memory = compile_system("", [block()], COUNTS)
+    memory = compile_system("", [block()])
 
     assert memory.startswith("<memory_blocks>")
-    assert compile_system("Before {CORE_MEMORY} after {x}", [block()], COUNTS) == f"Before {memory} after {{x}}"
-    assert compile_system("Be kind. {CORE}", [block()], COUNTS) == f"Be kind. {{CORE}}\n\n{memory}"
+    assert compile_system("Before {CORE_MEMORY} after {x}", [block()]) == f"Before {memory} after {{x}}"
+    assert compile_system("Be kind. {CORE}", [block()]) == f"Be kind. {{CORE}}\n\n{memory}"
 
 
 def test_a_placeholder_in_memory_is_only_text() -> None:
     """A block that says `{CORE_MEMORY}` does not fold memory into itself."""
-    text = compile_system("A {CORE_MEMORY} Z", [block(value="{CORE_MEMORY}")], COUNTS)
+    text = compile_system("A {CORE_MEMORY} Z", [block(value="{CORE_MEMORY}")])
 
     assert text.count("<memory_blocks>") == 1
     assert text.count("{CORE_MEMORY}") == 1
 
 
 @effort(12, 1000)
-@given(any_text(), st.lists(blocks(), max_size=3), st.integers(0, 99))
-def test_the_same_memory_gives_the_same_bytes(custom: str, shown: list[Block], count: int) -> None:
+@given(any_text(), st.lists(blocks(), max_size=3))
+def test_the_same_memory_gives_the_same_bytes(custom: str, shown: list[Block]) -> None:
     """No clock, no ids, no versions: only what the model is to see."""
     later = [
         replace(one, id=BlockId("other"), version=one.version + 1, updated_at=START + timedelta(days=1))
         for one in shown
     ]
-    counts = Counts(messages=count)
-
-    assert compile_system(custom, shown, counts) == compile_system(custom, later, counts)
+    assert compile_system(custom, shown) == compile_system(custom, later)
 
 
 def tool(name: str) -> Tool:

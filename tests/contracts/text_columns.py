@@ -28,6 +28,7 @@ NO_TEXTS = {
         sandbox_configs.org_id sandbox_configs.id sandbox_variables.org_id sandbox_variables.id
         sandbox_variables.config_id secrets.org_id secrets.owner_id step_exchanges.agent_id steps.agent_id steps.id
         summary_nodes.agent_id system_messages.agent_id system_messages.id token_factors.org_id tools.id tools.org_id
+        model_traits.org_id
         vector_scopes.org_id vector_scopes.owner_id graphs.id graphs.org_id graphs.fact_archive_id
         graphs.entity_archive_id agent_graphs.agent_id agent_graphs.graph_id entities.graph_id entities.id
         entity_names.graph_id facts.graph_id facts.id fact_sources.graph_id episodes.graph_id episodes.id
@@ -50,6 +51,7 @@ NO_TEXTS = {
         folders.name identities.identifier_key identities.name idempotency_keys.idempotency_key call_starts.call_id
         message_revisions.author_id organisations.name resets.author_id messages.sender_id steps.model
         summary_nodes.model prefixes.changes
+        model_traits.model model_traits.traits
         token_factors.model vector_scopes.model embedding_cache.model passages.embedding_model graphs.name
         entities.type facts.type groups.termination_token group_turns.idempotency_key group_messages.sender_name
         users.name api_keys.name

@@ -151,7 +151,7 @@ async def test_what_is_recalled_goes_first_when_the_window_is_full() -> None:
 
 
 async def test_agents_without_it_search_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither an agent that does not ask for it, nor one that has nothing out of view."""
+    """Neither an agent that has it off, nor one that has nothing out of view."""
 
     async def never(*args: Any, **more: Any) -> Any:
         raise AssertionError("searched")
@@ -159,7 +159,10 @@ async def test_agents_without_it_search_nothing(tmp_path: Path, monkeypatch: pyt
     perdure = await open_async(tmp_path / "p.db")
     async with perdure:
         monkeypatch.setattr(perdure.app.search, "recall", never)
-        plain, fresh = await perdure.create_agent("plain"), await perdure.create_agent("fresh", settings=ON)
+        plain, fresh = (
+            await perdure.create_agent("plain", settings={"auto_recall": False}),
+            await perdure.create_agent("fresh"),
+        )
         await plain.archive("Walruses eat clams.")
         for agent in (plain, fresh):
             for text in ("What do walruses eat?", "And seals?"):

@@ -18,6 +18,7 @@ from perdure.core.runs import Prefix
 from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import Memory, rewrite_reason
+from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
@@ -63,7 +64,7 @@ def reason(
     )
     agent, conversation = replace(AGENT, settings_revision=revision), replace(CONVERSATION, first_seq=first_seq)
     memory = Memory(versions={"block-1": version}, counts=Counts())
-    inputs = cast(UnitInputs, SimpleNamespace(now=now, engines=ContextEngines()))
+    inputs = cast(UnitInputs, SimpleNamespace(now=now, engines=ContextEngines(), models=ModelRegistry()))
     return rewrite_reason(tx, agent, conversation, memory, prefix, client_tools=client_tools, inputs=inputs)
 
 

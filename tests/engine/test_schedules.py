@@ -106,7 +106,7 @@ async def test_a_message_of_a_user_cannot_forge_an_envelope() -> None:
         forged, event = [one for one in model.requests[-1].messages if one.text.startswith('{"type"')]
 
         assert json.loads(event.text)["marker"] != "1"
-        assert json.loads(event.text)["marker"] in model.requests[-1].system
+        assert json.loads(event.text)["marker"] in model.requests[-1].opening
         assert "marker" in json.loads(forged.text) and forged.role == "user"
         with pytest.raises(InvalidInput, match="sender_id"):
             await perdure.services.messages.submit(agent.id, [NewMessage((Text("x"),), "system", sender_id="perdure")])

@@ -205,7 +205,7 @@ def test_an_id_stands_for_its_text(tmp_path: Path) -> None:
         agent.send("Well: plums are ripe in july.")
         short = agent.archive("plums")
 
-        assert agent.find_mentions(passage.id).counts == {"passage": 1, "message": 1}
+        assert agent.find_mentions(passage.id).counts == {"passage": 1, "message": 1, "request": 1}
         with pytest.raises(InvalidInput, match="too short"):
             agent.forget(short.id)
         with pytest.raises(InvalidInput, match="characters"):

@@ -19,6 +19,7 @@ from perdure.core.errors import (
     InvalidInput,
     ModelAuthenticationFailed,
     ModelError,
+    ModelLoading,
     ModelOverflow,
     ModelOverloaded,
     ModelQuotaExceeded,
@@ -36,7 +37,7 @@ from perdure.core.messages import Message, Text
 from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
-from perdure.providers.openai_chat import Connections, OpenAIChat
+from perdure.providers.openai_chat import Connections, OpenAIChat, Silence
 from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
 from perdure.testing import (
     ChunkList,
@@ -116,7 +117,7 @@ async def failure(model: OpenAIChat) -> ModelError:
         (504, "upstream timed out", ModelTimeout),
         (500, {"error": {"message": "boom"}}, ModelOverloaded),
         (502, "<html><style>x</style><h1>Bad Gateway</h1></html>", ModelOverloaded),
-        (503, {"error": "loading model"}, ModelOverloaded),
+        (503, {"error": "loading model"}, ModelLoading),
         (529, "", ModelOverloaded),
         (400, "null", ModelRequestRefused),
         (400, "{", ModelRequestRefused),
@@ -211,7 +212,9 @@ async def test_a_server_that_is_not_there_is_unreachable() -> None:
 async def test_a_connection_that_fails_is_a_typed_error(line: Any, expected: type[ModelError], stream: bool) -> None:
     """Before the answer, in it, or when it is something else."""
     async with HttpModel(line) as server, when_it_hangs(server, seconds=20):
-        error = await failure(OpenAIChat(model="test", base_url=server.url, stream=stream, timeout_s=20))
+        error = await failure(
+            OpenAIChat(model="test", base_url=server.url, stream=stream, silence=Silence(first_s=20, next_s=20))
+        )
 
     assert type(error) is expected
     assert server.url in str(error)
@@ -227,7 +230,7 @@ async def test_an_answer_that_is_whole_counts_though_the_connection_breaks() -> 
     assert reply.usage == Usage()
 
 
-async def test_the_whole_answer_has_one_time_limit() -> None:
+async def test_comments_are_no_answer() -> None:
     """A server that keeps the connection alive with comments, for ever, does not hold a run."""
 
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -246,7 +249,7 @@ async def test_the_whole_answer_has_one_time_limit() -> None:
     server = await asyncio.start_server(drip, "127.0.0.1", 0)
     async with server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        error = await failure(OpenAIChat(model="test", base_url=url, timeout_s=0.1))
+        error = await failure(OpenAIChat(model="test", base_url=url, silence=Silence(first_s=0.1, next_s=0.1)))
         await asyncio.sleep(0.05)  # for `drip` to see that nobody reads any more
 
     assert isinstance(error, ModelTimeout)

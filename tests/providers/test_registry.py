@@ -109,14 +109,14 @@ async def test_lists_are_fetched_and_kept() -> None:
 
 
 async def test_the_library_finds_providers_and_takes_their_default_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Opening asks no network; an agent made without a model gets the one of the first key."""
+    """Opening asks no network; an agent made without a model gets the one of the first key, asked for once."""
     monkeypatch.setenv("OPENROUTER_API_KEY", "sk-2")
     async with await AsyncPerdure.open(settings=Settings(), store=InlineStore()) as perdure:
         agent = await perdure.create_agent("a")
         other = await perdure.create_agent("b", model="openrouter/meta-llama/llama-3")
         changed = await other.update(model="ollama/qwen3")
 
-        assert perdure.app.choice.reason == "from OPENROUTER_API_KEY"
+        assert perdure.app.choice.reason.startswith("from OPENROUTER_API_KEY; it can't be asked now")
         assert agent.info.model == "openrouter/openai/gpt-4.1-mini"
         assert changed.info.model == "ollama/qwen3"
         with pytest.raises(ModelNotFound):
@@ -165,8 +165,9 @@ async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: py
 
     assert answer.text == "Hello Ada."
     assert agent.info.model == "openai/gpt-4.1-mini"
-    assert provider.requests[0].headers["authorization"] == "Bearer sk-1234567"
-    assert provider.requests[0].body["model"] == "gpt-4.1-mini"
+    sent = [one for one in provider.requests if one.path == "/v1/chat/completions"]
+    assert sent[0].headers["authorization"] == "Bearer sk-1234567"
+    assert sent[0].body["model"] == "gpt-4.1-mini"
 
 
 @pytest.mark.parametrize(("found", "shown"), [("anthropic", "claude-x"), ("google", "gemini-x"), ("ollama", "qwen3")])

@@ -133,14 +133,14 @@ async def test_a_wait_beyond_the_deadline_ends_it_at_once() -> None:
     assert model.call_count == 1
 
 
-async def test_the_deadline_ends_a_try_that_has_not_begun_to_answer() -> None:
-    """And one that has, but does not come to its end."""
-    policy = RetryPolicy(first_delay_s=0.001, deadline_s=0.05)
+async def test_silence_ends_a_try_that_has_not_begun_to_answer() -> None:
+    """And one that has, but does not go on."""
+    policy = RetryPolicy(first_delay_s=0.001, retries=0, silence_s=0.05)
 
     with pytest.raises(ModelTimeout, match=r"0\.05 s"):
         await asyncio.wait_for(ask(Planned([30.0, REPLY]), policy), 50)
 
-    with pytest.raises(ModelTimeout, match="finish"):
+    with pytest.raises(ModelTimeout, match="go on"):
         await ask(Planned([ModelDelta("text", "hi"), 30.0, REPLY]), policy)
 
 

@@ -190,6 +190,9 @@ class _Models:
     def traits(self, handle: str) -> ModelTraits:
         return NO_TRAITS
 
+    def learn(self, handle: str, **traits: Any) -> None:
+        pass
+
     def handles(self) -> list[str]:
         return [MODEL]
 

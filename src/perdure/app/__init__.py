@@ -34,6 +34,7 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
+from perdure.app.traits import StoredTraits
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
@@ -62,13 +63,13 @@ from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
 from perdure.engine.search.search import Search
+from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
+from perdure.features.local.models import LocalModels as LocalModels
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
-from perdure.providers.choosing import probe_tools as probe_tools
-from perdure.providers.choosing import served_window as served_window
 from perdure.providers.discovery import ALIASES as ALIASES
 from perdure.providers.discovery import PROVIDERS as PROVIDERS
 from perdure.providers.discovery import Endpoint as Endpoint
@@ -79,7 +80,8 @@ from perdure.providers.embeddings.choose import choose_embedder as choose_embedd
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
-from perdure.providers.text_calls.describe import describe_calling as describe_calling
+from perdure.providers.traits import describe_calling as describe_calling
+from perdure.providers.traits import first_answer_s as first_answer_s
 from perdure.scratch import remove_leftovers
 from perdure.settings import Settings
 from perdure.storage.database.postgres_look import look as look
@@ -119,7 +121,9 @@ class Shared:
     Args:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
+        local: the models that this process serves itself.
         listings: which models the providers of the environment and of this machine have.
+        foreground: who is answered.
     """
 
     settings: Settings
@@ -134,7 +138,9 @@ class Shared:
     models: Mapping[str, Model]
     sandbox: Sandbox
     reading: Sandbox
+    local: LocalModels
     listings: dict[str, Listing] = field(default_factory=dict)
+    foreground: Foreground = field(default_factory=Foreground)
 
 
 @dataclass(slots=True)
@@ -144,6 +150,7 @@ class App:
     Args:
         groups: the turns of groups.
         providers: it knows the providers that clients registered.
+        traits: it keeps what is learned of models.
         files: the worker that converts uploaded files to text.
         schedules: the worker that fires schedules.
         embedder: it computes vectors; None: search is lexical only, and `embedding_reason` says why and what helps.
@@ -164,6 +171,7 @@ class App:
     groups: GroupTurns
     models: ModelRegistry
     providers: StoredProviders
+    traits: StoredTraits
     functions: Functions
     files: FileWorker
     embedder: Embedder | None
@@ -202,11 +210,16 @@ class App:
     async def choose(self, *, progress: Callable[[str], None] = lambda text: None) -> Choice:
         """Choose the default model anew by querying the providers of the environment and this machine; store `choice`.
 
-        All providers are queried at once, for at most 3 s; a local server has a minute to show that it calls tools.
-        `progress` gets a text about each wait. A provider's error is never raised.
+        All providers are queried at once, for at most 3 s; a local server shows whether it calls tools as long as it
+        goes on answering. `progress` gets a text about each wait. A provider's error is never raised.
         """
         self.models.choice = await self.models.choose(self.settings.model, progress=progress)
+        self.models.has_chosen = True
         return self.choice
+
+    async def decide(self) -> Choice:
+        """The default model for whoever names none: chosen once, as `choose` does."""
+        return self.choice if self.models.has_chosen else await self.choose()
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
@@ -241,6 +254,8 @@ class App:
                 await self.embedder.close()
             await self.sandbox.close()
             await self.reading.close()
+            await self.shared.local.close()
+        await self.traits.close()
         await self.models.close()
         await self.store.close()
 
@@ -250,9 +265,10 @@ def model_registry(
     *,
     environment: Mapping[str, str] | None = None,
     listings: dict[str, Listing] | None = None,
+    local: LocalModels | None = None,
 ) -> ModelRegistry:
-    """The models available here: those given, the built-in one, and those of the environment."""
-    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings)
+    """The models available here: those given, the built-in one, those of the environment, and of this process."""
+    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings, own=local)
 
 
 async def start(
@@ -299,6 +315,7 @@ async def start(
             models=dict(models or {}),
             sandbox=sandbox or sandbox_of(settings, cache=requirements_folder(settings)),
             reading=reading_sandbox_of(settings),
+            local=LocalModels(settings),
         )
         return await _start_parts(shared, store, functions)
     except BaseException:
@@ -314,14 +331,14 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
     """
     other = await _start_parts(app.shared, app.shared.store.for_organisation(org_id), Functions(()), org_id)
     if other.models.takes(app.choice.handle):
-        other.models.choice = app.choice
+        other.models.choice, other.models.has_chosen = app.choice, app.models.has_chosen
     return other
 
 
 async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
     """Start the engine of one organisation, whose store this is."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
-    registry = model_registry(shared.models, listings=shared.listings)
+    registry = model_registry(shared.models, listings=shared.listings, local=shared.local)
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
@@ -335,9 +352,10 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         registry,
         Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
         _search(store, clock, embedding, settings, telemetry),
-        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry),
+        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry, shared.foreground),
     )
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
+    traits = StoredTraits(store, registry.learned)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
         ports.signals.on("embedding", lambda _: worker.nudge())
@@ -345,7 +363,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     companions = Companions(ports, runner, _pass_limits(settings))
     schedules = ScheduleWorker(ports, runner, companions, settings)
     firing = None if settings.schedules == "off" else schedules
-    for part in (providers, runner, worker, files, groups, companions, firing):
+    for part in (traits, providers, runner, worker, files, groups, companions, firing):
         if part is not None:
             await part.start()
     ports.signals.hear(store)
@@ -357,6 +375,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
         groups,
         registry,
         providers,
+        traits,
         functions,
         files,
         embedder=embedding.embedder,
@@ -394,6 +413,7 @@ def _ports(
     cipher: Cipher,
     engines: ContextEngines,
     telemetry: Telemetry,
+    foreground: Foreground,
 ) -> Ports:
     """What the engine needs of the world."""
     return Ports(
@@ -411,6 +431,7 @@ def _ports(
         cipher=cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         find_extractor=extractors_of(settings, registry, telemetry),
+        background=Background(settings.background, foreground),
         telemetry=telemetry,
         engine_calls=EngineCalls(engines),
         contents=open_object_store(settings.files),

@@ -12,7 +12,7 @@ from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.engine.signals import LOOK_S, Signals
-from perdure.providers.choosing import choose_offline
+from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint, endpoint_of_type
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.store import Store
@@ -31,6 +31,7 @@ class StoredProviders:
     def __init__(self, store: Store, cipher: Cipher, registry: ModelRegistry, signals: Signals, *, model: str) -> None:
         self._store, self._cipher, self._registry, self._model = store, cipher, registry, model
         self._known: dict[ModelProvider, Endpoint] | None = None
+        self._own_choice: Choice | None = None
         self._loading, self._wake = asyncio.Lock(), asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         signals.on("providers", lambda _: self._wake.set())
@@ -45,12 +46,15 @@ class StoredProviders:
         async with self._loading:  # what was read last is put last
             stored = await self._store.read(lambda tx: tx.providers.list())
             endpoints = {_without_seal(provider): self._endpoint(provider) for provider in stored}
-            if endpoints == self._known:
+            registry = self._registry
+            own_choice = registry.own_choice
+            if (endpoints, own_choice) == (self._known, self._own_choice):
                 return
-            self._known, registry = endpoints, self._registry
+            self._known, self._own_choice = endpoints, own_choice
             registry.put_stored(list(endpoints.values()))
-            if registry.choice.handle == EXTRACTIVE or registry.find(registry.choice.handle) is None:
-                registry.choice = choose_offline(self._model, registry.endpoints)
+            is_lost = registry.choice.handle == EXTRACTIVE or registry.find(registry.choice.handle) is None
+            if is_lost or (own_choice is not None and own_choice.is_setting):
+                registry.choice = registry.choose_offline(self._model)
 
     async def close(self) -> None:
         """Follow no more."""

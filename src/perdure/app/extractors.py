@@ -28,7 +28,8 @@ def _find_extractor(
 ) -> Extractor:
     """Return what derives facts from what was said. Raises: ModelNotFound."""
     handle = settings.facts_model or agent_model
-    if setting == "patterns" or (setting == "default" and settings.facts == "patterns") or handle in ("", EXTRACTIVE):
+    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
+    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
         return PatternExtractor()
     if (model := registry.find(handle)) is None:
         raise registry.not_found(handle)

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from perdure.cli.run import store_option
+from perdure.cli.run import full_name, store_option
 
 NOUNS: Mapping[str, tuple[str, str]] = {
     "agent": ("agents", "Create, list, update, export, import, reset, cancel or delete agents; settings."),
@@ -31,6 +31,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
     "folder": ("archives", "List, attach, detach or delete folders of files."),
     "file": ("archives", "Upload, list or delete files of folders."),
+    "model": ("perdure.features.local.nouns", "List, get, use or remove models that run on this machine."),
     "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
     "mcp": ("tools", "Add, list, show, refresh, approve or delete MCP servers."),
     "secret": ("tools", "Set, list, delete or rotate values that tools need, encrypted."),
@@ -40,7 +41,7 @@ NOUNS: Mapping[str, tuple[str, str]] = {
     "key": ("access", "Create, list, revoke or delete API keys; show the server's own."),
     "store": ("archives", "Verify, scrub, reindex or split the store."),
 }
-"""Noun -> (module of `nouns` that declares its verbs, help)."""
+"""Noun -> (module of `nouns`, or of a feature, that declares its verbs, help)."""
 
 ALIASES = {"facts": "fact", "groups": "group", "companions": "companion", "schedules": "schedule"}
 """Plural -> noun. Alone it lists."""
@@ -103,7 +104,7 @@ class Root(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in NOUNS and cmd_name not in self.commands:
             module, help = NOUNS[cmd_name]
-            noun = getattr(import_module(f"perdure.cli.nouns.{module}"), cmd_name)
+            noun = getattr(import_module(full_name(module, "perdure.cli.nouns")), cmd_name)
             self.commands[cmd_name] = group = typer.main.get_group(noun)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
         return self.commands.get(cmd_name)

@@ -142,8 +142,9 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
     """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
 
     Args:
-        work: `module.function` below `perdure.cli.commands`, imported when the command runs: a coroutine function of a
-            `View` and the same arguments, but for `as_json`. It returns the exit code; None is 0.
+        work: `module.function` below `perdure.cli.commands`, or the whole name in a feature. It is imported when the
+            command runs: a coroutine function of a `View` and the same arguments, but for `as_json`. It returns the
+            exit code; None is 0.
         name: of the command; by default that of the function.
     """
 
@@ -154,12 +155,18 @@ def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable
             from perdure.cli.work import show_errors
 
             module, _, function = work.rpartition(".")
-            run_and_exit(show_errors(getattr(import_module(f"perdure.cli.commands.{module}"), function), **arguments))
+            commands = import_module(full_name(module, "perdure.cli.commands"))
+            run_and_exit(show_errors(getattr(commands, function), **arguments))
 
         app.command(name, cls=Verb)(run)
         return run
 
     return register
+
+
+def full_name(module: str, folder: str) -> str:
+    """The whole name of a module of this folder, or of a feature's, which is given whole."""
+    return module if module.startswith("perdure.") else f"{folder}.{module}"
 
 
 def verbs() -> typer.Typer:

@@ -184,6 +184,7 @@ class SummarySettings:
     A leaf is a summary of messages, a condensed node one of other summaries.
 
     Args:
+        author: who writes them, also when the window is full: a model, or our own code, which extracts.
         background: whether any are prepared.
         context_threshold: the share of the window from which on they are.
         fresh_tail_messages, fresh_tail_tokens: the newest messages, at most so many, which no leaf covers. Tokens by
@@ -194,6 +195,7 @@ class SummarySettings:
         condensed_min_fanout: how many nodes of one level become one of the next.
     """
 
+    author: Literal["model", "code"] = "model"
     background: bool = True
     context_threshold: float = 0.75
     fresh_tail_messages: int = 64

@@ -217,7 +217,7 @@ class RunEnded:
     type: Literal["run.ended"] = "run.ended"
 
 
-DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments"]
+DeltaKind = Literal["text", "reasoning", "tool_name", "tool_arguments", "progress"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +225,8 @@ class Delta:
     """A piece of an answer as it streams. `index` numbers the calls of one answer, from 0; 0 for other kinds.
 
     `awaits`: what a call of this name will wait for, as far as known before it is complete. `loop_arguments`: those of
-    its arguments that are the loop's, told with its name.
+    its arguments that are the loop's, told with its name. The text of `progress` says what a slow model does before the
+    first piece; nobody stores it.
     """
 
     step_id: StepId

@@ -59,10 +59,12 @@ _DEFAULTS = ModelOptions()
 class ModelRequest:
     """One request of the model port: a pure function of the log and a recipe.
 
-    Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `messages` (append-only),
-    `tail` (volatile, after everything).
+    Order of the bytes: `tools` (the agent's own sorted by name, then the engine's), `system`, `opening` (what differs
+    from conversation to conversation), `messages` (append-only), `tail` (volatile, after everything; with `in_words`
+    before the text of the newest message of a person).
 
     Args:
+        in_words: what the engine says is plain sentences: they stand in messages of the user, as the person's do.
         purpose: an answer that goes into the log, a summary of messages or facts, or the facts of a batch.
     """
 
@@ -70,7 +72,9 @@ class ModelRequest:
     system: str
     messages: tuple[Message, ...]
     tools: tuple[Mapping[str, Any], ...] = ()
+    opening: str = ""
     tail: str = ""
+    in_words: bool = False
     options: ModelOptions = _DEFAULTS
     purpose: Literal["reply", "summary", "extraction"] = "reply"
 
@@ -99,6 +103,37 @@ class ModelDelta:
     call_id: str | None = None
 
 
+ProgressStage = Literal["loading", "reading", "waiting"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelProgress:
+    """How far a slow model is before the first piece of its answer. Nobody stores it.
+
+    Args:
+        stage: its server loads it, reads the prompt, or does not say what it does.
+        waited_s: since the request was sent.
+        read_tokens, total_tokens: of the prompt; 0: the server does not say.
+        left_s: how long the rest of the prompt may take; None: unknown.
+    """
+
+    stage: ProgressStage
+    waited_s: float
+    read_tokens: int = 0
+    total_tokens: int = 0
+    left_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """In words, such as "reading 1,024 of 2,273 tokens, about 90 s"."""
+        if self.stage == "loading":
+            return f"its server is loading the model, {self.waited_s:.0f} s so far"
+        if self.stage == "waiting":
+            return f"waiting for the model, {self.waited_s:.0f} s so far"
+        left = "" if self.left_s is None else f", about {max(1, round(self.left_s)):,} s"
+        return f"reading {self.read_tokens:,} of {self.total_tokens:,} tokens{left}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
     """The whole answer: text, reasoning and tool calls, in order. `requests`: how many of them the usage counts."""
@@ -110,8 +145,12 @@ class ModelReply:
     requests: int = 1
 
 
+ModelPiece: TypeAlias = ModelDelta | ModelProgress | ModelReply
+"""What a model yields. One that is never slow yields no progress."""
+
+
 class Model(Protocol):
-    def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Yield deltas while the answer streams, then exactly one `ModelReply`. Raises: ModelError."""
 
 
@@ -121,12 +160,14 @@ Calling = Literal["native", "text", "none"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelTraits:
-    """What this process knows of a model beyond the catalog: what its server says of it, and what its answers have shown.
+    """What is known of a model beyond the catalog: what its server says of it, and what its answers have shown.
 
     Args:
         local: the user chooses what runs there: a server of one's own, not a provider's.
-        plain: the engine's messages reach it as plain sentences; else as JSON, which the models of the large hosts read.
+        plain: the engine speaks to it in plain sentences; else in JSON, which the models of the large hosts read.
+        server: the program that runs it, such as llamacpp, vllm, ollama or lmstudio; empty: unknown.
         window_tokens: what the server runs it with; None: it does not say.
+        max_output_tokens: the most tokens of an answer where the server sets no limit itself; None: it does.
         parameters: how many it has; None: its server does not say.
         calling: how it calls tools; None: nothing has shown it.
         takes_tools: whether its server takes requests with tools, and its template shows them to the model.
@@ -136,12 +177,19 @@ class ModelTraits:
 
     local: bool = False
     plain: bool = False
+    server: str = ""
     window_tokens: int | None = None
+    max_output_tokens: int | None = None
     parameters: int | None = None
     calling: Calling | None = None
     takes_tools: bool = True
     takes_schema: bool | None = None
     tokens_per_s: tuple[float, float] | None = None
+
+    @property
+    def cuts(self) -> bool:
+        """Whether its server cuts a prompt that is too long without a word, in place of refusing it."""
+        return self.server == "ollama"
 
 
 NO_TRAITS = ModelTraits()
@@ -167,6 +215,9 @@ class Models(Protocol):
 
     def traits(self, handle: str) -> ModelTraits:
         """Return what is known of the model now. No network."""
+
+    def learn(self, handle: str, **traits: Any) -> None:
+        """Remember these traits of the model, by their names in `ModelTraits`."""
 
 
 EXTRACTIVE = "perdure/extractive"

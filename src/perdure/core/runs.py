@@ -296,6 +296,8 @@ ChangedThing = Literal[
     "skills",
     "block",
     "files",
+    "engine messages",
+    "profile",
     "message",
     "messages",
     "summaries",
@@ -311,6 +313,8 @@ _PART_KINDS: Mapping[str, ChangedThing] = {
     "skills": "skills",
     "block": "block",
     "files": "files",
+    "words": "engine messages",
+    "profile": "profile",
 }
 
 
@@ -363,11 +367,13 @@ class Prefix:
     after it. `reason` says why it was (re)written.
 
     Args:
+        opening: what the engine says first behind the system text: what differs from conversation to conversation;
+            empty if nothing does, and in a prefix of an older store, whose system text has it.
         summary: the summary section for rows before `from_message_seq`; empty when none left the view.
         nodes: the numbers of its summary nodes, oldest first.
         pinned: the numbers of earlier rows between the summary and the rows that follow: the input of a run that is so
             long that its own beginning left the view.
-        tokens: the upper estimate of tools, system and summary.
+        tokens: the upper estimate of tools, system, opening and summary.
         client_tools: the digest of the tools and skills that the caller sent.
         marker: the marker of the engine's messages after this prefix; empty in a prefix of an older store.
         hides_notice: answers in its view are shown without what the built-in program says about itself.
@@ -385,6 +391,7 @@ class Prefix:
     from_message_seq: int = 0
     settings_revision: int = 0
     tokens: int = 0
+    opening: str = ""
     summary: str = ""
     nodes: tuple[int, ...] = ()
     pinned: tuple[int, ...] = ()
@@ -394,6 +401,11 @@ class Prefix:
     parts: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[PrefixChange, ...] = ()
     created_at: datetime
+
+    @property
+    def words_zone(self) -> str:
+        """The time zone of the dates in its messages, if the engine's are plain sentences; empty: they are JSON."""
+        return self.parts.get("words", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,9 +145,10 @@ class CallBudget:
         await self.check()
         reply: ModelReply | None = None
         try:
-            async for piece in model.respond(request):
-                if isinstance(piece, ModelReply):
-                    reply = piece
+            with self._ports.background.foreground.person():
+                async for piece in model.respond(request):
+                    if isinstance(piece, ModelReply):
+                        reply = piece
         except ModelError as error:
             await self.count(request.model, error.usage)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
+from perdure.core.profiles import with_profile
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
@@ -29,6 +31,7 @@ from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan
 from perdure.engine.search.search import Search
 from perdure.engine.signals import Signals
+from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
 
 SendReport = Callable[[Callback, Mapping[str, Any]], Awaitable[int]]
@@ -125,6 +128,11 @@ def in_effect(agent: Agent, models: Models) -> Agent:
     return replace(agent, model=models.follow(agent.model)) if agent.follows_default else agent
 
 
+def as_requested(agent: Agent, models: Models) -> Agent:
+    """The agent as requests to its model have it: with the settings of its profile."""
+    return with_profile(agent, models.traits(agent.model))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnitInputs:
     """What a unit of work needs from outside the store.
@@ -183,6 +191,7 @@ class Ports:
         send_report: for the callbacks of runs.
         find_extractor: finds what derives facts from what was said.
         waiting: the conversations that wait for extraction.
+        background: the model calls that nobody waits for.
         engine_calls: calls the context engines.
         telemetry: who is told of what the engine does.
         drain: whether this process is about to end.
@@ -208,12 +217,25 @@ class Ports:
     send_report: SendReport = send_nowhere
     find_extractor: FindExtractor = extract_nothing
     waiting: Waiting = field(default_factory=Waiting)
+    background: Background = field(default_factory=Background)
     engine_calls: EngineCalls = field(default_factory=EngineCalls)
     telemetry: Telemetry = field(default_factory=NoTelemetry)
     drain: Drain = field(default_factory=Drain)
     signals: Signals = field(default_factory=Signals)
     contents: FileContents | None = None
     price_of: PriceOf = no_price
+
+    def yields(self, model: str) -> bool:
+        """Return whether calls of this model that nobody waits for let everybody go first."""
+        return self.background.yields(local=self.models.traits(model).local)
+
+    def slot(self, model: str, line: Line | None = None) -> AbstractAsyncContextManager[None]:
+        """The place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
+        return self.background.slot(model, line, local=self.models.traits(model).local)
+
+    def limit_s(self, model: str, seconds: float) -> float | None:
+        """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""
+        return None if self.models.traits(model).local else seconds
 
     def inputs(self, line: Line | None = None) -> UnitInputs:
         """What a unit of work that starts now needs; with the cached view of the conversation, if one is given."""

@@ -14,10 +14,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from perdure.core.errors import AddressRefused, InvalidInput
+from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.providers.addresses import api_path, is_loopback, is_near, without_secrets
 from perdure.providers.bounded import LISTING, Guard, error_body, json_of
 from perdure.providers.masking import mask_text
+from perdure.providers.served import Served, served_in
 
 Kind = Literal["openai_chat", "direct"]
 
@@ -107,6 +109,9 @@ PROVIDERS: Mapping[str, Provider] = {
     )
 }
 
+ENTRIES: Mapping[str, Provider] = {**PROVIDERS, "local": _provider("local", keys=(), urls=())}
+"""Those, and the models that this process serves itself."""
+
 ALIASES: Mapping[str, str] = {
     "openai-proxy": "openai",
     "google_ai": "google",
@@ -147,12 +152,12 @@ class Endpoint:
     @property
     def entry(self) -> Provider:
         """The provider that it works as."""
-        return PROVIDERS[self.like or self.provider]
+        return ENTRIES[self.like or self.provider]
 
     @property
     def address(self) -> str:
         """`base_url` without secrets."""
-        return _without_secrets(self.base_url)
+        return without_secrets(self.base_url)
 
     @property
     def has_key(self) -> bool:
@@ -161,20 +166,21 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether the user chooses its models: a kind of local server, or a server without a key."""
-        return self.entry.local or not self.has_key
+        """Whether the user chooses its models: a kind of local server, one without a key, or one on this network."""
+        return self.entry.local or not self.has_key or is_near(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The models of a provider, or why it did not list them.
 
-    `status` is the HTTP status of a refusal; 0 for no answer at all.
+    `status` is the HTTP status of a refusal; 0 for no answer at all. `served`: what the list says of a model besides.
     """
 
     models: tuple[str, ...] = ()
     problem: str = ""
     status: int = 0
+    served: Mapping[str, Served] = field(default_factory=dict)
 
 
 def find_providers(environment: Mapping[str, str] | None = None) -> list[Endpoint]:
@@ -213,7 +219,7 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
         if urllib.parse.urlsplit(url).username is not None:
             raise InvalidInput("base_url holds a user name or password, which everybody could read: give it as api_key")
     except ValueError:
-        raise InvalidInput(f"base_url is {_without_secrets(base_url)[:DETAIL_CHARS]!r}: it is no address") from None
+        raise InvalidInput(f"base_url is {without_secrets(base_url)[:DETAIL_CHARS]!r}: it is no address") from None
     if not url:
         raise InvalidInput(f"base_url: a provider of the type {kind!r} needs one, such as http://127.0.0.1:8000/v1")
     if not _can_be_sent(api_key):
@@ -272,7 +278,7 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
     if answer.status != 200:
         return Listing(problem=_refusal(endpoint, answer.status), status=answer.status)
     try:
-        return Listing(_names(answer.data))
+        return Listing(_names(answer.data), served=served_in(answer.data))
     except ValueError:
         return Listing(problem=f"{endpoint.address}/models is no list of models: is this the address of its API?")
 
@@ -308,7 +314,7 @@ async def fetch_json(
     import httpx
 
     secrets = [endpoint.api_key] if endpoint.has_key else []
-    guarded: dict[str, Any] = {"trust_env": not _is_loopback(url)}
+    guarded: dict[str, Any] = {"trust_env": not is_loopback(url)}
     if endpoint.guard is not None:
         guarded = {"trust_env": False, "transport": endpoint.guard.transport(httpx.create_ssl_context())}
     status = 0
@@ -332,7 +338,7 @@ async def fetch_json(
         return Answer(problem=f"did not answer within {timeout_s:g} s")
     except AddressRefused as error:
         return Answer(problem=f"is not asked: {error.reason}")
-    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError) as error:
+    except (httpx.HTTPError, httpx.InvalidURL, OSError, UnicodeError, ModelError) as error:
         detail = mask_text(str(error) or type(error).__name__, secrets)
         return Answer(problem=f"can't be reached: {detail[:DETAIL_CHARS]}")
     except ValueError:
@@ -355,7 +361,7 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None
         except ValueError:
             base_url = ""
             example = f"http://127.0.0.1:{port or 8000}/v1"
-            problem = f"{url_name} is {_without_secrets(url)[:DETAIL_CHARS]!r}: it is no address, such as {example}"
+            problem = f"{url_name} is {without_secrets(url)[:DETAIL_CHARS]!r}: it is no address, such as {example}"
     elif not base_url:
         base_url = f"http://127.0.0.1:{port}/v1"
     if not _can_be_sent(key):
@@ -385,15 +391,6 @@ def _can_be_sent(key: str) -> bool:
     return key.isascii() and key.isprintable()
 
 
-def api_path(path: str) -> str:
-    """The path of a chat API, without `/chat/completions` and a / at the end.
-
-    >>> api_path("/v1/chat/completions/")
-    '/v1'
-    """
-    return path.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-
-
 def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     """Complete an address with scheme, port and path of the API. Raises: ValueError: the text is not an address."""
     url = text if "://" in text else f"http://{text if not text.startswith(':') else '127.0.0.1' + text}"
@@ -417,21 +414,6 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     elif path in ("", "/api") and (provider.name == "ollama" or not path):
         path = "/v1"
     return urllib.parse.urlunsplit((parts.scheme, netloc, path, query, ""))
-
-
-def _without_secrets(url: str) -> str:
-    """The address without user, password and query."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        scheme, rest = "", url
-    place, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{place.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
-
-
-def _is_loopback(url: str) -> bool:
-    """Whether an address is one of this machine's own."""
-    host = urllib.parse.urlsplit(url).hostname or ""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 async def _listens(endpoint: Endpoint, timeout_s: float) -> bool:

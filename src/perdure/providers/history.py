@@ -1,4 +1,5 @@
-"""Messages of a request for every adapter: the positions of cache marks, and arguments that servers accept.
+"""Messages of a request for every adapter: the positions of cache marks, where sentences of the engine stand, and
+arguments that servers accept.
 
 A provider that takes marks takes four: after the tools, after the system text (both are settings), after the last
 message of the previous turn, and after the last message of the log. The volatile tail stands behind them all.
@@ -10,10 +11,13 @@ the next step of this turn read what the last one sent, tool results too, instea
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 from typing import NoReturn
 
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.messages import Image, Message
+from perdure.core.messages import Image, Message, Text, unlogged_message
+from perdure.core.models import ModelRequest
 from perdure.core.text.json_strings import compact_json, encodable
 from perdure.core.tools.arguments import ARGUMENTS
 
@@ -31,6 +35,35 @@ def turn_start(messages: Sequence[Message]) -> int:
                 place -= 1
             return place
     return 0
+
+
+def put_words_first(request: ModelRequest) -> ModelRequest:
+    """Return a request `in_words` as it is sent: what the engine says stands before the words of the person that it
+    belongs to, because models answer what stands last; and the tail is a part of the person's newest message."""
+    messages: list[Message] = []
+    for is_said, group in groupby(request.messages, lambda message: message.role in ("user", "system")):
+        same = list(group)
+        messages += sorted(same, key=_is_of_person) if is_said else same
+    if request.tail:
+        place = next((place for place in range(len(messages) - 1, -1, -1) if _is_of_person(messages[place])), None)
+        if place is None:
+            messages.append(replace(unlogged_message("user", request.tail), kind="alert"))
+        else:
+            messages[place] = _with_words(messages[place], request.tail)
+    return replace(request, messages=tuple(messages), tail="")
+
+
+def _is_of_person(message: Message) -> bool:
+    """Whether a person wrote the message."""
+    return message.role == "user" and message.kind == "message"
+
+
+def _with_words(message: Message, words: str) -> Message:
+    """A message of a person with words of the engine before it."""
+    match message.parts:
+        case (Text(text=text), *others):
+            return replace(message, parts=(Text(f"{words}\n\n{text}"), *others))
+    return replace(message, parts=(Text(words), *message.parts))
 
 
 def unseen_text(image: Image) -> str:

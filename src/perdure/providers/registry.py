@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from perdure.providers.choosing import (
     choose_from,
     choose_offline,
     is_chat_model,
-    probe_tools,
 )
 from perdure.providers.discovery import (
     ALIASES,
@@ -31,26 +30,18 @@ from perdure.providers.discovery import (
     may_probe,
     probe_local,
 )
+from perdure.providers.handles import Handles, is_large, is_listed, is_served
+from perdure.providers.probing import Trial, look_closer, try_tools
+from perdure.providers.served import NOT_SERVED
+from perdure.providers.traits import LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
+    from perdure.providers.own_models import OwnModels
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
 LOOK_FOR_TIMEOUT_S = 1.0
-LARGE_HOSTS = ("openai", "anthropic", "google")
-"""Providers whose own models read the engine's messages as JSON; also by the names that OpenRouter has for them."""
-
-
-class Handles(list[str]):
-    """The known handles. `in` is also true for handles that a provider accepts without listing them."""
-
-    def __init__(self, handles: Sequence[str], takes: Callable[[str], bool]) -> None:
-        super().__init__(handles)
-        self._takes = takes
-
-    def __contains__(self, handle: object) -> bool:
-        return isinstance(handle, str) and self._takes(handle)
 
 
 class ModelRegistry:
@@ -68,6 +59,7 @@ class ModelRegistry:
         endpoints: the providers of the environment, in the order in which one is chosen.
         listings: what the registries of this process know of those, and of the servers on this machine; each adds to
             it.
+        own: the models that this process serves itself.
     """
 
     def __init__(
@@ -76,7 +68,9 @@ class ModelRegistry:
         *,
         endpoints: Sequence[Endpoint] = (),
         listings: dict[str, Listing] | None = None,
+        own: OwnModels | None = None,
     ) -> None:
+        self._own = own
         self._models = dict(models or {})
         self._own_handles = frozenset(self._models)
         self._configured = {endpoint.provider: endpoint for endpoint in endpoints}
@@ -89,18 +83,21 @@ class ModelRegistry:
         self._shared_listings = {} if listings is None else listings
         # Of those that clients registered, and the shared ones.
         self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
-        self._traits: dict[str, ModelTraits] = {}
+        self.learned = LearnedTraits()
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
         self.choice = Choice(EXTRACTIVE, EXTRACTIVE_REASON)
         """The default: the model of agents that name none."""
+        self.has_chosen = False
+        """Whether the providers were asked for it; else it is what their variables tell."""
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
         """The providers of the environment, those that clients registered, and those that answer on this machine."""
         running = (endpoint for name, endpoint in self._default_endpoints.items() if name in self._listings)
-        return [*self._configured.values(), *self._stored.values(), *running]
+        own = [self._own.endpoint] if self._own is not None and self._own.names() else []
+        return [*self._configured.values(), *self._stored.values(), *own, *running]
 
     @property
     def own_handles(self) -> frozenset[str]:
@@ -131,7 +128,19 @@ class ModelRegistry:
 
     def _endpoint(self, name: str) -> Endpoint | None:
         """The provider of this name, the first part of its handles."""
+        if (own := self._own_of(name)) is not None:
+            return own[0].endpoint
         return self._configured.get(name) or self._stored.get(name) or self._default_endpoints.get(name)
+
+    @property
+    def own_choice(self) -> Choice | None:
+        """The default of the models that this process serves itself."""
+        return None if self._own is None else self._own.choice()
+
+    def _own_of(self, handle: str) -> tuple[OwnModels, str] | None:
+        """(The models that this process serves itself, which of them) by a handle; None: it is another's."""
+        name, _, model = handle.partition("/")
+        return (self._own, model) if self._own is not None and name == self._own.endpoint.provider else None
 
     def stored_as(self, handle: str) -> str | None:
         """The handle that a model of a registered provider would have by its type, in the words of the client; None:
@@ -174,6 +183,7 @@ class ModelRegistry:
                     self._connections,
                     traits=partial(self.traits, key),
                     learn=partial(self.learn, key),
+                    look=partial(self.look_at, key),
                 )
             return self._cache[key]
 
@@ -203,39 +213,69 @@ class ModelRegistry:
         listed = [
             f"{provider}/{name}"
             for provider, listing in self._listings.items()
+            if self._own_of(provider) is None
             for name in listing.models
             if is_chat_model(name)
         ]
-        return Handles(sorted({EXTRACTIVE, *self._models, *listed}), self.takes)
+        own = [] if self._own is None else [f"{self._own.endpoint.provider}/{name}" for name in self._own.names()]
+        return Handles(sorted({EXTRACTIVE, *self._models, *listed, *own}), self.takes)
 
     def window_tokens(self, handle: str) -> int | None:
-        """The window by the catalog, or a cautious guess if it lacks the model; None for a program's own model and
-        the built-in one, which need no catalog. Raises: InvalidInput: a catalog of the user's that can't be read."""
-        return (
-            None
-            if handle == EXTRACTIVE or handle in self._own_handles
-            else facts_of(self.catalog_handle(handle)).window_tokens
-        )
+        """The window that its server runs a model with; else that of the catalog, or a cautious guess if it lacks the
+        model; None for a program's own model and the built-in one, which need no catalog.
 
-    def most_window_tokens(self, handle: str) -> int | None:
-        """The window of a model that a catalog has. Raises: InvalidInput, as `window_tokens`."""
+        Raises: InvalidInput: a catalog of the user's that can't be read.
+        """
         if handle == EXTRACTIVE or handle in self._own_handles:
             return None
+        return self.traits(handle).window_tokens or facts_of(self.catalog_handle(handle)).window_tokens
+
+    def most_window_tokens(self, handle: str) -> int | None:
+        """The window of a model by its server, or by a catalog that has it. Raises: InvalidInput, as before."""
+        if handle == EXTRACTIVE or handle in self._own_handles:
+            return None
+        if (window := self.traits(handle).window_tokens) is not None:
+            return window
         facts = facts_of(self.catalog_handle(handle))
-        return facts.window_tokens if facts.known else None
+        return self.traits(handle).window_tokens or (facts.window_tokens if facts.known else None)
 
     def traits(self, handle: str) -> ModelTraits:
-        """What is known of a model: by its provider's name at first, then by what `learn` was told."""
-        if (known := self._traits.get(handle)) is not None:
-            return known
+        """What is known of a model: by its provider and the catalog at first, then by what `learn` was told.
+
+        Raises: InvalidInput, as `window_tokens`.
+        """
         if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
-            return NO_TRAITS
+            return self.learned.of(handle, NO_TRAITS, address="")
+        if (own := self._own_of(handle)) is not None:
+            return own[0].traits(own[1])
         endpoint, name = match
-        return ModelTraits(local=endpoint.local, plain=not _is_large(endpoint, name))
+        facts = facts_of(self.catalog_handle(handle))
+        base = ModelTraits(
+            local=endpoint.local,
+            plain=not is_large(endpoint, name),
+            max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+            takes_tools=facts.tools,
+        )
+        return self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""
-        self._traits[handle] = replace(self.traits(handle), **traits)
+        match = None if handle == EXTRACTIVE or handle in self._own_handles else self.provider_of(handle)
+        if match is None:
+            self.learned.add(handle, traits, address="")
+        else:
+            self.learned.add(f"{match[0].provider}/{match[1]}", traits, address=match[0].address)
+
+    async def look_at(self, handle: str) -> None:
+        """Learn what a server of one's own runs a model with. At most 1 s; never raises."""
+        match = self.provider_of(handle)
+        if handle in self._models or match is None or not match[0].local:
+            return
+        endpoint, name = match
+        listing = self._listings.get(endpoint.provider, Listing())
+        served = await look_closer(endpoint, name, listing.served.get(name, NOT_SERVED), timeout_s=LOOK_FOR_TIMEOUT_S)
+        if served != NOT_SERVED:
+            self.learn(handle, **served.known)
 
     def takes(self, handle: str) -> bool:
         """Whether a new agent may have this model. The provider's listing decides; without one the answer is yes,
@@ -245,14 +285,16 @@ class ModelRegistry:
         if (match := self.provider_of(handle)) is None:
             return False
         endpoint, name = match
+        if self._own_of(handle) is not None:
+            return True
         if endpoint.provider in self._unreachable:  # a configured address counts, up or down
             return endpoint.provider not in self._default_endpoints
         listing = self._listings.get(endpoint.provider)
         if listing is None or listing.problem:
             return True
         if endpoint.local:
-            return _is_local(name, listing.models)
-        return not listing.models or (_is_listed(name, listing.models) and is_chat_model(name))
+            return is_served(name, listing.models)
+        return not listing.models or (is_listed(name, listing.models) and is_chat_model(name))
 
     def follow(self, handle: str) -> str:
         """The model of the next run of an agent that has this one and follows the default.
@@ -268,19 +310,21 @@ class ModelRegistry:
         return choice.handle if is_wanted and self.find(choice.handle) is not None else handle
 
     async def look_for(self, handle: str) -> None:
-        """Load the models of a handle's local server again, if the handle is unknown. At most 1 s; never raises."""
+        """Load the models of a handle's local server again, if the handle is unknown, and look at the model. At most
+        2 s; never raises."""
         match = self.provider_of(handle) if isinstance(handle, str) else None
-        if handle in self._models or match is None or not match[0].local:
+        if handle in self._models or match is None or not match[0].local or self._own_of(handle) is not None:
             return
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
-        if endpoint.provider not in self._unreachable and _is_local(name, listing.models):
-            return
-        if endpoint.provider in self._configured or endpoint.provider in self._stored:
-            self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_FOR_TIMEOUT_S))
-        elif may_probe():
-            answered = dict(await probe_local([endpoint]))
-            self._record(endpoint, answered.get(endpoint, Listing(problem=f"nobody answers on {endpoint.source}")))
+        if endpoint.provider in self._unreachable or not is_served(name, listing.models):
+            if endpoint.provider in self._configured or endpoint.provider in self._stored:
+                self._record(endpoint, await list_models(endpoint, timeout_s=LOOK_FOR_TIMEOUT_S))
+            elif may_probe():
+                answered = dict(await probe_local([endpoint]))
+                self._record(endpoint, answered.get(endpoint, Listing(problem=f"nobody answers on {endpoint.source}")))
+        if endpoint.provider not in self._unreachable:
+            await self.look_at(handle)
 
     def not_found(self, handle: str) -> ModelNotFound:
         """The error for a missing model: which models there are, and what to do."""
@@ -288,6 +332,8 @@ class ModelRegistry:
 
     def what_helps(self, handle: str) -> str:
         """Advice that makes this model available; empty for an unknown provider, unless a single one has that name."""
+        if (own := self._own_of(handle)) is not None:
+            return own[0].what_helps(own[1])
         prefix, _, name = handle.partition("/")
         if (stored := self._stored.get(prefix)) is not None:
             return stored.problem or f"{stored.address} has no model {name!r}"
@@ -319,9 +365,11 @@ class ModelRegistry:
         endpoint = self._endpoint(prefix)
         if endpoint is None or not slash or not name.strip() or endpoint.problem:
             return None
+        if (own := self._own_of(handle)) is not None:
+            return (endpoint, name) if name in own[0].names() else None
         listed = self._listings.get(prefix, Listing()).models
         decides = bool(listed) and endpoint.base_url == endpoint.entry.default_url
-        return (endpoint, name) if not decides or _is_listed(name, listed) else None
+        return (endpoint, name) if not decides or is_listed(name, listed) else None
 
     async def refresh(self) -> Mapping[str, Listing]:
         """Ask all providers for their models at once; at most 3 s. Never raises."""
@@ -342,6 +390,9 @@ class ModelRegistry:
         if not listing.problem or not self._listings.get(name, Listing()).models:
             is_shared = name in self._configured or name in self._default_endpoints
             (self._shared_listings if is_shared else self._listings)[name] = listing
+        if endpoint.local or endpoint.base_url != endpoint.entry.default_url:
+            for model, served in listing.served.items():
+                self.learn(f"{name}/{model}", **served.known)
 
     async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
@@ -351,26 +402,60 @@ class ModelRegistry:
             setting: a handle that wins, or nothing.
             progress: gets the current step in a few words.
         """
-        if setting:
-            return choose_offline(setting, ())
+        own = self.own_choice
+        if setting or (own is not None and own.is_setting):
+            return self.choose_offline(setting)
         names = [endpoint.provider for endpoint in self.endpoints]
         if not self._listings.keys() >= set(names):
             progress(f"asking {', '.join(names)} for models…")
             await self.refresh()
 
-        async def probe(endpoint: Endpoint, name: str) -> str:
-            progress(f"trying a tool call on {endpoint.provider}/{name}…")
-            return await probe_tools(endpoint, name)
-
         notes: list[str] = []
+        trying = partial(self._try, progress=progress)
         for endpoint in self.endpoints:
             listing = self._listings.get(endpoint.provider, Listing())
-            if choice := await choose_from(endpoint, listing, probe, notes):
+            if self._own_of(endpoint.provider) is not None:
+                continue  # they come after those that somebody has set up
+            is_set = endpoint.provider not in self._default_endpoints
+            if choice := await choose_from(endpoint, listing, trying, notes, is_set=is_set):
                 return choice
+        if own is not None:
+            return replace(own, notes=tuple(notes))
         for endpoint, listing in await self.probe_local():
-            if choice := await choose_from(endpoint, listing, probe, notes):
+            if choice := await choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
         return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
+
+    async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> Trial:
+        """Whether a model of a local server calls tools, as it is known or as a request with one shows."""
+        handle = f"{endpoint.provider}/{name}"
+        await self.look_at(handle)
+        if (calling := self.traits(handle).calling) is not None:
+            return Trial("did not call the tool it was asked to call" if calling == "none" else "", calling)
+        progress(f"trying a tool call on {handle}…")
+        return await self.try_tools(handle)
+
+    async def try_tools(self, handle: str) -> Trial:
+        """Ask a model for a tool call, and learn how it calls. Never raises a ModelError."""
+        model = self.find(handle)
+        if model is None:
+            return Trial(f"is not available: {self.what_helps(handle)}")
+        trial = await try_tools(model, handle)
+        known = self.traits(handle).calling
+        if trial.calling == "native" and known is not None:  # the model writes them as text, which was read
+            trial = Trial(calling=known)
+        if trial.calling is not None:
+            self.learn(handle, calling=trial.calling)
+        return trial
+
+    def choose_offline(self, setting: str) -> Choice:
+        """The choice without a network, of which `choose` says more."""
+        own = None if setting else self.own_choice
+        if own is not None and own.is_setting:
+            return own
+        others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
+        choice = choose_offline(setting, others)
+        return choice if own is None or choice.handle != EXTRACTIVE else own
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:
         """The servers on this machine that answer and that no variable names; the registry remembers which answer."""
@@ -398,6 +483,7 @@ def build_model(
     *,
     traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
     learn: Callable[..., None] = lambda **traits: None,
+    look: Callable[[], Awaitable[None]] | None = None,
 ) -> Retrying:
     """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
 
@@ -405,6 +491,7 @@ def build_model(
         connections: provider -> what its models share; those of a new provider are added.
         traits: what is known of the model.
         learn: takes the traits that its answers show, by their names.
+        look: learns what its server says of it.
     Raises: InvalidInput: an address or key that can't be used.
     """
     from perdure.providers.retrying import Retrying
@@ -427,34 +514,12 @@ def build_model(
         provider=provider.name,
         connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
         reasoning_back=provider.reasoning_back,
+        traits=traits,
+        learn=learn,
+        look=look,
     )
-    if _is_large(endpoint, name):
+    if is_large(endpoint, name):
         return Retrying(chat)
     from perdure.providers.text_calls.model import TextCalls
 
     return Retrying(TextCalls(chat, traits=traits, learn=learn))
-
-
-def _is_large(endpoint: Endpoint, name: str) -> bool:
-    """Whether this is a model of one of the large hosts."""
-    provider = endpoint.entry
-    if provider.name == "openrouter":
-        return name.partition("/")[0] in LARGE_HOSTS
-    if endpoint.local or provider.name not in LARGE_HOSTS:
-        return False
-    from perdure.providers.openai_chat.endpoint import is_openai  # with an HTTP client: slow
-
-    return provider.name != "openai" or is_openai(endpoint.base_url)
-
-
-def _is_local(name: str, listed: Sequence[str]) -> bool:
-    """Whether a server of local models has this one. Ollama's `qwen3` is its `qwen3:latest`."""
-    return name in listed or f"{name}:latest" in listed or name.removesuffix(":latest") in listed
-
-
-def _is_listed(name: str, listed: Sequence[str]) -> bool:
-    """Whether a provider's list has this name, or another one of the same model."""
-    if name in listed or name.partition(":")[0] in listed:  # OpenRouter's ways to the same model, such as `:nitro`
-        return True
-    base = f"{name.removesuffix('-latest')}-"  # lists have the day of a model's release, people often don't
-    return any(other.startswith(base) and other[len(base) :].isdigit() for other in listed)

@@ -7,8 +7,8 @@ import random as randomness
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
-from perdure.core.errors import ModelError, ModelTimeout
-from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
+from perdure.core.errors import ModelError, ModelLoading, ModelTimeout
+from perdure.core.models import Exchange, Model, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import NO_USAGE
 
 
@@ -20,7 +20,10 @@ class RetryPolicy:
         retries: tries after the first.
         first_delay_s: the wait before the second try; each later one is `factor` times as long, `max_delay_s` at most.
         jitter: the part of a wait that is random, 0 to 1, so that many callers don't retry at the same moment.
-        deadline_s: the time for all tries together.
+        deadline_s: how long after the first try another one may begin. An answer that comes may take longer.
+        silence_s: how long a try may yield nothing.
+        loading_s: how long a server may take to load the model, and `loading_pause_s` how often it is asked meanwhile;
+            these tries don't count.
     """
 
     retries: int = 3
@@ -29,6 +32,9 @@ class RetryPolicy:
     max_delay_s: float = 30.0
     jitter: float = 0.5
     deadline_s: float = 600.0
+    silence_s: float = 660.0
+    loading_s: float = 120.0
+    loading_pause_s: float = 2.0
 
 
 def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, chance: float) -> float:
@@ -69,45 +75,48 @@ class Retrying:
         if (close := getattr(self.model, "aclose", None)) is not None:
             await close()
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model, with retries. Raises: ModelError: that of the last try."""
         clock = asyncio.get_running_loop().time
         start = clock()
-        deadline = start + self.policy.deadline_s
         tries, usage = 0, NO_USAGE
         while True:
             tries += 1
             started = False
             pieces = self.model.respond(request)
             try:
-                while (piece := await self._next(pieces, deadline, started_output=started)) is not None:
-                    started = True
+                while (piece := await self._next(pieces, started_output=started)) is not None:
+                    started = started or not isinstance(piece, ModelProgress)
                     yield _with_tries(piece, tries)
                 return
             except ModelError as error:
                 error.usage = usage = usage + error.usage
                 if started:
                     raise
-                delay = self._delay(error, tries, left_s=deadline - clock())
+                waited_s = clock() - start
+                delay: float | None
+                if isinstance(error, ModelLoading) and waited_s < self.policy.loading_s:
+                    tries, delay = tries - 1, self.policy.loading_pause_s
+                    yield ModelProgress(stage="loading", waited_s=waited_s)
+                else:
+                    delay = self._delay(error, tries, left_s=self.policy.deadline_s - waited_s)
                 if delay is None:
-                    raise _describe(error, tries, elapsed_s=clock() - start) from error.__cause__
+                    raise _describe(error, tries, elapsed_s=waited_s) from error.__cause__
             finally:
                 if (close := getattr(pieces, "aclose", None)) is not None:
                     await close()
             await asyncio.sleep(delay)
 
-    async def _next(
-        self, pieces: AsyncIterator[ModelDelta | ModelReply], deadline: float, *, started_output: bool
-    ) -> ModelDelta | ModelReply | None:
-        """The next piece, if it comes before the deadline. Raises: ModelError."""
+    async def _next(self, pieces: AsyncIterator[ModelPiece], *, started_output: bool) -> ModelPiece | None:
+        """The next piece, if it comes in time. Raises: ModelError."""
         try:
-            async with asyncio.timeout_at(deadline) as limit:
+            async with asyncio.timeout(self.policy.silence_s) as limit:
                 return await anext(pieces, None)
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            what = "finish its answer" if started_output else "begin to answer"
-            raise ModelTimeout(f"the model did not {what} within {self.policy.deadline_s:g} s") from error
+            what = "go on with its answer" if started_output else "begin to answer"
+            raise ModelTimeout(f"the model did not {what} within {self.policy.silence_s:g} s") from error
 
     def _delay(self, error: ModelError, tries: int, *, left_s: float) -> float | None:
         """How long to wait before the next try; None when there is none."""
@@ -117,7 +126,7 @@ class Retrying:
         return delay if delay < left_s else None
 
 
-def _with_tries(piece: ModelDelta | ModelReply, tries: int) -> ModelDelta | ModelReply:
+def _with_tries(piece: ModelPiece, tries: int) -> ModelPiece:
     """The piece; a reply with the number of tries in its exchange."""
     if tries > 1 and isinstance(piece, ModelReply) and piece.exchange is not None:
         return replace(piece, exchange=replace(piece.exchange, attempts=tries))

@@ -96,11 +96,11 @@ def recall_facts(
         at=request.now, entities=tuple(entity.seq for entity in named), trust=scope.facts.trust, states=("active",)
     )
     hits = search_facts(tx, graph, request, where=where, limit=2 * scope.facts.limit, explain=explain)
-    in_view = _said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
+    in_view = said_in_view(tx, graph, agent, [hit.fact for hit in hits], scope)
     return Hits([hit for hit in hits if hit.fact.first_seq not in in_view][: scope.facts.limit], hits.ran)
 
 
-def _said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
+def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scope: RecallScope) -> set[int]:
     """Return the first numbers of the facts that messages in the context window say."""
     if scope.in_view is None:
         return set()

@@ -6,7 +6,7 @@ their neighbours, and `search.packing.packing` selects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,15 @@ from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
 from perdure.core.ids import ArchiveId, ConversationId
-from perdure.core.messages import MessageFilter
+from perdure.core.messages import Message, MessageFilter
 from perdure.core.models import without_notice
 from perdure.core.passages import CAPTURED, RECALLED_STATES, Archive, Passage, PassageFilter
 from perdure.core.text.words import parse_query
 from perdure.domain.archives.units import archives_of
 from perdure.domain.facts.graphs import fact_sources
-from perdure.search.facts import recall_facts
+from perdure.domain.facts.profile import load_profile
+from perdure.search.facts import recall_facts, said_in_view
+from perdure.search.history import History
 from perdure.search.hits import SearchReport, SearchRequest
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
@@ -34,6 +36,8 @@ from perdure.storage.tx import Tx
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this
 CANDIDATES_MIN, CANDIDATES_MAX = 12, 150
 READ_AHEAD = 2  # passages to read for each candidate: some are captured turns, and the search of messages finds those
+FILL_TURNS = 80
+"""The newest turns out of view that may fill the budget."""
 NEIGHBOUR_HITS = 24
 """How many of the best turns bring their neighbours."""
 NEIGHBOUR_SHARES = (0.5, 0.25)
@@ -67,6 +71,7 @@ def recall(
     floor: float = 0.0,
     explain: bool = False,
     timezone: str = "UTC",
+    in_words: bool = False,
 ) -> Recalled:
     """Recall the best of the scope that fits. Raises: NotFound: no such agent or archive.
 
@@ -74,6 +79,7 @@ def recall(
         turns, passages: the query for each search; without `turns` no messages are searched.
         floor: the lowest score of passages and turns.
         timezone: of dates in the text, without an agent; an agent has its own.
+        in_words: the text is plain lines.
     """
     limit = max(CANDIDATES_MIN, min(CANDIDATES_MAX, budget_tokens // TOKENS_A_HIT))
     collection = _Candidates()
@@ -90,12 +96,17 @@ def recall(
         where = _message_filter(tx, agent, turns, scope)
         ranked_messages = rank_messages(tx, agent, turns, where=where)
         _add_turns(tx, ranked_messages, turns, scope, collection, limit=limit, floor=floor, explain=explain)
+    if agent is not None and scope.fills:
+        _add_profile(tx, agent, passages, scope, collection, budget_tokens=budget_tokens, count=count)
+        if turns is not None:
+            _add_newest(tx, agent, turns, scope, collection)
     packed = pack(
         collection.candidates,
         budget=budget_tokens,
         count=count,
         query=passages.text,
         timezone=timezone if agent is None else agent.timezone,
+        in_words=in_words,
     )
     return Recalled(
         text=packed.text,
@@ -315,34 +326,112 @@ def _add_turns(
     conversations: dict[int, ConversationId] = {}
     for index, seq in numbers.items():
         message = messages.get(seq)
+        if message is not None and scope.fills and message.role == "assistant" and index not in scores:
+            continue  # it fills, if there is room: what the person said comes first
         hits = tuple(messages[numbers[hit]].id for hit in neighbours.get(index, ()) if numbers[hit] in messages)
         if message is None or not (index in scores or hits):
             continue
         line = message.conversation_seq
         if line not in conversations:
             conversations[line] = tx.conversations.get_by_seq(ranked.agent.id, line).id
+        score = scores[index] if index in scores else max(neighbours[index].values())
+        collection.add(
+            _turn(message, history, index, score, neighbours_of=hits),
+            why=why_message(tx, ranked, rows[index]) if explain and index in rows else None,
+            beside=hits,
+            **_facts_of(message, conversations[line]),
+        )
+
+
+def _turn(message: Message, history: History, index: int, score: float, **fields: Any) -> Candidate:
+    """Build the candidate of a turn at an index of the history."""
+    return Candidate(
+        kind="turn",
+        id=message.id,
+        text=without_notice(message.text),
+        score=score,
+        conversation=f"conversation {message.conversation_seq + 1}",
+        # The place among turns: `seq` also counts tool results between them.
+        seq=int(history.spot[index]),
+        role=message.role,
+        name=message.name or "",
+        occurred_at=message.occurred_at,
+        **fields,
+    )
+
+
+def _facts_of(message: Message, conversation_id: ConversationId) -> dict[str, Any]:
+    """Return what the source of a turn says beside it."""
+    return {
+        "conversation_id": conversation_id,
+        "seq": message.seq,
+        "role": message.role,
+        "name": message.name,
+        "occurred_at": message.occurred_at,
+    }
+
+
+def _add_profile(
+    tx: Tx,
+    agent: Agent,
+    request: SearchRequest,
+    scope: RecallScope,
+    collection: _Candidates,
+    *,
+    budget_tokens: int,
+    count: Callable[[str], int],
+) -> None:
+    """Add what is known of the user, the most important first, to fill the budget."""
+    if (graph := tx.graphs.find_by_agent(agent.id)) is None:
+        return
+    profile = load_profile(tx, graph, agent.id, budget_tokens=budget_tokens, count=count, at=request.now)
+    facts = [entry.fact for entry in profile.entries if entry.fact is not None]
+    in_view = said_in_view(tx, graph, agent, facts, scope)
+    facts = [fact for fact in facts if fact.first_seq not in in_view]
+    seqs = sorted({seq for fact in facts for seq in (fact.subject, fact.object)})
+    entities = {entity.seq: entity.name for entity in tx.entities.list_by_seqs(graph.id, seqs)}
+    sources = fact_sources(tx, graph.id, facts)
+    for place, fact in enumerate(facts):
         collection.add(
             Candidate(
-                kind="turn",
-                id=message.id,
-                text=without_notice(message.text),
-                score=scores[index] if index in scores else max(neighbours[index].values()),
-                conversation=f"conversation {line + 1}",
-                # The place among turns: `seq` also counts tool results between them.
-                seq=int(history.spot[index]),
-                role=message.role,
-                name=message.name or "",
-                occurred_at=message.occurred_at,
-                neighbours_of=hits,
+                kind="fact", id=fact.id, text=fact.text, score=2 - _rank(place), occurred_at=fact.valid_at, fills=True
             ),
-            why=why_message(tx, ranked, rows[index]) if explain and index in rows else None,
-            conversation_id=conversations[line],
-            seq=message.seq,
-            role=message.role,
-            name=message.name,
-            occurred_at=message.occurred_at,
-            beside=hits,
+            entities=(entities[fact.subject], entities[fact.object]),
+            occurred_at=fact.valid_at,
+            refs=tuple(sources[fact.first_seq]),
         )
+
+
+def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope, collection: _Candidates) -> None:
+    """Add the newest turns out of view, the person's before the agent's, to fill the budget. What may come from outside
+    has to be searched for: its source would be that of all that follows."""
+    history = request.histories.load(tx, agent.id)
+    hidden = np.ones(history.rows, bool)
+    if scope.in_view is not None:
+        conversation, first = scope.in_view
+        hidden &= ~((history.conversation == conversation) & (history.seq >= first))
+    indexes = {int(history.seq[index]): int(index) for index in np.flatnonzero(hidden)[-FILL_TURNS:]}
+    newest = [seq for seq in reversed(indexes) if seq not in scope.pinned]
+    conversations: dict[int, ConversationId] = {}
+    from_outside: dict[int, Collection[int]] = {}
+    for place, message in enumerate(tx.messages.list_by_seqs(agent.id, newest)):
+        line = message.conversation_seq
+        if line not in from_outside:
+            entered = tx.sources.list_by_conversation(agent.id, line, from_seq=0, before_seq=message.seq + 1)
+            from_outside[line] = {one.seq for one in entered}
+        seqs = from_outside[line]
+        if message.seq in seqs or (message.role == "assistant" and any(seq < message.seq for seq in seqs)):
+            continue
+        if line not in conversations:
+            conversations[line] = tx.conversations.get_by_seq(agent.id, line).id
+        score = (1 if message.role == "user" else 0) - _rank(place)
+        turn = _turn(message, history, indexes[message.seq], score, fills=True)
+        collection.add(turn, **_facts_of(message, conversations[line]))
+
+
+def _rank(place: int) -> float:
+    """Return what a place costs of a score, so that order is kept."""
+    return place / 10_000
 
 
 def _sources(packed: PackedText, collection: _Candidates) -> Iterator[Source]:

@@ -39,6 +39,8 @@ class RecallScope:
         in_view: a conversation and the first row in its view. Rows in view are excluded.
         pinned: numbers of older rows that are in view too.
         facts: None: no facts of the agent.
+        fills: what the search leaves of the budget is filled with what is known of the user, and the newest messages
+            out of view.
     """
 
     agent_id: AgentId | None = None
@@ -49,6 +51,7 @@ class RecallScope:
     in_view: tuple[int, int] | None = None
     pinned: frozenset[int] = frozenset()
     facts: FactScope | None = None
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

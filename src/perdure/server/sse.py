@@ -112,8 +112,11 @@ class Streams:
         try:
             while event is not None and failure is None:
                 following = self.track(_next(events))
-                for chunk in chunks.of(event, now=self._clock.now()):
-                    yield _encode(chunk, chunks)
+                if isinstance(event, Delta) and event.kind == "progress":
+                    yield b": %b\n\n" % event.text.encode()  # a comment, which clients of Letta's API leave out
+                else:
+                    for chunk in chunks.of(event, now=self._clock.now()):
+                        yield _encode(chunk, chunks)
                 while not (await asyncio.wait({following}, timeout=PING_S if pings else None))[0]:
                     yield _data(chunks.ping(self._clock.now()))
                 if following.cancelled():

@@ -64,6 +64,7 @@ REFERENCE: Mapping[str, str] = {
     "sandbox_configs": "one for an organisation",
     "sandbox_variables": "few",
     "token_factors": "one for a model, and read for each request",
+    "model_traits": "one for a model",
 }
 """Tables that each node has whole, and why."""
 

@@ -188,7 +188,8 @@ class Spans:
         if options.temperature is not None:
             span.set_attribute("gen_ai.request.temperature", options.temperature)
         if self._content:
-            span.set_attribute("gen_ai.system_instructions", _json([{"type": "text", "content": request.system}]))
+            texts = [{"type": "text", "content": text} for text in (request.system, request.opening) if text]
+            span.set_attribute("gen_ai.system_instructions", _json(texts))
             span.set_attribute("gen_ai.input.messages", _json([_message(one) for one in request.messages]))
 
     def _put_reply(self, span: Span, reply: ModelReply) -> None:

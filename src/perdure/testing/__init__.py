@@ -16,11 +16,14 @@ from perdure.testing.http_model import (
     Unanswered,
 )
 from perdure.testing.inline_store import InlineStore
+from perdure.testing.local_server import LocalServer
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
 from perdure.testing.telemetry import RecordedTelemetry
+from perdure.testing.written_calls import CALL_FORMS, writes_call
 
 __all__ = [
+    "CALL_FORMS",
     "ChunkList",
     "CutOff",
     "FakeClock",
@@ -28,6 +31,7 @@ __all__ = [
     "HttpModel",
     "InlineStore",
     "Later",
+    "LocalServer",
     "Malformed",
     "RawBody",
     "RecordedTelemetry",
@@ -41,4 +45,5 @@ __all__ = [
     "fails",
     "says",
     "thinks",
+    "writes_call",
 ]

@@ -7,16 +7,19 @@ import contextlib
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 from perdure.core.errors import ModelError
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import says
+
+LOOK_S = 0.01
+"""How often a server that hangs looks whether its client is still there."""
 
 JSON_PIECES = 8
 """The number of pieces in which an answer that is not streamed is sent."""
@@ -90,6 +93,16 @@ class Malformed:
 
 
 @dataclass(frozen=True, slots=True)
+class AfterChunks:
+    """A line after pauses of `pause_s`, one for each chunk, which a stream is sent then."""
+
+    chunks: Sequence[Mapping[str, Any]]
+    pause_s: float
+    line: HttpLine
+    are_sent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Later:
     """A line of the script that is sent after a delay."""
 
@@ -98,7 +111,17 @@ class Later:
 
 
 HttpLine: TypeAlias = (
-    ModelReply | Status | Refusal | ChunkList | RawBody | Unanswered | Hanging | CutOff | Malformed | Later
+    ModelReply
+    | Status
+    | Refusal
+    | ChunkList
+    | RawBody
+    | Unanswered
+    | Hanging
+    | CutOff
+    | Malformed
+    | AfterChunks
+    | Later
 )
 """One answer. `says`, `calls` and `thinks` of `perdure.testing` build good ones."""
 
@@ -145,7 +168,7 @@ class HttpModel:
         """Append lines that answer the next requests for vectors: `Status`, `RawBody`, `Hanging`, ..."""
         self._embed_script += script
 
-    async def __aenter__(self) -> HttpModel:
+    async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve_connection, "127.0.0.1", self._port)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -168,7 +191,7 @@ class HttpModel:
         self.connections += 1
         try:
             while (request := await _read_request(reader)) is not None:
-                if not await self._answer(_Wire(writer), *request):
+                if not await self._answer(_Wire(writer, reader), *request):
                     break
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # the client disconnected
@@ -183,9 +206,8 @@ class HttpModel:
     async def _answer(self, wire: _Wire, line: str, headers: Mapping[str, str], body: bytes) -> bool:
         """Answer one request; return whether the connection stays open."""
         method, path, *_ = line.split()
-        if method == "GET" and path.endswith("/models"):
-            data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
-            return await wire.send_json(200, json.dumps({"object": "list", "data": data}))
+        if (told := self.tells(method, path, body)) is not None:
+            return await wire.send_json(200, json.dumps(told))
         if method == "POST" and path.split("?")[0].endswith(("/embeddings", "/api/embed")):
             return await self._embed(wire, json.loads(body), headers)
         if method != "POST" or not path.split("?")[0].endswith("/chat/completions"):
@@ -193,13 +215,32 @@ class HttpModel:
         request = json.loads(body)
         self.requests.append(request)
         self.headers.append(headers)
-        script = self._script.pop(0) if self._script else self._otherwise
-        return await self._send_line(wire, script(request) if callable(script) else script, request)
+        async with self.turn(request, wire.is_cut) as answer:
+            return answer is not None and await self._send_line(wire, answer, request)
 
-    async def _hang(self) -> None:
-        """Wait until the client disconnects or the server closes."""
+    def tells(self, method: str, path: str, body: bytes) -> Any:
+        """What the server says of itself at this path, as JSON; None: nothing is there."""
+        if method == "GET" and path.endswith("/models"):
+            data = [{"id": model, "object": "model", "owned_by": "perdure"} for model in self._models]
+            return {"object": "list", "data": data}
+        return None
+
+    @contextlib.asynccontextmanager
+    async def turn(self, request: Mapping[str, Any], is_cut: Callable[[], bool]) -> AsyncIterator[HttpLine | None]:
+        """The line for a request, while it is sent; None: the client went away first, as `is_cut` tells."""
+        yield self.next_line(request)
+
+    def next_line(self, request: Mapping[str, Any]) -> HttpLine:
+        """Take the next line of the script."""
+        script = self._script.pop(0) if self._script else self._otherwise
+        return script(request) if callable(script) else script
+
+    async def _hang(self, wire: _Wire) -> None:
+        """Wait until the client disconnects, which raises a ConnectionError, or the server closes."""
         self.hanging.set()
-        await asyncio.Event().wait()
+        while not wire.is_cut():  # noqa: ASYNC110 - nothing tells of it
+            await asyncio.sleep(LOOK_S)
+        raise ConnectionError
 
     async def _embed(self, wire: _Wire, request: dict[str, Any], headers: Mapping[str, str]) -> bool:
         """Answer one request; return whether the connection stays open."""
@@ -220,10 +261,18 @@ class HttpModel:
             case Later(delay_s, inner):
                 await asyncio.sleep(delay_s)
                 return await self._send_line(wire, inner, request)
+            case AfterChunks(chunks, pause_s, inner, are_sent):
+                for chunk in chunks:
+                    await asyncio.sleep(pause_s)
+                    if wire.is_cut():
+                        return False
+                    if are_sent and request.get("stream"):
+                        await wire.stream([_event(chunk)], end="open")
+                return await self._send_line(wire, inner, request)
             case Unanswered():
                 return False
             case Hanging(None):
-                await self._hang()
+                await self._hang(wire)
             case Status(status, body, headers):
                 return await wire.send_json(status, body if isinstance(body, str) else json.dumps(body), headers)
             case RawBody(data, content_type):
@@ -250,7 +299,7 @@ class HttpModel:
                 return await wire.stream(events[:after], end="clean" if clean else "cut")
             case Hanging(after=after):
                 await wire.stream(events[:after], end="open")
-                await self._hang()
+                await self._hang(wire)
             case Malformed(at=at, text=text):
                 events[at] = f"data: {text}\n\n".encode()
         return await wire.stream([*events, _event("[DONE]")])
@@ -270,7 +319,7 @@ class HttpModel:
                 await wire.head(200, {"content-type": "application/json", "content-length": str(len(data))})
                 await wire.send(data[: len(data) * min(after, JSON_PIECES - 1) // JSON_PIECES])
                 if isinstance(line, Hanging):
-                    await self._hang()
+                    await self._hang(wire)
                 return False
         return await wire.send_json(200, text)
 
@@ -278,8 +327,13 @@ class HttpModel:
 class _Wire:
     """The part of HTTP/1.1 that this server needs."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
+        self._writer, self._reader = writer, reader
+        self._in_stream = False
+
+    def is_cut(self) -> bool:
+        """Whether the client has closed the connection."""
+        return self._reader.at_eof() or self._reader.exception() is not None  # with something unread, it is a reset
 
     async def send(self, data: bytes) -> None:
         self._writer.write(data)
@@ -297,7 +351,9 @@ class _Wire:
         return True
 
     async def stream(self, events: Sequence[bytes], *, end: str = "clean") -> bool:
-        await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
+        if not self._in_stream:
+            await self.head(200, {"content-type": "text/event-stream; charset=utf-8", "transfer-encoding": "chunked"})
+        self._in_stream = True
         for event in events:
             await self.send(b"%x\r\n%b\r\n" % (len(event), event))
         if end == "clean":

@@ -170,10 +170,10 @@ def _snippets(request: Request, shown: URL) -> list[tuple[str, str]]:
 @functools.cache
 def environment() -> Environment:
     """The environment of the templates: every value is escaped."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     made = Environment(
-        loader=PackageLoader("perdure.ui"),
+        loader=ChoiceLoader([PackageLoader("perdure.ui"), PackageLoader("perdure.features.local")]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -108,7 +108,7 @@ async def test_settings_say_how_many_and_of_how_many_messages(world: _World) -> 
     assert (await world.send("Hm."))[1] == []
     await world.agent.update(settings={**ON, "facts": {"recall": 0}})
     assert (await world.send("Bea?"))[1] == []
-    await world.agent.update(settings={})
+    await world.agent.update(settings={"auto_recall": False})
     assert (await world.send("And Bea?")) == ("", [])
 
 

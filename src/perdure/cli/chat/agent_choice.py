@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.app import model_registry
+from perdure.app import LocalModels, model_registry
 from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.fold import plural
@@ -52,7 +52,7 @@ class ModelElsewhere(ModelNotFound):
 
 async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
-    handle, models = settings.model if model is None else model, model_registry()
+    handle, models = settings.model if model is None else model, model_registry(local=LocalModels(settings))
     if not handle or has_store(settings):
         return
     await ask_for_models(handle, models)
@@ -128,9 +128,11 @@ async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
         count = plural(await agent.message_count(), "message")
         view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
         return
+    hint = f"`{program()} model get small` fetches a language model that runs on this machine, without a key."
     view.greet(
         f"Made agent {agent.name!r}; its memory is in {place}",
         f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
+        *([hint] if agent.info.model == EXTRACTIVE else []),
     )
 
 

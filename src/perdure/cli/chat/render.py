@@ -120,6 +120,8 @@ class RunRenderer:
 
     def _preview(self, delta: Delta) -> None:
         """Show a piece of a message that is still being made."""
+        if delta.kind == "progress":
+            self._terminal.show_status(f"{visible(delta.text)}…")
         if not self._terminal.streaming:
             return
         match delta.kind:

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 from perdure.app import (
     PROVIDERS,
     Choice,
+    LocalModels,
     ModelRegistry,
     choose_embedder,
+    describe_calling,
     facts_of,
+    first_answer_s,
     model_registry,
-    probe_tools,
     sandbox_of,
-    served_window,
     web_search_engine,
 )
 from perdure.cli.chat.models import price
@@ -42,6 +43,12 @@ MODELS_MAX = 3
 PORT_MAX = 65_535
 READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
 SMALL_WINDOW_TOKENS = 16_000
+FIRST_PROMPT_TOKENS = {True: 400, False: 2_300}
+"""The first prompt of a new agent, by whether its model is a small one."""
+_WINDOW_FIXES = {
+    "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling",
+    "llamacpp": "start the server with a larger `--ctx-size`, as far as the memory allows",
+}
 
 
 async def doctor(view: View) -> int:
@@ -69,7 +76,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     progress("reading the store…")
     for check in await asyncio.to_thread(lambda: list(store_checks(settings))):
         yield check
-    registry = model_registry()
+    local = LocalModels(settings)
+    registry = model_registry(local=local)
     progress("asking providers for models…")
     await registry.refresh()
     await registry.probe_local()
@@ -78,6 +86,7 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     async for check in _model_checks(settings.model, registry, progress):
         yield check
     await registry.close()
+    await local.close()
     progress("looking at the port…")
     from perdure.server.config import ServerConfig
 
@@ -138,7 +147,7 @@ def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
             "provider",
             "note",
             "none found, neither in the environment nor on this machine (Ollama, LM Studio)",
-            f"set one of {names}; or start Ollama and get a model: `ollama pull qwen3`",
+            f"set one of {names}; or `perdure model get small`; or start Ollama and get a model: `ollama pull qwen3`",
         )
 
 
@@ -164,37 +173,44 @@ async def _model_checks(setting: str, registry: ModelRegistry, progress: Callabl
         yield Check("catalog", "broken", str(error), "correct the file, or unset PERDURE_CATALOG")
         yield Check("model", "ok", f"{choice.handle} ({choice.reason})")
         return
-    text = f"window {facts.window_tokens:,} tokens{'' if facts.known else ', a guess'}"
+    window, served_window = registry.window_tokens(choice.handle), registry.traits(choice.handle).window_tokens
+    is_guess = not facts.known and served_window is None
+    text = f"window {window or facts.window_tokens:,} tokens{', a guess' if is_guess else ''}"
     if facts.input_price:
         text += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
     yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {text}")
-    async for check in _local_model_checks(choice, bool(setting), registry, progress):
+    async for check in _local_model_checks(choice, registry, progress):
         yield check
 
 
 async def _local_model_checks(
-    choice: Choice, untested: bool, registry: ModelRegistry, progress: Callable[[str], None]
+    choice: Choice, registry: ModelRegistry, progress: Callable[[str], None]
 ) -> AsyncIterator[Check]:
-    """Whether a model on a local server calls tools, and how large its window is.
-
-    Args:
-        untested: nobody has tried a tool call on the model yet.
-    """
+    """What a model on a local server does about tools, how large its window is, and how fast it is: tried out."""
     served = registry.provider_of(choice.handle)
     if served is None or not served[0].local:
         return
-    provider, name = served
-    if untested:
-        progress(f"trying a tool call on {choice.handle}…")
-        if problem := await probe_tools(provider, name):
-            fix = "take a model that calls tools, such as qwen3: without them an agent can't edit its memory"
-            yield Check("tools", "broken", f"{choice.handle}: {problem}", fix)
-            return
-    yield Check("tools", "ok", f"{choice.handle} called a tool when asked to")
-    window = await served_window(provider, name)
+    progress(f"trying a tool call on {choice.handle}…")
+    trial = await registry.try_tools(choice.handle)
+    await registry.look_at(choice.handle)  # Ollama says the window only of a model that is loaded
+    traits = registry.traits(choice.handle)
+    if trial.calling is None:
+        yield Check("tools", "broken", f"{choice.handle}: it {trial.problem}", "start its server, or look at its log")
+        return
+    fix = "" if traits.calling == "native" else "a larger model, such as qwen3, also edits its memory by tools"
+    yield Check("tools", "ok" if not fix else "note", f"{choice.handle} {describe_calling(traits)}", fix)
+    window = traits.window_tokens
     if window is not None and window < SMALL_WINDOW_TOKENS:
-        fix = "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling"
-        yield Check("window", "note", f"Ollama runs {name} with a window of {window:,} tokens", fix)
+        fix = _WINDOW_FIXES.get(traits.server, "")
+        yield Check("window", "note", f"its server runs {served[1]} with a window of {window:,} tokens", fix)
+    if traits.tokens_per_s is not None:
+        read, written = traits.tokens_per_s
+        is_small = traits.calling != "native" or (window or SMALL_WINDOW_TOKENS) < SMALL_WINDOW_TOKENS
+        seconds = first_answer_s(traits, prompt_tokens=FIRST_PROMPT_TOKENS[is_small]) or 0
+        text = f"reads about {read:,.0f} tokens a second and writes {written:,.0f}"
+        yield Check(
+            "speed", "ok", f"{choice.handle} {text}: expect a first answer in about {max(1, round(seconds)):,} s"
+        )
 
 
 async def _embeddings_check(setting: str) -> Check:

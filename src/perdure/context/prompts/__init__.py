@@ -12,9 +12,10 @@ __all__ = ["base_prompt", "extraction_prompt", "summary_prompt"]
 
 
 @functools.cache
-def base_prompt(agent_type: str = DEFAULT_AGENT_TYPE) -> str:
-    """Return the base prompt of an agent of this type without its own."""
-    return _text(f"{loop_of(agent_type, {}).prompt}.txt")
+def base_prompt(agent_type: str = DEFAULT_AGENT_TYPE, prompt: str = "full") -> str:
+    """Return the base prompt of an agent of this type without its own. `prompt`: its setting of this name."""
+    name = loop_of(agent_type, {}).prompt
+    return _text("small.txt" if prompt == "small" and name == "base" else f"{name}.txt")
 
 
 @functools.cache

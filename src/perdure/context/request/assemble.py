@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, cast
 
 from perdure.context.request.prefix import Counts
 from perdure.context.retrieval.stubs import apply_stubs
 from perdure.context.sections.envelopes import envelope, mark_message, mark_text, summary_message
+from perdure.context.sections.words import WEEKDAYS, recalled_in_words, render_in_words, tail_in_words
 from perdure.core.errors import IllegalLog
 from perdure.core.messages import UNSEEN_KINDS, Message, ToolCall, ToolResult, parts_to_json
 from perdure.core.models import ModelOptions, ModelRequest, ToolChoice, hide_notice
@@ -32,8 +33,9 @@ class View:
     Args:
         stubs: row number -> characters, for rows that are shown in part.
         rows: the rows that follow the prefix, whole.
-        messages: the messages of the request: the summary, the pinned rows, then the rows, cut where they are stubs;
-            the engine's have the prefix's marker.
+        messages: the messages of the request: the summary, the pinned rows, then the rows, cut where they are
+            stubs; the engine's have the prefix's marker.
+        day: that the newest message of a person tells, where the engine speaks in sentences.
     """
 
     prefix: Prefix
@@ -41,15 +43,17 @@ class View:
     pinned: tuple[Message, ...]
     rows: tuple[Message, ...]
     messages: tuple[Message, ...]
+    day: date | None = field(compare=False, repr=False)
     _digest: Any = field(compare=False, repr=False)  # of hashlib: all bytes so far
 
     @classmethod
     def of(cls, prefix: Prefix, pinned: Sequence[Message] = (), stubs: Mapping[int, int] = _NONE) -> View:
         """Return the view of a prefix without rows."""
-        before = (summary_message(prefix),) if prefix.summary else ()
-        first_messages = (*before, *(_shown(message, prefix, stubs) for message in pinned))
-        digest = hashlib.sha256(_head_bytes(prefix.tools, prefix.system) + _message_bytes(first_messages))
-        return cls(prefix, stubs, tuple(pinned), (), first_messages, digest)
+        shown, day = _shown(pinned, prefix, stubs, None)
+        first_messages = (*((summary_message(prefix),) if prefix.summary else ()), *shown)
+        head = _head_bytes(prefix.tools, prefix.system, prefix.opening)
+        digest = hashlib.sha256(head + _message_bytes(first_messages))
+        return cls(prefix, stubs, tuple(pinned), (), first_messages, day, digest)
 
     @property
     def next_seq(self) -> int:
@@ -75,10 +79,10 @@ class View:
         if not rows:
             return self
         check_legal(rows)
-        visible = [_shown(row, self.prefix, self.stubs) for row in rows if row.kind not in UNSEEN_KINDS]
+        visible, day = _shown(rows, self.prefix, self.stubs, self.day)
         digest = self._digest.copy()
         digest.update(_message_bytes(visible))
-        return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), digest)
+        return View(self.prefix, self.stubs, self.pinned, (*self.rows, *rows), (*self.messages, *visible), day, digest)
 
     def digest(self, tail: str) -> str:
         """Return `digest_of` the request with this view and this tail."""
@@ -88,9 +92,23 @@ class View:
         return hexadecimal
 
 
-def _shown(row: Message, prefix: Prefix, stubs: Mapping[int, int]) -> Message:
-    """Return the row as requests with this prefix show it."""
-    return mark_message(apply_stubs(hide_notice(row) if prefix.hides_notice else row, stubs), prefix.marker)
+def _shown(
+    rows: Sequence[Message], prefix: Prefix, stubs: Mapping[int, int], day: date | None
+) -> tuple[list[Message], date | None]:
+    """Return the rows as requests with this prefix show them, and the day that they have told.
+
+    Args:
+        day: that earlier rows have told.
+    """
+    shown: list[Message] = []
+    for row in rows:
+        if row.kind in UNSEEN_KINDS:
+            continue
+        message = apply_stubs(hide_notice(row) if prefix.hides_notice else row, stubs)
+        if prefix.words_zone:
+            message, day = render_in_words(message, day, prefix.words_zone)
+        shown.append(mark_message(message, prefix.marker))
+    return shown, day
 
 
 def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | None = None) -> ModelRequest:
@@ -108,7 +126,9 @@ def assemble(model: str, view: View, recipe: Recipe, *, options: ModelOptions | 
         system=view.prefix.system,
         tools=view.prefix.tools,
         messages=view.messages,
+        opening=view.prefix.opening,
         tail=recipe.tail,
+        in_words=bool(view.prefix.words_zone),
         options=options,
     )
 
@@ -140,11 +160,11 @@ def check_legal(messages: Sequence[Message]) -> None:
 
 
 def canonical(request: ModelRequest) -> bytes:
-    """Return the canonical form of a request: tools, system, messages, tail, one JSON line each.
+    """Return the canonical form of a request: tools, system, opening, messages, tail, one JSON line each.
 
     Equal bytes mean equal requests.
     """
-    head = _head_bytes(request.tools, request.system)
+    head = _head_bytes(request.tools, request.system, request.opening)
     return head + _message_bytes(request.messages) + _tail_bytes(request.tail)
 
 
@@ -153,9 +173,10 @@ def digest_of(request: ModelRequest) -> str:
     return hashlib.sha256(canonical(request)).hexdigest()
 
 
-def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str) -> bytes:
-    """Return the lines of the tools and of the system text."""
-    lines = [sorted_json(line) for line in (*({"tool": tool} for tool in tools), {"system": system})]
+def _head_bytes(tools: Sequence[Mapping[str, Any]], system: str, opening: str) -> bytes:
+    """Return the lines of the tools, of the system text, and of the opening if there is one."""
+    texts = ({"system": system}, *(({"opening": opening},) if opening else ()))
+    lines = [sorted_json(line) for line in (*({"tool": tool} for tool in tools), *texts)]
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
 
 
@@ -171,10 +192,6 @@ def _message_bytes(messages: Sequence[Message]) -> bytes:
 def _tail_bytes(tail: str) -> bytes:
     """Return the line of the tail; nothing for an empty one."""
     return f"{sorted_json({'tail': tail})}\n".encode("utf-8", "surrogatepass") if tail else b""
-
-
-# `strftime` would use the process's locale.
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,19 +218,23 @@ def tail(
     counts: Counts,
     recalled: str = "",
     *,
-    marker: str = "",
+    prefix: Prefix,
     notes: TailNotes = NO_NOTES,
 ) -> str:
     """Build the volatile tail: the agent's local date, current counts, what it should know about its own work, and the
-    recalled text of the newest message.
+    recalled text of the newest message. In sentences it has no date, which messages tell, and no counts.
 
     The recipe stores it, not the log.
     """
+    if prefix.words_zone:
+        checkpoint = f"Your working notes:\n{notes.checkpoint}" if notes.checkpoint else ""
+        steps = "\n".join(("Your newest steps:", *notes.recent_steps)) if notes.recent_steps else ""
+        return tail_in_words([*filter(None, (checkpoint, steps)), *notes.notices], recalled)
     local = now.astimezone(zone(timezone))
     text = envelope(
         "context_status",
         date=local.date().isoformat(),
-        weekday=_WEEKDAYS[local.weekday()],
+        weekday=WEEKDAYS[local.weekday()],
         time=f"{local.hour:02}:{local.minute:02}",
         timezone=timezone,
         recall_messages=counts.messages,
@@ -223,11 +244,13 @@ def tail(
         notices=list(notes.notices) or None,
         recalled=recalled or None,
     )
-    return mark_text(text, marker)
+    return mark_text(text, prefix.marker)
 
 
 def parse_recalled(status: str) -> str:
     """Return the recalled text in a tail; empty if there is none."""
+    if not status.startswith("{"):
+        return recalled_in_words(status)
     if '"recalled": ' not in status:
         return ""
     text = json.loads(status).get("recalled", "")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from perdure.context.sections.blocks import blocks_xml
-from perdure.context.sections.envelopes import REPLACEMENT, marker_section
+from perdure.context.sections.blocks import blocks_in_words, blocks_xml
+from perdure.context.sections.envelopes import MARKER_RULE, REPLACEMENT, marker_line
 from perdure.core.blocks import Block
 from perdure.core.ids import AgentId
 from perdure.core.text.json_strings import compact_json
@@ -29,8 +29,8 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a system text is sent: the agent, the conversation (`default` is the agent's first), and when it was
-    compiled, in the agent's time zone."""
+    """Where a prefix is sent: the agent, the conversation (`default` is the agent's first), and when it was compiled,
+    in the agent's time zone."""
 
     agent_id: AgentId
     conversation: str
@@ -40,29 +40,37 @@ class Place:
 def compile_system(
     base: str,
     blocks: Sequence[Block],
-    counts: Counts,
     directories: str = "",
     rules: str = "",
     skills: str = "",
     marker: str = "",
-    place: Place | None = None,
     addition: str = "",
+    in_words: bool = False,
 ) -> str:
-    """Build the system text: base prompt, blocks, sections of tool rules, skills and files, place and counts, what the
-    context engine adds, and the marker.
+    """Build the system text: base prompt, blocks, sections of tool rules, skills and files, what the context engine
+    adds, and what a marker means. It is the same in all conversations of an agent.
 
-    A base prompt with `{CORE_MEMORY}` gets memory there, any other at the end. The same memory, place and
-    marker give the same bytes.
+    A base prompt with `{CORE_MEMORY}` gets memory there, any other at the end.
+
+    Args:
+        marker: of the engine's messages; empty: they have none.
+        in_words: for a model that the engine speaks to in sentences.
     """
-    sections = filter(
-        None, (blocks_xml(blocks), rules, skills, directories, _metadata(counts, place), addition_section(addition))
-    )
-    memory = "\n\n".join(sections)
+    shown = blocks_in_words(blocks) if in_words else blocks_xml(blocks)
+    memory = "\n\n".join(filter(None, (shown, rules, skills, directories, addition_section(addition))))
     if marker:
-        memory = f"{memory.replace(marker, REPLACEMENT)}\n\n{marker_section(marker)}"
+        memory = "\n\n".join(filter(None, (memory.replace(marker, REPLACEMENT), MARKER_RULE)))
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)
     return "\n\n".join(filter(None, (base, memory)))
+
+
+def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
+    """Build what begins a conversation and differs from one to the next: its place, counts and marker."""
+    if counts.tags:
+        tags = [tag.replace(marker, REPLACEMENT) if marker else tag for tag in counts.tags]
+        counts = replace(counts, tags=tuple(tags))
+    return _metadata(counts, place, marker)
 
 
 def addition_section(addition: str) -> str:
@@ -94,14 +102,16 @@ def tools_text(tools: Sequence[Mapping[str, Any]]) -> str:
     return compact_json(tools) if tools else ""
 
 
-def _metadata(counts: Counts, place: Place | None) -> str:
-    lines = [] if place is None else _place_lines(place)
-    lines += [
+def _metadata(counts: Counts, place: Place, marker: str) -> str:
+    lines = [
+        *_place_lines(place),
         f"- {counts.messages} messages are in recall memory (conversation_search finds them)",
         f"- {counts.passages} passages are in archival memory (archival_memory_search finds them)",
     ]
     if counts.tags:
         lines.append("- archival memory tags: " + ", ".join(counts.tags))
+    if marker:
+        lines.append(marker_line(marker))
     return "\n".join(("<memory_metadata>", *lines, "</memory_metadata>"))
 
 

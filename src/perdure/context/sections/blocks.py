@@ -17,6 +17,13 @@ def blocks_xml(blocks: Sequence[Block]) -> str:
     return f"<memory_blocks>\nThese blocks are your core memory, always in view:\n\n{rendered}\n</memory_blocks>"
 
 
+def blocks_in_words(blocks: Sequence[Block]) -> str:
+    """The blocks that hold something, each as its label and its text; empty for none."""
+    values = ((block.label, block.value.strip()) for block in blocks)
+    notes = "\n".join(f"{label}: {value}" for label, value in values if value)
+    return f"Your notes:\n{notes}" if notes else ""
+
+
 def _block_xml(block: Block, labels: Set[str]) -> str:
     """Render one block; `labels` are those of all blocks, whose tags no text may hold."""
     metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]

@@ -43,6 +43,8 @@ class Certificate:
         overcount: by how much the sum of the segments is too high; negative if it is too low.
         factor: multiplies the corrected sum after a provider refused a certified request.
         reserve_tokens: free room for the answer.
+        fixed_at_least: the least tokens, by any tokenizer, of what no plan can make smaller; None: not counted.
+        was_refused: the provider has just refused a request of the run as too large.
     """
 
     window_tokens: int
@@ -50,6 +52,8 @@ class Certificate:
     segments: tuple[Segment, ...]
     overcount: int = 0
     factor: float = 1.0
+    fixed_at_least: int | None = None
+    was_refused: bool = False
 
     @property
     def estimated_tokens(self) -> int:
@@ -93,8 +97,11 @@ def measure_overcount(estimated: int, measured: int, *, window_tokens: int, befo
 def factor_after_overflow(budget_tokens: int, refused_tokens: int) -> float:
     """Return the factor by which the estimate grows so that `RETRY_SHARE` of the refused request just fits.
 
-    It holds whether the tokens are more than estimated or the window is smaller than known.
+    It holds whether the tokens are more than estimated or the window is smaller than known. 1, if by what is known now
+    the refused request did not fit: then the provider has said how large it or the window is.
     """
+    if refused_tokens > budget_tokens:
+        return 1.0
     return max(1.0, budget_tokens / (RETRY_SHARE * max(1, refused_tokens)))
 
 

@@ -100,6 +100,8 @@ def own_summary_request(
     return ModelRequest(
         model=model,
         system=view.prefix.system,
+        opening=view.prefix.opening,
+        in_words=bool(view.prefix.words_zone),
         tools=view.prefix.tools,
         messages=(*view.messages, ask),
         options=own,

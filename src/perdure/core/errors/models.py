@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.core.errors.root import PerdureError
 from perdure.core.runs import NO_USAGE, StopReason, Usage
@@ -68,6 +68,10 @@ class ModelOverloaded(ModelError, kind="llm_error", retryable=True):
     """The provider is down or overloaded (5xx)."""
 
 
+class ModelLoading(ModelOverloaded, kind="llm_error", retryable=True):
+    """Its server is still loading the model."""
+
+
 class ModelUnreachable(ModelError, kind="llm_error", retryable=True):
     """No connection to the provider could be made."""
 
@@ -84,8 +88,29 @@ class ModelRequestRefused(ModelError, kind="llm_bad_request"):
     """The provider does not take this request (4xx): the same one will not succeed later."""
 
 
+class ModelTakesNoTools(ModelRequestRefused, kind="llm_bad_request"):
+    """The server takes no request with tools for this model; it may take the same one without."""
+
+
 class ModelOverflow(ModelError, kind="context_window_exceeded"):
-    """The request is larger than the model's window."""
+    """The request is larger than the model's window.
+
+    Args:
+        window_tokens, prompt_tokens: of the window and the request, as the server counts them; None: it does not say.
+    """
+
+    def __init__(
+        self, message: str, *, window_tokens: int | None = None, prompt_tokens: int | None = None, **facts: Any
+    ) -> None:
+        super().__init__(message, **facts)
+        self.window_tokens, self.prompt_tokens = window_tokens, prompt_tokens
+
+    @property
+    def is_of_answer(self) -> bool:
+        """Whether the request alone would leave the window a quarter for the answer: the room asked for that was too
+        much."""
+        window = self.window_tokens or 0
+        return self.prompt_tokens is not None and self.prompt_tokens <= window - window // 4
 
 
 class ModelRefused(ModelError, kind="llm_refusal", stop_reason="invalid_llm_response"):

@@ -169,7 +169,13 @@ class CommunityFacts:
 
 @runtime_checkable
 class Summarizer(Protocol):
-    """An extractor that can also summarize communities."""
+    """An extractor that can also summarize communities.
+
+    Attributes:
+        handle: of the model that it calls.
+    """
+
+    handle: str
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
         """Return a summary of each, in order; empty where there is none. Raises: ModelError."""

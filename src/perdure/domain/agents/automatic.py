@@ -23,7 +23,7 @@ PATTERN_MAX_CHARS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutoRecall:
-    """Recall of memory before a user's turn; its result is appended to the request.
+    """Recall of memory before a user's turn; its result is appended to the request. `false` turns it off.
 
     Args:
         budget_tokens: the largest size of the result.
@@ -31,6 +31,7 @@ class AutoRecall:
     """
 
     name: ClassVar[str] = "auto_recall"
+    is_default: ClassVar[bool] = True
     budget_tokens: int = 400
     floor: float = 0.3
 
@@ -45,6 +46,7 @@ class AutoCapture:
     """
 
     name: ClassVar[str] = "auto_capture"
+    is_default: ClassVar[bool] = False
     commit_token_threshold: int = 2_000
     archive: ArchiveId | None = None
 
@@ -55,7 +57,7 @@ T = TypeVar("T", AutoRecall, AutoCapture)
 def find_automatic(kind: type[T], settings: Mapping[str, Any]) -> T | None:
     """Return the agent's setting of this kind, with defaults for missing fields; None: it is off."""
     value = settings.get(kind.name)
-    if value is None or value is False:
+    if value is False or (value is None and not kind.is_default):
         return None
     return kind(**value) if isinstance(value, Mapping) else kind()
 

@@ -29,6 +29,8 @@ def check_summaries(settings: Mapping[str, Any]) -> None:
         raise InvalidInput(f"{SUMMARIES} is {value!r:.80}: give an object with its fields")
     check_fields(SUMMARIES, value, [field.name for field in fields(SummarySettings)])
     summaries = SummarySettings(**value)
+    if summaries.author not in ("model", "code"):
+        raise InvalidInput(f"{SUMMARIES}.author is {summaries.author!r:.80}: give model or code")
     if not isinstance(summaries.background, bool):
         raise InvalidInput(f"{SUMMARIES}.background is {summaries.background!r:.80}: give true or false")
     check_range(f"{SUMMARIES}.context_threshold", summaries.context_threshold, 0.1, 1, whole=False)

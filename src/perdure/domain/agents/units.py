@@ -13,6 +13,7 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.groups.passes import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
+from perdure.core.profiles import PROFILE_SETTINGS, check_profile
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
@@ -48,6 +49,7 @@ _SETTINGS = (
     GUARDS,
     LIMITS,
     "max_files_open",
+    *PROFILE_SETTINGS,
     TOOL_OUTPUT,
     "tool_rules",
     UNTRUSTED_WRITES,
@@ -201,6 +203,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
         if (value := agent.settings.get(name)) is not None and (type(value) is not int or value < 1):
             raise InvalidInput(f"{name} is {value!r:.80}: give a whole number from 1 on, or leave it out")
     check_automatic(agent.settings)
+    check_profile(agent.settings)
     check_agent_facts(agent.settings)
     check_compaction(agent.settings)
     check_summaries(agent.settings)

@@ -56,7 +56,8 @@ async def compact(
     )
     budget = CallBudget(state.agent, ports)
     await budget.check()
-    summary = await summarise(task, removal, ports)
+    with ports.background.foreground.person():
+        summary = await summarise(task, removal, ports)
     await budget.count(summary.model or "", summary.usage)
 
     def store(tx: Tx) -> Compaction:

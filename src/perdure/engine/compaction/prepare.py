@@ -10,6 +10,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from perdure.context.request.assemble import parse_recalled
 from perdure.context.window.economics import CHUNK_SHARE
 from perdure.context.window.leaves import is_due, next_preparation
 from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
@@ -23,6 +24,7 @@ from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.preview import Preview, preview
+from perdure.engine.workers.background import PutBack
 from perdure.engine.workers.lines import LineWorker
 from perdure.storage.tx import Tx
 
@@ -65,11 +67,12 @@ class Preparations:
         """
         if agent is None or not ended.steps:
             return
-        if self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
+        if self._ports.background.mode == "never" or self._ports.engine_calls.engines.of(agent).engine.owns_compaction:
             return
         settings, recipe = SummarySettings.of(agent), ended.steps[-1].recipe
         window, reserve = self._ports.inputs().window(agent)
-        tokens = recipe.tokens - recipe.overcount
+        # What was recalled is another time less, or none: it makes no room needed.
+        tokens = recipe.tokens - recipe.overcount - self._ports.counter.count(parse_recalled(recipe.tail))
         if not settings.background or tokens < settings.context_threshold * (window - reserve):
             self._idle.pop(line, None)
             return
@@ -82,7 +85,8 @@ class Preparations:
 
     def note_change(self, line: Line) -> None:
         """Have summaries of messages that were changed written again in the background."""
-        self._worker.start(line)
+        if self._ports.background.mode != "never":
+            self._worker.start(line)
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
@@ -90,11 +94,16 @@ class Preparations:
 
     async def _prepare(self, line: Line) -> None:
         """Prepare what is due in a conversation. What fails is tried again after the next run."""
+        look = None
         try:
             await rewrite_revised(line, self._ports)
             look = self._looks.pop(line, None)
             if await prepare_summaries(line, self._ports) and look is not None:
                 self._idle[line] = look
+        except PutBack:
+            if look is not None:
+                self._looks.setdefault(line, look)
+            raise
         except NotFound:  # the agent was deleted meanwhile
             pass
         except PerdureError as error:
@@ -104,32 +113,52 @@ class Preparations:
 
 
 async def prepare_summaries(line: Line, ports: Ports) -> bool:
-    """Prepare the summaries that are due in a conversation; return whether all are. Raises: NotFound, StoreError."""
+    """Prepare the summaries that are due in a conversation; return whether all are.
+
+    Raises: NotFound, StoreError; PutBack, with what was prepared before it stored.
+    """
     for _ in range(AT_ONCE_MAX):
-        state, situation = await ports.store.read(_load, line, ports.inputs())
-        if not is_due(situation) or CompactionSettings.of(state.agent).keep_share is not None:
-            return True  # an agent with its own share of what leaves has that summarised in one
-        if (removal := next_preparation(situation)) is None:
+        due = await ports.store.read(_load_due, line, ports.inputs())
+        if due is None:
             return True
-        if not await _prepare_one(line, state, situation, removal, ports):
+        async with ports.slot(due.task.model(ports.models)):
+            due = await ports.store.read(_load_due, line, ports.inputs())  # the wait may have been long
+            if due is None:
+                return True
+            summary = await summarise(due.task, due.removal, ports)
+        if summary.failed:  # its model may answer later; a full window takes the extract
+            return False
+        if not await ports.store.write(_store, line, due.state, due.removal, summary, ports.inputs()):
             return False
     return False
 
 
-async def _prepare_one(line: Line, state: Preview, situation: Situation, removal: Evict | Merge, ports: Ports) -> bool:
-    """Have one summary written and store its node; return whether that was done. Raises: StoreError."""
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A summary to prepare: the view as it is, what the summary stands for, and who writes it."""
+
+    state: Preview
+    removal: Evict | Merge
+    task: SummaryTask
+
+
+def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
+    """The next summary that is due in a conversation. Raises: NotFound."""
+    state, situation = _load(tx, line, inputs)
+    settings = CompactionSettings.of(state.agent)
+    if not is_due(situation) or settings.keep_share is not None:
+        return None  # an agent with its own share of what leaves has that summarised in one
+    if (removal := next_preparation(situation)) is None:
+        return None
     task = SummaryTask(
         agent=state.agent,
-        settings=CompactionSettings.of(state.agent),
+        settings=settings,
         nodes=(*situation.nodes, *(node for node, _ in prepared_leaves(situation))),
         budget_tokens=state.certificate.budget_tokens,
         view=state.view,
         overcount=state.certificate.overcount,
     )
-    summary = await summarise(task, removal, ports)
-    if summary.failed:  # its model may answer later; a full window takes the extract
-        return False
-    return await ports.store.write(_store, line, state, removal, summary, ports.inputs())
+    return _Due(state, removal, task)
 
 
 def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:

@@ -105,14 +105,19 @@ class _Due:
 async def rewrite_revised(line: Line, ports: Ports) -> int:
     """Have a model write the revised summaries in view again; return how many it wrote. Raises: NotFound, StoreError.
 
-    The view takes them with its next prefix. An answer that is no good leaves the extract, which is not tried again.
+    Also those that code wrote because a person waited. The view takes them with its next prefix. An answer that is no
+    good leaves the extract, which is not tried again. Raises: PutBack, too.
     """
     count = 0
     for _ in range(AT_ONCE_MAX):
         due = await ports.store.read(_load_due, line, ports.inputs())
         if due is None:
             return count
-        summary = await summarise(due.task, due.removal, ports)
+        async with ports.slot(due.task.model(ports.models)):
+            due = await ports.store.read(_load_due, line, ports.inputs())  # the wait may have been long
+            if due is None:
+                return count
+            summary = await summarise(due.task, due.removal, ports)
         if summary.failed or not await ports.store.write(_store, due, summary, ports.inputs()):
             return count
         count += summary.made_by == "model"
@@ -120,7 +125,8 @@ async def rewrite_revised(line: Line, ports: Ports) -> int:
 
 
 def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
-    """The next node in view or prepared that was revised and that no model has tried since. Raises: NotFound."""
+    """The next node in view or prepared that was revised, or written in haste, and that no model has tried since.
+    Raises: NotFound."""
     agent_id, conversation_seq = line
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
     agent = in_effect(tx.conversations.get_agent(agent_id, conversation_seq), inputs.models)
@@ -129,7 +135,8 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
     prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
     shown = tx.nodes.list_by_seqs(agent_id, conversation_seq, prefix.nodes)
     for place, node in enumerate((*shown, *load_prepared(tx, prefix))):
-        if node.revised_at is None or node.made_by == "model" or node.rejected is not None:
+        is_late = node.revised_at is not None or node.model is not None
+        if not is_late or node.made_by == "model" or node.rejected is not None:
             continue
         removal = _removal_of(tx, node)
         if removal is None:

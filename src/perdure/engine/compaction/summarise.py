@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from perdure.context.request.assemble import View
@@ -18,7 +19,7 @@ from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
 from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
 from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings
+from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
 from perdure.core.messages import text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
@@ -45,6 +46,9 @@ LARGE_CHARS = 100_000
 REQUEST_SHARE = 0.75
 """The share of a summary's size that the model is asked for. Facts that it left out are added behind."""
 
+
+TEMPERATURE = MappingProxyType({"temperature": 0.0})
+"""A summary is to say what was said, and nothing else."""
 
 REPAIR_SHARE = 0.55
 """The share of it that the model is asked for in a repair."""
@@ -116,11 +120,16 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
     """A summary within the plan's size. Raises: Interrupted, LeaseLost, StoreError."""
     if removal.summary_tokens <= LEAST_SUMMARY:  # too little for a model to say anything in
         return Summary(extract_summary(removal, ports.counter), "fallback", rejected="too_small")
+    if SummarySettings.of(task.agent).author == "code":
+        return Summary(await asyncio.to_thread(extract_summary, removal, ports.counter), "fallback")
     large = isinstance(removal, Evict) and sum(map(stub_chars, removal.messages)) > LARGE_CHARS
     work = asyncio.to_thread if large else _in_this_thread
+    model = task.model(ports.models)
+    if task.run is not None and ports.yields(model):  # a person waits; the model may write it later
+        return Summary(await work(extract_summary, removal, ports.counter), "fallback", model=model)
     previous = task.nodes[-1].text if isinstance(removal, Evict) and task.nodes and not removal.absorbed else ""
     source = await work(_source_of, task, removal, previous, ports)
-    limit, model = removal.summary_tokens, task.model(ports.models)
+    limit = removal.summary_tokens
     most = max(1, int(limit * REQUEST_SHARE))
     plain = summary_request(
         model,
@@ -129,12 +138,13 @@ async def _summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) ->
         max_summary_tokens=most,
         prompt=task.settings.prompt,
         acknowledge=bool(task.settings.acknowledge),
-        options=task.settings.options or {},
+        options={**TEMPERATURE, **(task.settings.options or {})},
     )
     own = await work(_own_request, task, removal, most, ports.inputs())
     request = own or plain
     prompt = instructions(task.settings.prompt, most)
-    until = asyncio.get_running_loop().time() + ports.settings.summary_timeout_s
+    limit_s = ports.limit_s(model, ports.settings.summary_timeout_s)
+    until = None if limit_s is None else asyncio.get_running_loop().time() + limit_s
     usage, rejected, has_answer = Usage(), list[str](), False
     for method in _CALLS:
         try:
@@ -182,7 +192,7 @@ def _own_request(task: SummaryTask, removal: Evict | Merge, max_tokens: int, inp
         absorbed=removal.absorbed,
         max_summary_tokens=max_tokens,
         prompt=task.settings.prompt,
-        options={**task.agent.settings, **(task.settings.options or {})},
+        options={**TEMPERATURE, **task.agent.settings, **(task.settings.options or {})},
     )
     counter, (window, _) = inputs.counter, inputs.window(task.agent)
     whole, shown = (one.prefix.tokens + rows_tokens(one, one.stubs, counter) for one in (task.view, view))
@@ -228,8 +238,8 @@ async def _in_this_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwarg
     return work(*args, **kwargs)
 
 
-async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until: float) -> ModelReply:
-    """The model's answer, at most until this time of the loop. Raises: ModelError, TimeoutError."""
+async def _reply(task: SummaryTask, request: ModelRequest, ports: Ports, *, until: float | None) -> ModelReply:
+    """The model's answer, at most until this time of the loop, if one is given. Raises: ModelError, TimeoutError."""
     model = ports.models.find(request.model)
     if model is None:
         raise ModelNotFound(request.model, known=ports.models.handles())

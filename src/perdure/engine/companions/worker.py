@@ -44,6 +44,7 @@ from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
+from perdure.engine.workers.background import PutBack
 from perdure.engine.workers.lines import LineWorker
 from perdure.storage.tx import Tx
 
@@ -137,17 +138,34 @@ class Companions:
             pass
         except StoreError as error:  # the pass goes on; it is found again
             log.warning("the companion of %s: %s", agent_id, error)
+        except PutBack:
+            raise
         except Exception:
             log.exception("the companion of %s stopped at a defect", agent_id)
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
-        """The pass that is due or goes on; it begins in a pause of the process."""
+        """The pass that is due or goes on; it begins in a pause of the process.
+
+        Raises: NotFound, StoreError; PutBack: this process begins none any more.
+        """
         ports, store = self._ports, self._ports.store
+        if ports.background.mode == "never":
+            return None
+        if (model := await store.read(self._due_model, agent_id)) is None:
+            return None
+        await ports.background.wait(model, local=ports.models.traits(model).local)
         async with self._runner.pauses.piece():
             now = ports.clock.now()
             if await store.read(due_cause, agent_id, self._limits, now=now) is None:
                 return None
             return await store.write(begin_due_pass, agent_id, self._limits, ids=ports.ids, at=now)
+
+    def _due_model(self, tx: Tx, agent_id: AgentId) -> str | None:
+        """The model of the companion whose pass is due; None: none is. Raises: NotFound."""
+        group = find_companion(tx, agent_id)
+        if group is None or due_cause(tx, agent_id, self._limits, now=self._ports.clock.now()) is None:
+            return None
+        return in_effect(tx.agents.get(group.agent_ids[0]), self._ports.models).model
 
     def _start(self, one: Pass) -> asyncio.Task[Pass | None]:
         """The task that carries a pass out; each is carried out once here."""
@@ -229,6 +247,7 @@ class Companions:
             max_steps=limits.steps_of(group),
             options=replace(NO_OPTIONS, max_tokens=tokens),
             sent_chars=0,
+            yields=True,
         )
         try:
             return (await self._runner.accept(request)).run

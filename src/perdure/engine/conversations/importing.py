@@ -104,7 +104,7 @@ def _load_if_full(tx: Tx, agent_id: AgentId, conversation_seq: int, inputs: Unit
     rows = tx.messages.view(agent_id, conversation_seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, conversation.stubs).with_rows(rows)
     nodes = tx.nodes.list_by_seqs(agent_id, conversation_seq, prefix.nodes)
-    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker)
+    status = tail(inputs.now, agent.timezone, memory.counts, prefix=prefix)
     return _ViewState(agent, conversation, view, tuple(nodes), status)
 
 

@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, in_effect
-from perdure.engine.workers.pauses import Piece
+from perdure.engine.workers.pauses import AT_ONCE, Piece
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -24,8 +24,9 @@ SUMMARIES_MAX = 10
 Due = Sequence[tuple[Community, CommunityFacts]]
 
 
-async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = contextlib.nullcontext) -> int:
-    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError."""
+async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
+    """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError;
+    PutBack, if nobody waits."""
     async with piece():
         graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
     if graph is None or not due:
@@ -34,7 +35,8 @@ async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = contextl
     if isinstance(extractor, Summarizer):
         large = [index for index, (_, facts) in enumerate(due) if facts.texts]
         try:
-            written = await extractor.summarize([due[index][1] for index in large]) if large else ()
+            async with ports.slot(extractor.handle) if large and piece is not AT_ONCE else contextlib.nullcontext():
+                written = await extractor.summarize([due[index][1] for index in large]) if large else ()
             for index, summary in zip(large, written, strict=False):
                 summaries[index] = summary or summaries[index]
         except ModelError as error:

@@ -7,12 +7,11 @@ up to which was read. So a crash at any moment repeats a call at most: nothing i
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import ModelReplyInvalid, ModelTimeout
-from perdure.core.facts.extraction import NO_ANSWER, Extraction, Summarizer
+from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId
 from perdure.domain.facts.batches import LoadedBatch, load_batch, load_text_batch
@@ -22,7 +21,9 @@ from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.log import Line
-from perdure.engine.workers.pauses import Piece
+from perdure.engine.workers.pauses import AT_ONCE, Piece
+
+Load = Callable[[], Awaitable[LoadedBatch | None]]
 
 BATCHES_MAX = 1_000
 """The most batches of one conversation that are extracted at once; the rest follows at the next pause."""
@@ -38,8 +39,8 @@ async def extract_due(ports: Ports, line: Line, *, rest: bool = False, piece: Pi
     Raises: ModelError, ModelNotFound, NotFound, StoreError.
     """
     if piece is None:
-        with ports.waiting.take(line):
-            return await _extract_all(ports, line, contextlib.nullcontext, lambda: False, rest=rest)
+        with ports.waiting.take(line), ports.background.foreground.person():
+            return await _extract_all(ports, line, AT_ONCE, lambda: False, rest=rest)
     return await _extract_all(ports, line, piece, lambda: line in ports.waiting.taken, rest=rest)
 
 
@@ -48,15 +49,19 @@ async def _extract_all(
 ) -> Sequence[Fact]:
     """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
     facts: list[Fact] = []
-    for _ in range(BATCHES_MAX):
+
+    async def load() -> LoadedBatch | None:
         async with piece():
-            if is_taken():
-                return facts
-            loaded = await ports.store.read(load_batch, *line, rest=rest)
-        found = None if loaded is None else await _extract(ports, loaded, piece)
+            return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
+
+    for _ in range(BATCHES_MAX):
+        loaded = await load()
+        found = None if loaded is None else await _extract(ports, loaded, piece, None if piece is AT_ONCE else load)
         if found is None:
             break
         facts += found
+    if is_taken():
+        return facts
     await summarize_due(ports, line[0], piece)
     return facts
 
@@ -65,12 +70,13 @@ async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None) ->
     """Extract the texts and documents that wait in a graph, with the settings of an agent, if there is one; return the
     new facts. Raises: ModelError, ModelNotFound, NotFound, StoreError."""
     facts: list[Fact] = []
-    for _ in range(BATCHES_MAX):
-        loaded = await ports.store.read(load_text_batch, graph, agent_id)
-        found = None if loaded is None else await _extract(ports, loaded)
-        if found is None:
-            break
-        facts += found
+    with ports.background.foreground.person():
+        for _ in range(BATCHES_MAX):
+            loaded = await ports.store.read(load_text_batch, graph, agent_id)
+            found = None if loaded is None else await _extract(ports, loaded)
+            if found is None:
+                break
+            facts += found
     return facts
 
 
@@ -85,32 +91,32 @@ async def pass_over_batch(ports: Ports, line: Line, *, rest: bool) -> int:
     return await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
 
 
-async def _extract(ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.nullcontext) -> Sequence[Fact] | None:
-    """Extract one batch and store what it says; return the new facts. None: facts are off.
+async def _extract(
+    ports: Ports, loaded: LoadedBatch, piece: Piece = AT_ONCE, load: Load | None = None
+) -> Sequence[Fact] | None:
+    """Extract one batch and store what it says; return the new facts. None: facts are off, or nothing is left to do.
 
-    Raises: ModelError, ModelNotFound, NotFound, StoreError.
+    Args:
+        load: loads the batch again if a model may be asked only later; None: somebody waits.
+    Raises: ModelError, ModelNotFound, NotFound, StoreError; PutBack, if nobody waits.
     """
     model = "" if loaded.agent is None else in_effect(loaded.agent, ports.models).model
     extractor = ports.find_extractor(loaded.settings.extractor, model)
     if extractor is None:
         return None
-    extraction, batch = Extraction(), loaded.batch
-    by_meaning = loaded.graph is not None and ports.search.has_embedder
-    is_shown = by_meaning and isinstance(extractor, Summarizer)  # patterns go by names alone
-    if any(turn.text.strip() for turn in batch.turns):
-        if loaded.graph is not None and is_shown:
-            batch = await show_near(ports, loaded.graph, batch)
-        limit_s = ports.settings.extraction_timeout_s
-        try:
-            async with asyncio.timeout(limit_s):
-                extraction = await extractor.extract(batch)
-        except TimeoutError as error:
-            raise ModelTimeout(f"the extractor took longer than {limit_s:g} s") from error
-        if NO_ANSWER in extraction.dropped and not extraction.entities:
-            raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
-    if loaded.graph is not None and by_meaning:
+    if load is not None and isinstance(extractor, Summarizer) and ports.yields(extractor.handle):
+        async with ports.slot(extractor.handle):
+            later = await load()
+            if later is None:
+                return None
+            loaded, extraction = await _ask(ports, later, extractor)
+    else:
+        loaded, extraction = await _ask(ports, loaded, extractor)
+    batch = loaded.batch
+    if loaded.graph is not None and ports.search.has_embedder:
+        is_shown = isinstance(extractor, Summarizer)
         batch, extraction = await find_same(ports, loaded.graph, batch, extraction, shown=is_shown)
-    loaded = replace(loaded, batch=batch)
+        loaded = replace(loaded, batch=batch)
     async with piece():
         return await ports.store.write(
             store_plan,
@@ -120,3 +126,22 @@ async def _extract(ports: Ports, loaded: LoadedBatch, piece: Piece = contextlib.
             ids=ports.ids,
             at=ports.clock.now(),
         )
+
+
+async def _ask(ports: Ports, loaded: LoadedBatch, extractor: Extractor) -> tuple[LoadedBatch, Extraction]:
+    """Call the extractor; return the batch as it was shown, and the answer. Raises: ModelError, StoreError."""
+    batch = loaded.batch
+    if not any(turn.text.strip() for turn in batch.turns):
+        return loaded, Extraction()
+    if loaded.graph is not None and ports.search.has_embedder and isinstance(extractor, Summarizer):
+        batch = await show_near(ports, loaded.graph, batch)  # patterns go by names alone
+    handle = extractor.handle if isinstance(extractor, Summarizer) else ""
+    limit_s = ports.limit_s(handle, ports.settings.extraction_timeout_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            extraction = await extractor.extract(batch)
+    except TimeoutError as error:
+        raise ModelTimeout(f"the extractor took longer than {limit_s or 0:g} s") from error
+    if NO_ANSWER in extraction.dropped and not extraction.entities:
+        raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
+    return replace(loaded, batch=batch), extraction

@@ -20,6 +20,7 @@ from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.engine.facts.waiting import Backlog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
+from perdure.engine.workers.background import PutBack
 from perdure.engine.workers.lines import LineWorker
 from perdure.engine.workers.pauses import Pauses
 
@@ -131,6 +132,8 @@ class Extractions:
             self._waiting.lines.pop(line, None)
         except StoreError as error:
             self._retry(line, backlog, error)
+        except PutBack:
+            raise
         except Exception as error:
             backlog.tries += 1
             if backlog.tries < TRIES:

@@ -48,6 +48,7 @@ from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.run.compression import Shown
+from perdure.engine.run.driving.repeats import is_sent_again
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
@@ -85,6 +86,7 @@ class Request:
         callback: where the run's end is reported.
         batch_id: the batch that it is a part of.
         shown: call -> what the model sees of the result that an answer brings.
+        yields: nobody waits for it: it makes nobody else wait. Kept in this process only.
         sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
     """
 
@@ -107,6 +109,7 @@ class Request:
     shown: Mapping[str, Shown] = field(default_factory=dict)
     identity: str | None = None
     sent_chars: int | None = None
+    yields: bool = False
 
     @property
     def chars(self) -> int:
@@ -124,6 +127,11 @@ class Request:
         if self.identity is not None:
             return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
+
+    @property
+    def has_no_key(self) -> bool:
+        """Whether its caller tells it in no way from another request with the same words."""
+        return self.idempotency_key is None and not self.client_tools
 
     @property
     def message_digest(self) -> str | None:
@@ -281,7 +289,10 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     # A batch is one transaction: indexing all of its messages in it would hold up other writers.
     waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
-        raise ConversationBusy(tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq)).id)
+        active = tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq))
+        if request.has_no_key and is_sent_again(tx, active, request.drafts, _options(request, opening)):
+            return Accepted(active, (), repeated=True)
+        raise ConversationBusy(active.id)
     run = _add_run(
         tx,
         request,
@@ -329,6 +340,11 @@ def _begin(
     return Accepted(progress.log.run, progress.events, begun=progress)
 
 
+def _options(request: Request, opening: ConversationState) -> RunOptions:
+    """The options of a request's run, with the limits of the agent."""
+    return within(request.options, limits_in(opening.agent.settings))
+
+
 def _add_run(
     tx: Tx,
     request: Request,
@@ -358,7 +374,7 @@ def _add_run(
         lease_owner=inputs.owner,
         lease_until=inputs.until,
         waiting_input=waiting_input,
-        options=within(request.options, limits_in(opening.agent.settings)),
+        options=_options(request, opening),
         batch_id=request.batch_id,
     )
     if request.idempotency_key is not None:

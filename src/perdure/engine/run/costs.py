@@ -141,7 +141,7 @@ def _read_segments(
             recipe = step.recipe
             shown = tuple(row for row in following if row.seq <= recipe.upto_message_seq)
             # Neither messages nor digest are needed: only sizes are.
-            view = View(prefix, recipe.stubs, pinned, shown, (), None)
+            view = View(prefix, recipe.stubs, pinned, shown, (), None, None)
             yield segments(view, stubs=recipe.stubs, status=recipe.tail, run_seq=step.run_seq, counter=counter)
 
 

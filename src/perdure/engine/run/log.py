@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import takewhile
 from operator import add
 from typing import Any
 
@@ -145,6 +146,12 @@ class RunLog:
         """Whether the model was told that it can call no tool any more, and nothing has come since but its answer."""
         newest = next((message for message in reversed(self.messages) if message.role != "assistant"), None)
         return newest is not None and newest.kind == "heartbeat" and STOP in newest.text
+
+    @property
+    def cuts(self) -> int:
+        """How many model calls in a row, up to the newest that ended, were given up because their answer broke off."""
+        ended = [step for step in self.steps if step.status != "pending"]
+        return len([*takewhile(lambda step: step.status == "abandoned" and step.failure is not None, reversed(ended))])
 
     @property
     def overflows(self) -> tuple[Step, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from perdure.context.request.assemble import assemble
+from perdure.context.request.prefix import tools_text
 from perdure.context.window.budget import measure_overcount
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
@@ -17,16 +18,19 @@ from perdure.core.errors import (
     LeaseLost,
     ModelError,
     ModelNotFound,
+    ModelOverflow,
     ModelReplyEmpty,
     ModelReplyInvalid,
+    ModelStreamCut,
     PerdureError,
     StoreError,
 )
-from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StoredEvent
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, StepAbandoned, StoredEvent
+from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, Waits, parts_to_json, text_of
-from perdure.core.models import Exchange, ModelDelta, ModelOptions, ModelReply, ToolChoice
-from perdure.core.runs import NO_USAGE, Failure, Step, StopReason, Usage
+from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice
+from perdure.core.runs import NO_USAGE, Failure, Run, Step, StepStatus, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.text.json_strings import StringMember
 from perdure.core.tools.loops import FREE, THINKING, AgentLoop
@@ -35,23 +39,31 @@ from perdure.engine.approvals.answers import recent_approval_ids, tools_of, wait
 from perdure.engine.budget import count_use
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.driving.drain import GivenBack
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled, to_the_end
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_part
+from perdure.engine.run.prefixes import rows_at_least
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_reply
+from perdure.engine.workers.background import PutBack
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
 """A measured factor that differs this much from the one in use is remembered for the model's other conversations."""
 
+UNSEEN_SHARE = 0.5
+"""A request that takes less than this share of the certain least of its tools, besides all else, was sent without."""
+
+CUTS = 2
+"""How often in a row a model of the user's own is asked again after its server died in the middle of an answer."""
+
 logger = logging.getLogger(__name__)
 
 FAILURE_CHARS = 4_000
-
-GAVE_UP = "I could not do that: my tool calls keep failing."
-"""The answer of a model that was asked for words, and called a tool all the same."""
+UNSEEN_TOKENS = 2_000
+"""The most that a model writes at once where nobody waits for it, unless its agent says otherwise."""
 
 ARGUMENTS = "tool_arguments"
 """The kind of a delta."""
@@ -75,7 +87,7 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
                 raise answers.blocked
     except Interrupted:
         return Progress(await ports.store.read(load_run_log, log))
-    except (LeaseLost, StoreError):
+    except (GivenBack, LeaseLost, StoreError):
         raise
     except (Exception, asyncio.CancelledError) as error:
         if isinstance(error, asyncio.CancelledError) and is_cancelled():
@@ -93,8 +105,11 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             reason=reason,
             exchange=_exchange(error, work.reply),
             usage=_usage(error, work.reply),
+            measured=error.prompt_tokens if isinstance(error, ModelOverflow) else None,
+            again=isinstance(error, ModelStreamCut) and log.cuts < CUTS and ports.models.traits(step.model).local,
             ends="run_end" not in ports.hooks.points,
         )
+    _notice_template(log, request, reply, ports)
     inputs = ports.inputs()
     most_tokens = int(inputs.window(request.agent)[0] * CALLS_SHARE)
     parts, refused = shorten_calls(call_ids.apply(reply.parts), counter=ports.counter, most_tokens=most_tokens)
@@ -118,36 +133,61 @@ async def _ask(
     """The model's answer; its pieces are told as they come. Raises: ModelError, Interrupted, LeaseLost, StoreError."""
     ports = deltas.ports
     previews = _Previews(log, ports) if log.run.background else None
+    options = ModelOptions.from_settings(request.agent.settings)
+    choice = "auto" if log.must_speak else options.tool_choice
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
             raise ModelNotFound(step.model, known=ports.models.handles())
-        options = ModelOptions.from_settings(request.agent.settings)
         work.request = assemble(step.model, request.view, step.recipe, options=options)
+        if _yields(log, request.agent, ports):
+            await _ask_in_silence(log, model, work, ports)
+            return _checked_reply(work.reply, step, choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
-                work.reply, unsent = _tidy(piece, in_words=log.must_speak)
+                work.reply, unsent = tidy_reply(piece, in_words=log.must_speak)
                 if not unsent:
                     continue
                 piece = ModelDelta("text", unsent)
-            elif log.must_speak and piece.kind.startswith("tool"):
+            if isinstance(piece, ModelProgress):
+                tell([Delta(step.id, deltas.message_id, "progress", piece.text)])
+                continue
+            if log.must_speak and piece.kind.startswith("tool"):
                 continue
             new = await deltas.of(piece)
             tell(new if previews is None else await previews.add(new))
         if previews is not None:
             tell(await previews.flush())
-    return _checked_reply(work.reply, step, "auto" if log.must_speak else options.tool_choice)
+    return _checked_reply(work.reply, step, choice)
 
 
-def _tidy(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
-    """(An answer with its calls as they are meant, or with none if it has to be in words; those of its words that were
-    not streamed)."""
-    parts = tuple(map(tidy_part, reply.parts))
-    words = tuple(part for part in parts if not isinstance(part, ToolCall))
-    if not in_words or words == parts or text_of(words).strip():
-        return replace(reply, parts=words if in_words else parts), ""
-    said = text_of(parts).strip() or GAVE_UP
-    return replace(reply, parts=(*words, Text(said)), stop_reason="end_turn"), said
+def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
+    """Whether everybody goes before this run: it is a pass of a companion, whose input its agent has sent."""
+    accompanied = agent.settings.get(COMPANION_OF)
+    if not isinstance(accompanied, Mapping) or not ports.yields(agent.model):
+        return False
+    return bool(log.messages) and log.messages[0].sender_id == accompanied.get("agent_id")
+
+
+async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Ports) -> None:
+    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces.
+
+    Raises: as `_ask`; GivenBack: this process is about to end.
+    """
+    assert work.request is not None
+    options = work.request.options
+    if options.max_output_tokens is None:
+        work.request = replace(work.request, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
+    while work.reply is None:
+        try:
+            async with ports.slot(work.model, (log.run.key.agent_id, log.run.conversation_seq)):
+                async for piece in model.respond(work.request):
+                    if isinstance(piece, ModelReply):
+                        work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
+                return
+        except PutBack as back:
+            if back.ended:
+                raise GivenBack from back
 
 
 def _store_reply(
@@ -194,6 +234,21 @@ def _store_reply(
     return _store_progress(tx, log, [MessageAdded(row.seq, row) for row in rows], inputs, ends=ends)
 
 
+def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, ports: Ports) -> None:
+    """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
+    prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
+    traits = ports.models.traits(model)
+    is_known = not (traits.local and traits.takes_tools) or traits.calling is not None
+    # A server may leave out what it has in its cache, so only a conversation's first request tells.
+    if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
+        return
+    others = rows_at_least(request.view, {}, ports.counter) + ports.counter.at_least(prefix.system)
+    tools = ports.counter.at_least(tools_text(prefix.tools))
+    if others <= usage.input_tokens < others + tools * UNSEEN_SHARE:
+        logger.warning("%s is offered no tools any more: its template does not show them to it", model)
+        ports.models.learn(model, takes_tools=False, calling="none")
+
+
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:
     """Learn from the provider's token count: the conversation's new overcount (None: unchanged), and the model's
     factor."""
@@ -214,6 +269,22 @@ def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_t
     return overcount
 
 
+def _learn_overflow(tx: Tx, run: Run, step: Step, measured: int) -> None:
+    """Learn from the provider's token count of a request that it has refused as too large."""
+    estimated = step.recipe.tokens
+    if measured > estimated * tx.steps.get_factor(step.model):
+        tx.steps.put_factor(step.model, measured / estimated)
+    if not run.options.differs:
+        conversation = tx.conversations.get_state(run.key.agent_id, run.conversation_seq).conversation
+        tx.conversations.put_view(
+            run.key.agent_id,
+            run.conversation_seq,
+            view_tokens=conversation.view_tokens,
+            stubs=conversation.stubs,
+            overcount=estimated - measured,
+        )
+
+
 def _store_failure(
     tx: Tx,
     log: RunLog,
@@ -225,15 +296,27 @@ def _store_failure(
     reason: StopReason,
     exchange: Exchange | None,
     usage: Usage,
+    measured: int | None,
+    again: bool,
     ends: bool,
 ) -> Progress:
-    """Store why a model call failed, and what it took."""
+    """Store why a model call failed, and what it took.
+
+    Args:
+        measured: the tokens of a request that was too large, by the provider's count.
+        again: the run goes on as after a crash: readers hear that what they saw of the answer is void, and the model is
+            asked anew.
+    """
     run = tx.runs.keep_lease(log.run)
-    step = tx.steps.end(step, status="failed", at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
+    if measured is not None:
+        _learn_overflow(tx, run, step, measured)
+    status: StepStatus = "abandoned" if again else "failed"
+    step = tx.steps.end(step, status=status, at=inputs.now, usage=usage, stop_reason=reason, failure=failure)
     count_use(tx, agent, run.options, step.model, usage, inputs)
     if exchange is not None:
         tx.steps.put_exchange(step, exchange)
-    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), [], inputs, ends=ends)
+    events: list[Event] = [StepAbandoned(step.id)] if again else []
+    return _store_progress(tx, replace(log, run=run, steps=(*log.steps[:-1], step)), events, inputs, ends=ends)
 
 
 def _store_progress(tx: Tx, log: RunLog, events: list[Event], inputs: UnitInputs, *, ends: bool) -> Progress:

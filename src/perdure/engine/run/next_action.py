@@ -62,8 +62,9 @@ REPAIRS = 3
 REMINDERS = 3
 """How often in a row a model is reminded of a tool that it has to call."""
 
-OVERFLOWS = 1
-"""How often a run may go on after its model found the request too large: once, with an estimate that was corrected."""
+OVERFLOWS = 3
+"""How often in a row a run may go on after its model found the request too large: with what the server said of the size
+or the window, then with an estimate that was corrected."""
 
 
 def _may_retry(log: RunLog) -> bool:

@@ -13,18 +13,27 @@ from typing import Any
 
 from perdure.context.prompts import base_prompt
 from perdure.context.request.assemble import View
-from perdure.context.request.prefix import Counts, Place, addition_section, compile_system, compile_tools, tools_text
+from perdure.context.request.prefix import (
+    Counts,
+    Place,
+    addition_section,
+    compile_opening,
+    compile_system,
+    compile_tools,
+    tools_text,
+)
 from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.envelopes import (
     mark_text,
     memory_deltas,
     new_marker,
     summary_section,
+    text_for_clients,
     versions_of,
-    without_marker,
 )
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.tool_rules import tool_rules_section
+from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.budget import reduce_overcount, summary_tokens
 from perdure.context.window.economics import COLD_AFTER
 from perdure.core.agents import Agent
@@ -33,20 +42,22 @@ from perdure.core.conversations import Conversation, ConversationState, SystemMe
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
 from perdure.core.messages import Message, text_of
-from perdure.core.models import EXTRACTIVE
+from perdure.core.models import EXTRACTIVE, Models
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
+from perdure.core.profiles import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
 from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
+from perdure.core.tools.spec import Tool
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
 from perdure.domain.tools.specs import CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import client_skills, client_specs
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
 
 FILES_SHARE = 0.4
@@ -54,6 +65,9 @@ FILES_SHARE = 0.4
 
 _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort", "max_reasoning_tokens", "extra")
 """Settings whose values another model may refuse, or not have room for."""
+
+_FORM = ("words", "profile")
+"""The parts of a prefix that `_form` names."""
 
 SEAM_TOKENS = 4
 """How many tokens more or less a text may take at the edges of a part that is cut out."""
@@ -68,13 +82,13 @@ class Memory:
     counts: Counts
 
 
-def agent_of_run(agent: Agent, run: Run) -> Agent:
+def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
     """The agent as this run's model calls see it. Settings for one model only are not for another."""
     options = run.options
     model = options.model or agent.model
     own = _OF_ONE_MODEL if model != agent.model else ()
     settings = {name: value for name, value in agent.settings.items() if name not in own}
-    return replace(agent, model=model, settings=settings | options.model_settings)
+    return as_requested(replace(agent, model=model, settings=settings | options.model_settings), models)
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
@@ -124,8 +138,12 @@ def rewrite_reason(
         return "settings"
     if current.client_tools != client_tools:
         return "tools"
-    if not current.marker:
+    if not current.marker and not current.words_zone:
         return "marker"
+    if _form(agent, inputs.models) != {
+        name: current.parts[name] for name in ("words", "profile") if name in current.parts
+    }:
+        return "settings"
     if current.seen != _in_prefix(memory.versions):  # a rewrite would bring it up to date
         last_used_at = tx.steps.find_last_time(agent.id)
         if last_used_at is None or inputs.now - last_used_at > COLD_AFTER:
@@ -138,8 +156,23 @@ def _has_revised_summary(tx: Tx, prefix: Prefix) -> bool:
     nodes = tx.nodes.list_by_seqs(prefix.agent_id, prefix.conversation_seq, prefix.nodes)
     if not any(node.revised_at is not None and node.revised_at >= prefix.created_at for node in nodes):
         return False
-    summary = summary_section(nodes, can_open=bool(prefix.tools))
-    return mark_text(summary, prefix.marker) != prefix.summary
+    return _summary_text(nodes, prefix.tools, prefix.marker, in_words=bool(prefix.words_zone)) != prefix.summary
+
+
+def _summary_text(
+    nodes: Sequence[SummaryNode], tools: Sequence[Mapping[str, Any]], marker: str, *, in_words: bool
+) -> str:
+    """The summary section as a request shows it; empty for no nodes."""
+    summary = summary_section(nodes, can_open=bool(tools))
+    return envelope_in_words(summary) if in_words else mark_text(summary, marker) if summary else ""
+
+
+def _form(agent: Agent, models: Models) -> dict[str, str]:
+    """What the form of requests depends on, as parts of a prefix: the time zone of dates, if the engine speaks to the
+    agent's model in sentences; the profile, if it is not the full one."""
+    traits = models.traits(agent.model)
+    profile = choose_profile(agent, traits)
+    return ({"words": agent.timezone} if traits.plain else {}) | ({} if profile == "full" else {"profile": profile})
 
 
 def _in_prefix(versions: Mapping[str, int]) -> Mapping[str, int]:
@@ -187,7 +220,7 @@ def build_system_message(
         id=system_message_id(conversation.id),
         agent_id=conversation.agent_id,
         conversation_seq=conversation.seq,
-        text=without_marker(prefix.system, prefix.marker),
+        text=text_for_clients(prefix),
         compiled_at=compiled_at or prefix.created_at,
         created_at=prefix.created_at,
     )
@@ -216,7 +249,9 @@ def compile_prefix(
         compiled_at: the time that the system text names; None: now.
         blocks: those to show; None: the conversation's, as they are now.
     """
-    counter = inputs.counter
+    counter, agent = inputs.counter, as_requested(agent, inputs.models)
+    form = _form(agent, inputs.models)
+    in_words = "words" in form
     archives = tx.archives.list_by_agent(agent.id)
     tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
@@ -225,25 +260,28 @@ def compile_prefix(
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     loop = loop_of(agent.agent_type, agent.settings)
-    own = compile_tools(tx.tools.list_by_agent(agent.id), tuple(CONTEXT_TOOL_SPECS.values()), client)
+    own = compile_tools(_offered_tools(tx, agent), tuple(CONTEXT_TOOL_SPECS.values()), client)
     tools = tuple(map(loop.offer, own))
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
-    base = base_prompt(agent.agent_type) if agent.system is None else agent.system
+    base = base_prompt(agent.agent_type, agent.settings.get(PROMPT, "full")) if agent.system is None else agent.system
     addition = inputs.engines.of(agent).addition
     place = Place(
         agent_id=agent.id,
         conversation=conversation.id if conversation.seq else "default",
         compiled_at=(compiled_at or inputs.now).astimezone(zone(agent.timezone)),
     )
-    compiled = partial(compile_system, base, blocks, counts, rules=rules, skills=skills, place=place, addition=addition)
+    compiled = partial(compile_system, base, blocks, rules=rules, skills=skills, addition=addition, in_words=in_words)
     bare = compiled()
-    if not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
+    if in_words:
+        marker = ""
+    elif not marker or marker in bare or marker in tools_text(tools):  # one that others know is no marker any more
         marker = new_marker(inputs.ids)
     compiled = partial(compiled, marker=marker)
     system, directories = compiled(), ""
-    summary = summary_section(nodes, can_open=bool(tools))
-    summary = mark_text(summary, marker) if summary else ""
+    # Without tools, nothing can be done with the ids and counts in it.
+    opening = compile_opening(counts, place, marker=marker) if marker or tools else ""
+    summary = _summary_text(nodes, tools, marker, in_words=in_words)
     if any(map(is_file_key, memory.versions)):
         window, reserve = inputs.window(agent)
         rest = counter.count(system) + counter.count(tools_text(tools))
@@ -261,16 +299,27 @@ def compile_prefix(
         seen=_in_prefix(memory.versions),
         from_message_seq=from_seq,
         settings_revision=agent.settings_revision,
-        tokens=counter.count(system) + counter.count(tools_text(tools)) + summary_tokens(summary, counter),
+        tokens=counter.count(system)
+        + counter.count(tools_text(tools))
+        + summary_tokens(opening, counter)
+        + summary_tokens(summary, counter),
+        opening=opening,
         summary=summary,
         nodes=tuple(node.seq for node in nodes),
         pinned=tuple(pinned),
         client_tools=client_tools,
         marker=marker,
         hides_notice=agent.model != EXTRACTIVE,
-        parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories),
+        parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories) | form,
         created_at=inputs.now,
     )
+
+
+def _offered_tools(tx: Tx, agent: Agent) -> Sequence[Tool]:
+    """The agent's tools that its model is offered."""
+    offer = agent.settings.get(OFFERED_TOOLS, "all")
+    tools = () if offer == "none" else tx.tools.list_by_agent(agent.id)
+    return [tool for tool in tools if tool.spec.kind != "memory"] if offer == "own" else tools
 
 
 def _name_parts(
@@ -391,6 +440,24 @@ def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> 
     return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
 
 
+def rows_at_least(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The tokens that the summary and all rows that a view shows take at least, by any tokenizer."""
+    rows = (*view.pinned, *view.rows)
+    tokens = (min(row_tokens(row, stubs, counter), counter.at_least(row.text)) for row in rows)
+    return counter.at_least(view.prefix.summary) + sum(tokens)
+
+
+def fixed_at_least(prefix: Prefix, status: str, counter: TokenCounter) -> int:
+    """The tokens that a request with this tail takes at least without its messages, by any tokenizer."""
+    return sum(counter.at_least(text) for text in (tools_text(prefix.tools), prefix.system, status))
+
+
+def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
+    """Whether a provider has counted the tokens of a request like the conversation's next one."""
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=3)
+    return conversation.overcount != 0 or any(step.model == agent.model and step.usage.input_tokens for step in steps)
+
+
 def overcount_behind(
     tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
 ) -> int:
@@ -423,9 +490,9 @@ def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
     return steps[0].model if steps else ""
 
 
-def _texts(prefix: Prefix) -> tuple[str, str, str]:
-    """The texts of a prefix that are measured: tools, system prompt and summary."""
-    return tools_text(prefix.tools), prefix.system, prefix.summary
+def _texts(prefix: Prefix) -> tuple[str, str, str, str]:
+    """The texts of a prefix that are measured: tools, system prompt, opening and summary."""
+    return tools_text(prefix.tools), prefix.system, prefix.opening, prefix.summary
 
 
 def _dropped_text(old: str, new: str) -> str:

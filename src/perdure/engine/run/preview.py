@@ -14,7 +14,7 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
-from perdure.engine.ports import UnitInputs, in_effect
+from perdure.engine.ports import UnitInputs, as_requested, in_effect
 from perdure.engine.run.prefixes import delta_texts, overcount_behind, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.run.rows import NEWEST
 from perdure.engine.run.tail import build_notes
@@ -50,7 +50,7 @@ class Preview:
 def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs) -> Preview:
     """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs, before = inputs.counter, conversation.stubs, agent
-    agent = in_effect(agent, inputs.models)
+    agent = as_requested(in_effect(agent, inputs.models), inputs.models)
     memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
@@ -70,7 +70,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     view = View.of(prefix, pinned, stubs).with_rows(without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
     notes = build_notes(tx, agent, prefix, None, (), inputs)
-    status = tail(inputs.now, agent.timezone, memory.counts, marker=prefix.marker, notes=notes)
+    status = tail(inputs.now, agent.timezone, memory.counts, prefix=prefix, notes=notes)
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)

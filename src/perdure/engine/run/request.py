@@ -25,11 +25,14 @@ from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     agent_of_run,
     delta_texts,
+    fixed_at_least,
+    is_measured,
     overcount_behind,
     prefix_of_run,
     read_memory,
     recompile_prefix,
     rewrite_reason,
+    rows_at_least,
     rows_tokens,
     store_prefix,
     unmeasured_overcount,
@@ -73,7 +76,8 @@ async def load_request(log: RunLog, step: Step, ports: Ports) -> RequestParts:
     """The parts of a recorded model call's request, read again from the log."""
 
     def load(tx: Tx) -> RequestParts:
-        agent = agent_of_run(tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq), log.run)
+        agent = tx.conversations.get_agent(log.run.key.agent_id, log.run.conversation_seq)
+        agent = agent_of_run(agent, log.run, ports.models)
         return RequestParts(agent, load_view(tx, log.run, step.recipe))
 
     return await ports.store.read(load)
@@ -111,7 +115,7 @@ def make_request(
         inputs=inputs,
         log=log,
         events=events,
-        agent=opening.agent if options == NO_OPTIONS else agent_of_run(opening.agent, log.run),
+        agent=agent_of_run(opening.agent, log.run, inputs.models),
         conversation=conversation,
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
@@ -144,7 +148,7 @@ def make_request(
     if options != NO_OPTIONS:
         prefix = _own_prefix(builder, prefix)
     view = _build_view(builder, prefix)
-    size, recalled = _measure_tail(builder, prefix, recalled)
+    size, recalled = _measure_tail(builder, view, recalled)
     if (progress := plan_room(builder, view, size, recalled)) is not None:
         return progress
     if builder.leaves_out_notes and size.without_notes is not None:
@@ -290,38 +294,56 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
     return view
 
 
-def _measure_tail(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
+def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -> tuple[RequestSize, AutoRecalled]:
     """The size of the request with as much in its tail as fits, and what was recalled of that. What was recalled is the
     first to go, then the list of steps and the notices. Notes stay, unless no other room can be made."""
-    tx, agent, log = builder.tx, builder.agent, builder.log
+    tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
     notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs)
-    size = _measure(builder, prefix, recalled, notes)
+    size = _measure(builder, view, recalled, notes)
     if not size.fits and recalled.text:
         recalled = NO_RECALL
-        size = _measure(builder, prefix, recalled, notes)
+        size = _measure(builder, view, recalled, notes)
     if not size.fits and notes != (kept := TailNotes(checkpoint=notes.checkpoint)):
         notes = kept
-        size = _measure(builder, prefix, recalled, notes)
+        size = _measure(builder, view, recalled, notes)
     if size.fits and (full := add_pressure(tx, agent, prefix, notes, filled=size.filled)) != notes:
-        warned = _measure(builder, prefix, recalled, full)
+        warned = _measure(builder, view, recalled, full)
         size = warned if warned.fits else size
     if not size.fits and notes.checkpoint:
-        size = replace(size, without_notes=_measure(builder, prefix, recalled, NO_NOTES))
+        size = replace(size, without_notes=_measure(builder, view, recalled, NO_NOTES))
     return size, recalled
 
 
-def _measure(builder: RequestBuilder, prefix: Prefix, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
+def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes: TailNotes) -> RequestSize:
     """The size of the request with what was recalled, and with these notes, in its tail."""
-    inputs, agent = builder.inputs, builder.agent
-    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, marker=prefix.marker, notes=notes)
+    inputs, agent, prefix = builder.inputs, builder.agent, view.prefix
+    status = tail(inputs.now, agent.timezone, builder.memory.counts, recalled.text, prefix=prefix, notes=notes)
     window, reserve = inputs.window(agent)
+    most, overcount, factor = window - reserve, builder.overcount, 1.0
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
-    factor = 1.0
     if overflows := builder.log.overflows:  # the provider has refused a request of this run
-        refused = overflows[-1].recipe
-        factor = factor_after_overflow(window - reserve, refused.tokens - refused.overcount)
-    tokens, most = (estimated - builder.overcount) * factor, window - reserve
-    return RequestSize(status, estimated, builder.overcount, factor, tokens <= most, tokens / most)
+        factor = factor_after_overflow(most, overflows[-1].recipe.tokens - overcount)
+    elif estimated - overcount > most and _may_try(builder):
+        rows = rows_at_least(view, builder.conversation.stubs, inputs.counter)
+        overcount = estimated - fixed_at_least(prefix, status, inputs.counter) - rows
+    tokens = (estimated - overcount) * factor
+    return RequestSize(status, estimated, overcount, factor, tokens <= most, tokens / most)
+
+
+def _may_try(builder: RequestBuilder) -> bool:
+    """Whether the certain least decides, because nobody has counted a request like this one.
+
+    The estimate is made for large windows, in which the tools are little. A server of one's own refuses what is too
+    long at no cost, and says how large it is; one that cuts it without a word must not get it.
+    """
+    agent = builder.agent
+    traits = builder.inputs.models.traits(agent.model)
+    return (
+        traits.local
+        and not traits.cuts
+        and not builder.overcount
+        and not is_measured(builder.tx, agent, builder.conversation)
+    )
 
 
 def _add_step(builder: RequestBuilder, view: View, size: RequestSize) -> Step:

@@ -18,7 +18,7 @@ from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.context_engines.registry import FALLBACK, PAGED
 from perdure.engine.run.builder import RequestBuilder, RequestSize
 from perdure.engine.run.log import AutoRecalled, EngineQuestion, Progress, RoomPlan, view_key
-from perdure.engine.run.prefixes import rows_tokens
+from perdure.engine.run.prefixes import fixed_at_least, rows_tokens
 
 
 def plan_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
@@ -159,6 +159,8 @@ def _load_situation(
         segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
         overcount=size.overcount,
         factor=size.factor,
+        fixed_at_least=fixed_at_least(view.prefix, size.status, counter),
+        was_refused=bool(log.overflows),
     )
     return situation_of(
         agent,

@@ -68,10 +68,10 @@ class Runner:
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
         self._callbacks = Callbacks(ports)
+        self._foreground, settings = ports.background.foreground, ports.settings
+        ports.background.watch(lambda: (*self._accepting.values(), *self._drivers))
         self.pauses = Pauses(
-            lambda: bool(self._accepting or self._drivers),
-            quiet_s=ports.settings.extraction_quiet_s,
-            wait_s=ports.settings.extraction_wait_s,
+            ports.background.is_busy, quiet_s=settings.extraction_quiet_s, wait_s=settings.extraction_wait_s
         )
         self.after_runs = AfterRuns(ports, self.pauses)
         self._readers: defaultdict[RunKey, list[asyncio.Queue[Publication]]] = defaultdict(list)
@@ -114,6 +114,7 @@ class Runner:
         time; then it is given back between two steps. `close` gives back what is left.
         """
         self._ports.drain.begin(within_s)
+        self._ports.background.end()
         for task in self._background:
             task.cancel()
         with contextlib.suppress(StoreError):
@@ -130,6 +131,7 @@ class Runner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._ports.background.end()
         await self.after_runs.close()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         # What this process held is free at once, also for the same process when it opens the store again.
@@ -143,6 +145,8 @@ class Runner:
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
             StoreClosed: this process is about to end.
         """
+        if not request.yields:
+            self._foreground.note_begin()
         request = await self.check(request)
         self._check_open(request)
         self.pauses.note_begin()
@@ -167,6 +171,7 @@ class Runner:
             with named_request(place):
                 checked.append(await self.check(request))
                 self._check_open(request)
+        self._foreground.note_begin()
         inputs = self._ports.inputs()
         # If the caller leaves now, `recover` takes the runs up.
         batch, runs = await to_the_end(
@@ -180,6 +185,7 @@ class Runner:
     def drive(self, run: Run) -> None:
         """Have a run driven that was accepted by somebody else's transaction. As runs of batches do, it waits for a
         place, or all schedules of an hour would begin at once."""
+        self._foreground.note_begin()
         self._want(run, waits=True)
 
     async def check(self, request: Request) -> Request:
@@ -406,6 +412,7 @@ class Runner:
             # No await since the last look at `wanted`, so nothing can have been added that nobody drives.
             del self._drivers[line], self._wanted[line]
             self.pauses.note_end()
+            self._foreground.note_end()
             self._places.discard(line)
             self._fill_places()
             for seq in wanted:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.context.retrieval.stubs import row_tokens
-from perdure.context.sections.envelopes import without_marker
+from perdure.context.sections.envelopes import text_for_clients
 from perdure.core.blocks import Block
 from perdure.core.conversations import ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
@@ -69,7 +69,7 @@ def render_system_message(tx: Tx, message: SystemMessage, inputs: UnitInputs) ->
         compiled_at=message.compiled_at,
         blocks=list(_blocks_at(tx, message.blocks)),
     )
-    return replace(message, text=without_marker(compiled.system, compiled.marker)).as_message
+    return replace(message, text=text_for_clients(compiled)).as_message
 
 
 def _blocks_at(tx: Tx, versions: Mapping[str, int]) -> Iterator[Block]:

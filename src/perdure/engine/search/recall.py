@@ -23,7 +23,7 @@ from perdure.core.messages import MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
-from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.ports import Ports, UnitInputs, as_requested
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
@@ -41,11 +41,12 @@ OTHERS = 20
 
 @dataclass(frozen=True, slots=True)
 class RecallPlan:
-    """A search for a run's first request: where, what, and with which setting."""
+    """A search for a run's first request: where, what, with which setting, and whether for a model that reads words."""
 
     scope: RecallScope
     query: str
     setting: AutoRecall
+    in_words: bool = False
 
 
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
@@ -63,7 +64,7 @@ def plan_recall(
 ) -> RecallPlan | None:
     """The search for the first request after these messages of a user; None: none is needed. Raises: NotFound."""
     agent = tx.agents.get(agent_id)
-    setting = find_automatic(AutoRecall, agent.settings)
+    setting = find_automatic(AutoRecall, as_requested(agent, inputs.models).settings)
     if setting is None or not (query := _query(texts)):
         return None
     opening = tx.conversations.get_state(agent_id, conversation_seq)
@@ -77,16 +78,22 @@ def plan_recall(
     ):
         return None
     scope = RecallScope(
-        agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts
+        agent_id=agent.id,
+        blocks=False,
+        in_view=(conversation.seq, first_seq),
+        pinned=pinned,
+        facts=facts,
+        fills=True,
     )
-    return RecallPlan(scope, query, setting)
+    return RecallPlan(scope, query, setting, in_words=inputs.models.traits(agent.model).plain)
 
 
 async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
     """Search memory within the time limit; the text for the request, and the event that tells of it."""
 
     def count(text: str) -> int:
-        return ports.counter.count(json.dumps(text, ensure_ascii=False))  # as it stands in the tail
+        shown = text if plan.in_words else json.dumps(text, ensure_ascii=False)  # as it stands in the tail
+        return ports.counter.count(shown)
 
     limit_s = ports.settings.recall_timeout_s
     try:
@@ -99,6 +106,7 @@ async def recall(plan: RecallPlan, ports: Ports) -> AutoRecalled:
                 count=count,
                 floor=plan.setting.floor,
                 vector_timeout_s=limit_s / 2,
+                in_words=plan.in_words,
             )
     except TimeoutError:
         return _without(f"it was not done within {limit_s:g} s")

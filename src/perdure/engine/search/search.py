@@ -207,6 +207,7 @@ class Search:
         explain: bool = False,
         timezone: str = "UTC",
         vector_timeout_s: float = QUERY_TIMEOUT_S,
+        in_words: bool = False,
     ) -> Recalled:
         """The best of blocks, passages and turns that fits the budget, as one text with its sources.
 
@@ -215,6 +216,7 @@ class Search:
             floor: passages and turns below this score are left out.
             timezone: where days begin; an agent's own one comes first.
             vector_timeout_s: how long the query's vector is waited for.
+            in_words: the text is plain lines.
 
         Raises: NotFound, StoreError.
         """
@@ -251,6 +253,7 @@ class Search:
                 floor=floor,
                 explain=explain,
                 timezone=timezone,
+                in_words=in_words,
             )
 
         return await self._store.read(unit)

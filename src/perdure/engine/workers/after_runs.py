@@ -27,7 +27,7 @@ class AfterRuns:
     """
 
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
-        self._views = ports.views
+        self._ports, self._views = ports, ports.views
         self.listeners: list[Listener] = []
         self.captures = capture_worker(ports)
         self._preparations = Preparations(ports)
@@ -45,7 +45,10 @@ class AfterRuns:
         if parts is None or parts.agent.settings.get("auto_capture"):
             self.captures.start(line)
         self._preparations.note_run(line, None if parts is None else parts.agent, ended)
-        if parts is not None and parts.view.prefix.reason == "summary":  # its model may have been down
+        if parts is not None and (
+            parts.view.prefix.reason == "summary"  # its model may have been down
+            or (parts.view.prefix.reason == "window" and self._ports.yields(parts.agent.model))  # or nobody asked it
+        ):
             self._preparations.note_change(line)
         self.extractions.note_run(line, None if parts is None else parts.agent.settings, ended.messages)
         agent = None if parts is None else parts.agent

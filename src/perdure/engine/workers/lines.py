@@ -1,4 +1,5 @@
-"""Background work for each conversation whose run has ended: one task at a time, again if a run ended meanwhile."""
+"""Background work for each conversation whose run has ended: one task at a time, again if a run ended meanwhile, or if
+it was put back."""
 
 from __future__ import annotations
 
@@ -6,13 +7,15 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 
 from perdure.engine.run.log import Line
+from perdure.engine.workers.background import PutBack
 
 CLOSING_S = 5.0
 """How long a closing process goes on with what it has begun."""
 
 
 class LineWorker:
-    """The work of one process: at most one task at a time for each conversation. `work` raises nothing."""
+    """The work of one process: at most one task at a time for each conversation. `work` raises
+    nothing but `PutBack`."""
 
     def __init__(self, work: Callable[[Line], Awaitable[None]]) -> None:
         self._do = work
@@ -45,7 +48,12 @@ class LineWorker:
         """Work on a conversation, again if another run of it has ended meanwhile."""
         while True:
             self._again.discard(line)
-            await self._do(line)
+            try:
+                await self._do(line)
+            except PutBack as back:
+                if back.ended:
+                    return
+                continue
             if line not in self._again:
                 return
 

@@ -13,6 +13,9 @@ BUSY_SHARE = 0.02
 Piece = Callable[[], AbstractAsyncContextManager[None]]
 """Opens a piece of background work, once it may begin."""
 
+AT_ONCE: Piece = contextlib.nullcontext
+"""A piece of work that somebody waits for."""
+
 
 class Pauses:
     """When background work of one process may go on: where no request has been answered for a moment; and, once they

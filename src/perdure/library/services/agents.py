@@ -16,6 +16,7 @@ from perdure.core.files import Folder
 from perdure.core.groups.group import Group, GroupKind
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
+from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
@@ -166,7 +167,7 @@ class AgentService:
 
     async def model_changes(self, handle: str | None) -> AgentChanges:
         """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
-        default = self._app.choice.handle
+        default = self._app.choice.handle if handle is not None else (await self._app.decide()).handle
         await self.check_model(default if handle is None else handle)
         return {"model": default if handle is None else handle, "follows_default": handle is None}
 
@@ -177,7 +178,10 @@ class AgentService:
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         check_text("an agent's name or id", name_or_id)
-        return self._in_effect(await self._ports.store.read(_resolve_agent, name_or_id))
+        agent = await self._ports.store.read(_resolve_agent, name_or_id)
+        if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
+            await self._app.decide()
+        return self._in_effect(agent)
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""

@@ -258,6 +258,8 @@ def request_of(next_request: Preview) -> ModelRequest:
     return ModelRequest(
         model=next_request.agent.model,
         system=view.prefix.system,
+        opening=view.prefix.opening,
+        in_words=bool(view.prefix.words_zone),
         tools=view.prefix.tools,
         messages=view.messages,
         tail=next_request.status,

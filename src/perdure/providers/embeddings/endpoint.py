@@ -126,7 +126,7 @@ class EndpointEmbedder(ABC):
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
             *(DataTooLarge, BodyUnreadable, TimeoutError),
         ) as error:
-            raise error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=has_response) from error
+            raise error_of_connection(error, self._target, silence_s=self._timeout_s, begun=has_response) from error
         try:
             answer = parse_json(body, WHOLE)
         except ValueError as error:

@@ -71,7 +71,7 @@ class ExtractiveModel:
             elif isinstance(part, Text):
                 for piece in _PIECE.finditer(part.text):
                     yield ModelDelta("text", piece[0])
-        texts = [request.system, request.tail, *map(str, request.tools)]
+        texts = [request.system, request.opening, request.tail, *map(str, request.tools)]
         for message in request.messages:
             texts += [message.text, *(result.text for result in message.results)]
         input_chars, output_chars = sum(map(len, texts)), sum(len(str(part)) for part in parts)

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from perdure.providers.openai_chat.endpoint import Connections
 from perdure.providers.openai_chat.model import OpenAIChat
+from perdure.providers.openai_chat.patience import Silence
 
-__all__ = ["Connections", "OpenAIChat"]
+__all__ = ["Connections", "OpenAIChat", "Silence"]

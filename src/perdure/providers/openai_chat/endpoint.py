@@ -15,8 +15,8 @@ import httpx
 
 from perdure.core.errors import InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.providers.addresses import api_path
 from perdure.providers.bounded import Guard
-from perdure.providers.discovery import api_path
 from perdure.providers.masking import mask_text
 
 CONNECT_S = 10.0
@@ -63,6 +63,8 @@ class Dialect:
         cache_marks: whether the prompt is cached only up to where the request says so.
         logprobs: whether the model tells the probabilities of its tokens.
         images: whether the model takes pictures, as far as its name tells.
+        temperature: whether the model takes one; one that reasons on OpenAI's own hosts refuses it.
+        reports_progress: whether the server may be asked how far it is with the prompt; others refuse unknown fields.
         token_ids: whether the field `return_token_ids` of vLLM may be sent; its own hosts refuse unknown fields.
     """
 
@@ -77,7 +79,9 @@ class Dialect:
     cache_marks: bool = False
     logprobs: bool = True
     images: bool = True
+    temperature: bool = True
     token_ids: bool = True
+    reports_progress: bool = False
 
 
 def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str | None = None) -> Dialect:
@@ -100,6 +104,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
         cache_marks=provider == "openrouter" and model.startswith("anthropic/"),
         logprobs=not (own and _REASONING_MODEL.match(model)),
         images=provider != "deepseek" and not _TEXT_ONLY.search(model.lower()),
+        temperature=not (own and _REASONING_MODEL.match(model)),
         token_ids=not own,
     )
 

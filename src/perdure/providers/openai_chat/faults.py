@@ -19,6 +19,7 @@ from perdure.core.errors import (
     DataTooLarge,
     ModelAuthenticationFailed,
     ModelError,
+    ModelLoading,
     ModelOverflow,
     ModelOverloaded,
     ModelQuotaExceeded,
@@ -27,6 +28,7 @@ from perdure.core.errors import (
     ModelReplyInvalid,
     ModelRequestRefused,
     ModelStreamCut,
+    ModelTakesNoTools,
     ModelTimeout,
     ModelUnreachable,
 )
@@ -49,6 +51,30 @@ _OVERFLOW = re.compile(
     r"|reduce the length of the (?:messages|prompt|input)|context[_ ]length[_ ]exceeded",
     re.IGNORECASE,
 )
+_TOKENS = r"(\d[\d,_]{0,11})"
+# OpenAI, vLLM, DeepSeek | llama.cpp | xAI | Mistral | TGI | LM Studio
+_WINDOW_WORDS = re.compile(
+    rf"maximum context length (?:is|of) {_TOKENS}|available context size \({_TOKENS}"
+    rf"|maximum prompt length is {_TOKENS}|with {_TOKENS} maximum context|> {_TOKENS} maximum"
+    rf"|(?:max_model_len|max_total_tokens)\D{{1,9}}{_TOKENS}"
+    rf"|context (?:length|window|size) (?:is |of |\()?(?:only )?{_TOKENS}",
+    re.IGNORECASE,
+)
+_IN_MESSAGES = re.compile(
+    rf"{_TOKENS} (?:tokens )?(?:in|from|of) (?:the |your )?(?:input )?(?:messages|prompt|input)", re.IGNORECASE
+)
+_PROMPT_WORDS = re.compile(
+    rf"request \({_TOKENS} tokens|messages resulted in {_TOKENS} tokens|prompt (?:contains|has|is too long:) {_TOKENS}"
+    rf"|prompt contains at least {_TOKENS}|request contains {_TOKENS} tokens",
+    re.IGNORECASE,
+)
+# llama.cpp | Ollama, OpenRouter | vLLM | others
+_NO_TOOLS = re.compile(
+    r"--jinja|does(?:n't| not) support (?:tools|tool|function)|tools param requires|enable-auto-tool-choice"
+    r"|support tool use|tool(?: use|s| calling)? (?:is|are) not supported",
+    re.IGNORECASE,
+)
+_LOADING = re.compile(r"\bload(?:ing)?\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     (
         *("insufficient_quota", "quota_exceeded", "billing_hard_limit_reached", "billing_not_active"),
@@ -108,6 +134,8 @@ class _Detail:
     words: frozenset[str] = field(default_factory=frozenset)
     status: int | None = None
     status_word: str = ""
+    window_tokens: int | None = None
+    prompt_tokens: int | None = None
 
 
 async def error_of_response(response: httpx.Response, target: Target, deadline: float) -> ModelError:
@@ -139,11 +167,11 @@ def error_in_answer(error: Any, target: Target) -> ModelError:
     return _error(status, detail, target, retry_after=None, location=None)
 
 
-def error_of_connection(error: Exception, target: Target, *, timeout_s: float, begun: bool) -> ModelError:
+def error_of_connection(error: Exception, target: Target, *, silence_s: float, begun: bool) -> ModelError:
     """The error of a connection that failed or broke; a ModelError stays as it is.
 
     Args:
-        timeout_s: the limit of the wait for the answer.
+        silence_s: how long the server may say nothing.
         begun: whether a part of the answer came.
     """
     who = target.who
@@ -156,7 +184,7 @@ def error_of_connection(error: Exception, target: Target, *, timeout_s: float, b
         case httpx.ConnectTimeout() | httpx.ConnectError() | httpx.ProxyError():
             return ModelUnreachable(f"{who} can't be reached ({detail}): is the server running, the address right?")
         case TimeoutError() | httpx.TimeoutException():
-            return ModelTimeout(f"{who} did not finish its answer within {timeout_s:g} s")
+            return ModelTimeout(f"{who} said nothing for {silence_s:g} s")
         case httpx.LocalProtocolError() | httpx.UnsupportedProtocol() | httpx.InvalidURL():
             return ModelRequestRefused(f"{who} can't be asked: {detail}")
         case DataTooLarge():
@@ -198,6 +226,9 @@ def _error(
         help_text = f"it points to {target.mask(location)[:200]}; set the base address to where it is"
     # A sentence may end in the server's own full stop.
     text = f"{what.rstrip('.')}. {help_text[0].upper()}{help_text[1:]}." if help_text else what
+    if kind is ModelOverflow:
+        window_tokens, prompt_tokens = _sizes(detail)
+        return ModelOverflow(text, status=status, window_tokens=window_tokens, prompt_tokens=prompt_tokens)
     return kind(text, status=status, retry_after_s=retry_after)
 
 
@@ -206,6 +237,10 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
     text, words = detail.message, detail.words
     if words & _OVERFLOW_CODES or (status in (400, 413, 422, 500) and _OVERFLOW.search(text)):
         return ModelOverflow, "the request is larger than the model's window: set context_window_tokens to its size"
+    if status in (400, 404, 422, 500, 501) and _NO_TOOLS.search(text):
+        return ModelTakesNoTools, ""
+    if status == 503 and _LOADING.search(text):
+        return ModelLoading, "wait until it has loaded the model"
     if words & _FILTER_CODES:
         return ModelRefused, ""
     if status == 402 or (status in (400, 403, 429) and _no_credit(detail)):
@@ -227,6 +262,23 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
             return ModelOverloaded, "the server failed or is overloaded"
         case _:
             return ModelRequestRefused, ""
+
+
+def _sizes(detail: _Detail) -> tuple[int | None, int | None]:
+    """(The window, the tokens of the request), as far as an error says them: in fields, or in words."""
+    window = _WINDOW_WORDS.search(detail.message)
+    # vLLM counts the answer along, and then says how many tokens of the sum are in the messages.
+    prompt = _IN_MESSAGES.search(detail.message) or _PROMPT_WORDS.search(detail.message)
+    return (
+        detail.window_tokens or (_number(window) if window else None),
+        detail.prompt_tokens or (_number(prompt) if prompt else None),
+    )
+
+
+def _number(match: re.Match[str]) -> int | None:
+    """The number that a pattern has found."""
+    digits = next(filter(None, match.groups()), "").replace(",", "").replace("_", "")
+    return int(digits) if digits.isdigit() and 0 < len(digits) <= 9 else None
 
 
 def _no_credit(detail: _Detail) -> bool:
@@ -258,7 +310,8 @@ def _parse_detail(body: Any) -> _Detail:
     if isinstance(metadata, dict) and isinstance(raw := metadata.get("raw"), str) and raw:
         text = f"{text}: {raw}"  # OpenRouter has the error of the provider behind it only here
     words = frozenset(word.lower() for name in ("code", "type") if isinstance(word := body.get(name), str))
-    return _Detail(text, words, _status_of(body), str(body.get("status") or ""))
+    sizes = (one if type(one := body.get(name)) is int and one > 0 else None for name in ("n_ctx", "n_prompt_tokens"))
+    return _Detail(text, words, _status_of(body), str(body.get("status") or ""), *sizes)
 
 
 def _status_of(body: Mapping[str, Any]) -> int | None:

@@ -5,22 +5,47 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import httpx
 
-from perdure.core.errors import AddressRefused, BodyUnreadable, DataTooLarge, ModelError
-from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.core.errors import (
+    AddressRefused,
+    BodyUnreadable,
+    DataTooLarge,
+    ModelError,
+    ModelOverflow,
+    ModelTakesNoTools,
+)
+from perdure.core.models import (
+    NO_TRAITS,
+    Exchange,
+    ModelDelta,
+    ModelOptions,
+    ModelPiece,
+    ModelProgress,
+    ModelRequest,
+    ModelTraits,
+)
 from perdure.providers.bounded import answer_pieces
+from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import mask_fields, mask_headers
 from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers, simpler
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
+from perdure.providers.openai_chat.patience import LOCAL_SILENCE, Patience, Silence
 from perdure.providers.openai_chat.request import Body, build_body
 from perdure.providers.openai_chat.stream import AnswerReader
 
+log = logging.getLogger(__name__)
+
 DRAIN_S = 0.1
+ERROR_S = 60.0
+"""The wait for the rest of a refusal."""
+MEASURED_TOKENS = (32, 8)
+"""The least tokens, read and written, that a speed is measured by."""
 
 USAGE_S = 5.0
 """The wait for the token counts, which come after the end of the answer."""
@@ -38,10 +63,14 @@ class OpenAIChat:
         provider: "openai" and "openrouter" have fields of their own; any other name gets the common ones.
         headers: further headers of every request.
         stream: whether to request a stream; without it there is one delta for each part.
-        timeout_s: the limit for the whole answer.
+        silence: how long the server may say nothing; None: what suits a server of one's own, or a provider's.
         connections: shared with other models of this endpoint; `aclose` leaves them open.
         reasoning_back: the field in which earlier reasoning is sent back ("reasoning", "reasoning_content"), for
             servers that want it.
+        traits: what is known of the model.
+        learn: takes the traits that answers and refusals show, by their names.
+        look: learns what the server says of the model; called before the first request, and after the first answer as
+            long as the window is unknown: a server may load the model for it.
     Raises: InvalidInput: an address, key or header that can't be used.
     """
 
@@ -54,16 +83,20 @@ class OpenAIChat:
         provider: str = "openai",
         headers: Mapping[str, str] = {},
         stream: bool = True,
-        timeout_s: float = 600,
+        silence: Silence | None = None,
         connections: Connections | None = None,
         reasoning_back: str | None = None,
+        traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
+        learn: Callable[..., None] = lambda **traits: None,
+        look: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self.model, self.provider = model, provider
         self.url = api_url(base_url, "/chat/completions")
         self._dialect = dialect_of(provider, base_url, model, reasoning_back=reasoning_back)
         self._headers = request_headers(api_key, headers, accept="text/event-stream, application/json")
         self._target = Target.of_request(model, self.url, self._headers)
-        self._stream, self._timeout_s = stream, timeout_s
+        self._stream, self._silence = stream, silence
+        self._traits, self._learn, self._look, self._looks = traits, learn, look, 0
         self._owned = connections is None
         self._connections = connections or Connections()
 
@@ -72,47 +105,65 @@ class OpenAIChat:
         if self._owned:
             await self._connections.aclose()
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`.
 
-        A server that refuses the engine's system messages is sent them in the role of the user, from then on; and as
-        one text, if it refuses several in a message.
+        A server that refuses the engine's system messages is sent them in the role of the user, from then on; as one
+        text, if it refuses several in a message; and no tools, if it refuses these. An answer of a local model that
+        repeats itself is ended; so is, with others, what no person reads.
         """
-        body = build_body(request, model=self.model, dialect=self._dialect, stream=self._stream)
+        await self._look_at_server(after=0)
+        traits = self._traits()
+        silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
+        watch = LoopWatch() if traits.local or request.purpose != "reply" else None
         response: httpx.Response | None = None
-        deadline = asyncio.get_running_loop().time() + self._timeout_s
+        body = self._body(request)
+        sent: Patience[httpx.Response] = Patience(silence)
+        begun_at: float | None = None
+        clock = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout_at(deadline):
-                response = await self._send(body)
-            dialect = self._dialect
-            while not response.is_success:
-                refusal = await error_of_response(response, self._target, deadline)
-                if (other := simpler(dialect, refusal)) is None:
-                    raise refusal
+            async for tick in sent.during(self._send(body)):
+                yield tick
+            while not (response := sent.result).is_success:
+                refusal = await error_of_response(response, self._target, clock() + ERROR_S)
                 await response.aclose()
-                dialect = other
-                before, body = body, build_body(request, model=self.model, dialect=dialect, stream=self._stream)
+                before, body = body, self._body_after(request, refusal)
                 if body.data == before.data:
                     raise refusal
-                async with asyncio.timeout_at(deadline):
-                    response = await self._send(body)
-            self._dialect = dialect  # it takes this one, so the next request begins with it
+                async for tick in sent.during(self._send(body)):
+                    yield tick
             chunks = answer_pieces(response)
-            while not reader.done and (chunk := await _next(chunks, deadline, reader)) is not None:
-                for delta in reader.feed(chunk):
-                    yield delta
+            first: Patience[bytes | None] = Patience(silence, sent.started_at)
+            async for tick in first.during(_next(chunks, silence.first_s, reader)):
+                yield tick
+            chunk, begun_at = first.result, clock()
+            events, until = 0, begun_at + silence.first_s  # words that only keep the connection open are no answer
+            while chunk is not None:
+                for piece in reader.feed(chunk):
+                    yield _estimated(piece, traits)
+                    if watch is not None and isinstance(piece, ModelDelta) and watch.sees_loop(piece.kind, piece.text):
+                        reader.end_loop()
+                        break
+                if reader.events > events:
+                    events, until = reader.events, clock() + silence.first_s
+                chunk = None if reader.done else await _next(chunks, min(silence.next_s, until - clock()), reader)
             last = reader.end()
             reply = reader.reply()
-            for delta in last:
-                yield delta
+            for piece in last:
+                yield piece
             await _drain(chunks)
+            self._learn_from(reader, read_s=begun_at - sent.started_at, written_s=clock() - begun_at)
+            await self._look_at_server(after=1)
             yield replace(reply, exchange=self._exchange(body, response, reader))
         except (
             *(ModelError, AddressRefused, DataTooLarge, BodyUnreadable, TimeoutError),
             *(httpx.HTTPError, httpx.InvalidURL, httpx.StreamError),
         ) as error:
-            fault = error_of_connection(error, self._target, timeout_s=self._timeout_s, begun=response is not None)
+            silence_s = silence.first_s if begun_at is None else silence.next_s
+            fault = error_of_connection(error, self._target, silence_s=silence_s, begun=response is not None)
+            if isinstance(fault, ModelOverflow) and fault.window_tokens:
+                self._learn(window_tokens=fault.window_tokens)
             fault.exchange = self._exchange(body, response, reader, fault)
             fault.usage = reader.usage
             if fault is error:
@@ -122,9 +173,49 @@ class OpenAIChat:
             if response is not None:
                 await response.aclose()
 
+    async def _look_at_server(self, *, after: int) -> None:
+        """Ask the server of a local model what it runs it with, if it was asked so often: at first, and once more."""
+        traits = self._traits()
+        if self._look is not None and traits.local and self._looks == after and not (after and traits.window_tokens):
+            self._looks += 1
+            await self._look()
+
+    def _body(self, request: ModelRequest) -> Body:
+        """The body of a request, as this server is known to take it."""
+        traits = self._traits()
+        if not traits.takes_tools:
+            request = replace(request, tools=())
+        if traits.local:
+            request = replace(request, options=_with_limit(request.options, traits))
+        dialect = replace(self._dialect, reports_progress=traits.server == "llamacpp")
+        return build_body(request, model=self.model, dialect=dialect, stream=self._stream)
+
+    def _body_after(self, request: ModelRequest, refusal: ModelError) -> Body:
+        """The body for a server that has refused a request, if it may take another one; else the same."""
+        if request.tools and self._traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
+            log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
+            self._learn(takes_tools=False, calling="none")
+        elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
+            self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
+        elif (other := simpler(self._dialect, refusal)) is not None:
+            self._dialect = other
+        return self._body(request)
+
+    def _learn_from(self, reader: AnswerReader, *, read_s: float, written_s: float) -> None:
+        """Learn from an answer how fast the model is, and whether its server is llama.cpp."""
+        traits, usage = self._traits(), reader.usage
+        read, written = usage.input_tokens - usage.cached_input_tokens, usage.output_tokens
+        speeds = reader.speeds
+        if speeds is not None:
+            self._learn(server="llamacpp")
+        elif traits.local and self._stream and read_s > 0 and written_s > 0:
+            speeds = read / read_s, written / written_s
+        if speeds is not None and read >= MEASURED_TOKENS[0] and written >= MEASURED_TOKENS[1]:
+            self._learn(tokens_per_s=(round(speeds[0], 1), round(speeds[1], 1)))
+
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         """The body that this request would be sent with."""
-        body = build_body(request, model=self.model, dialect=self._dialect, stream=self._stream)
+        body = self._body(request)
         payload: dict[str, Any] = json.loads(body.data)
         return payload
 
@@ -161,12 +252,25 @@ class OpenAIChat:
         )
 
 
-async def _next(chunks: AsyncIterator[bytes], deadline: float, reader: AnswerReader) -> bytes | None:
+def _with_limit(options: ModelOptions, traits: ModelTraits) -> ModelOptions:
+    """The options with a limit for the answer: a small model goes on for ever, and its server lets it."""
+    wanted = options.max_output_tokens or traits.max_output_tokens
+    # The engine keeps no more than a quarter of the window free for an answer.
+    most = traits.window_tokens // 4 if traits.window_tokens else wanted
+    return options if wanted is None or most is None else replace(options, max_output_tokens=max(1, min(wanted, most)))
+
+
+def _estimated(piece: ModelDelta | ModelProgress, traits: ModelTraits) -> ModelDelta | ModelProgress:
+    """The piece; progress that can't tell yet how long it takes, with what earlier answers showed."""
+    if not isinstance(piece, ModelProgress) or piece.left_s is not None or traits.tokens_per_s is None:
+        return piece
+    return replace(piece, left_s=(piece.total_tokens - piece.read_tokens) / max(0.1, traits.tokens_per_s[0]))
+
+
+async def _next(chunks: AsyncIterator[bytes], silence_s: float, reader: AnswerReader) -> bytes | None:
     """The next piece of the body; None at its end, or if the connection breaks after a complete answer."""
-    if reader.complete:
-        deadline = min(deadline, asyncio.get_running_loop().time() + USAGE_S)
     try:
-        async with asyncio.timeout_at(deadline):
+        async with asyncio.timeout(min(silence_s, USAGE_S) if reader.complete else silence_s):
             return await anext(chunks, None)
     except (httpx.HTTPError, TimeoutError, DataTooLarge, BodyUnreadable):
         if reader.complete:

@@ -31,7 +31,7 @@ from perdure.core.messages import (
 )
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.core.text.json_strings import encodable
-from perdure.providers.history import legal_arguments, turn_start, unseen_text
+from perdure.providers.history import legal_arguments, put_words_first, turn_start, unseen_text
 from perdure.providers.openai_chat.endpoint import Dialect
 
 NAME_CHARS_MAX = 64
@@ -109,6 +109,10 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
     """All messages of a request; adjacent user messages are one where roles must alternate."""
     shapes: list[dict[str, Any]] = [{"role": "system", "content": request.system}] if request.system else []
     pictures: list[Image] = []
+    if request.in_words:
+        dialect, request = replace(dialect, engine_role="user", parts=False), put_words_first(request)
+    if request.opening:
+        shapes.append({"role": dialect.engine_role, "content": request.opening})
     for message in request.messages:
         if message.role != "tool" and pictures:
             _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
@@ -241,7 +245,8 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["tool_choice"] = _tool_choice(options, dialect)
         fields["parallel_tool_calls"] = options.parallel_tool_calls
     fields["response_format"] = options.response_format
-    fields["temperature"] = options.temperature
+    if dialect.temperature or request.purpose == "reply":  # of what a person sets, the server says what is wrong
+        fields["temperature"] = options.temperature
     fields["top_p"] = options.top_p
     fields[dialect.output_limit] = options.max_output_tokens
     fields |= _reasoning(options, dialect)
@@ -252,6 +257,7 @@ def _options(request: ModelRequest, dialect: Dialect, *, stream: bool) -> dict[s
         fields["return_token_ids"] = True
     fields["stream"] = stream
     fields["stream_options"] = {"include_usage": True} if stream else None
+    fields["return_progress"] = True if stream and dialect.reports_progress else None
     return {name: value for name, value in fields.items() if value is not None}
 
 

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeGuard
 
 from perdure.core.errors import ModelError, ModelRefused, ModelReplyEmpty, ModelReplyInvalid, ModelStreamCut
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
-from perdure.core.models import ModelDelta, ModelReply
+from perdure.core.models import ModelDelta, ModelProgress, ModelReply
 from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_strings import encodable
 from perdure.providers.bounded import EVENT, WHOLE
+from perdure.providers.loops import loop_start
 from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, string_of
 
@@ -56,7 +57,10 @@ class AnswerReader:
         self._logprobs: dict[str, list[dict[str, Any]]] = {}
         self._token_ids: list[int] = []
         self._usage: Mapping[str, Any] = {}
+        self._timings: Mapping[str, Any] = {}
         self._chars = 0
+        self.events = 0
+        """How many events have come, or pieces of an answer that is not streamed."""
         self.finish_reason: str | None = None
         self.id = ""
         self.model = ""
@@ -73,7 +77,14 @@ class AnswerReader:
         """The tokens that the server has counted so far."""
         return usage_of(self._usage)
 
-    def feed(self, chunk: bytes) -> list[ModelDelta]:
+    @property
+    def speeds(self) -> tuple[float, float] | None:
+        """The tokens that llama.cpp has read and written in a second; None: nobody says."""
+        speeds = [self._timings.get(f"{name}_per_second") for name in ("prompt", "predicted")]
+        read, written = (one if isinstance(one, int | float) and 0 < one < 1e9 else None for one in speeds)
+        return None if read is None or written is None else (float(read), float(written))
+
+    def feed(self, chunk: bytes) -> list[ModelDelta | ModelProgress]:
         """The deltas that this chunk of the body brings.
 
         Raises: ModelError: an error object; ModelReplyInvalid: what can't be read.
@@ -85,17 +96,25 @@ class AnswerReader:
             self._is_json = start in (b"{", b"[")
         if self._is_json:
             self._body.append(chunk)
+            self.events += 1
             return []
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
 
-    def end(self) -> list[ModelDelta]:
+    def end_loop(self) -> None:
+        """End an answer that repeats itself, before it does."""
+        for pieces in (self._text, self._reasoning):
+            if (start := loop_start(whole := "".join(pieces))) is not None:
+                pieces[:] = [whole[:start]]
+        self.finish_reason, self.done = "length" if self._calls else "stop", True
+
+    def end(self) -> list[ModelDelta | ModelProgress]:
         """The last deltas, after the end of the body.
 
         Raises: ModelStreamCut: it ended before the answer did; ModelError, ModelReplyInvalid.
         """
         if self._is_json:
             return self._parse_whole(b"".join(self._body).removeprefix(b"\xef\xbb\xbf"))
-        deltas: list[ModelDelta] = []
+        deltas: list[ModelDelta | ModelProgress] = []
         for data in self._sse.end():
             try:
                 deltas += self._event(data)
@@ -173,8 +192,9 @@ class AnswerReader:
         # Masked before the cut: half a key would not be found.
         return self._mask(text[:PREVIEW_OF_CHARS])[:PREVIEW_CHARS]
 
-    def _event(self, data: str) -> list[ModelDelta]:
+    def _event(self, data: str) -> list[ModelDelta | ModelProgress]:
         """The deltas of one server-sent event."""
+        self.events += 1
         if data.strip() == "[DONE]":
             self.done = True
             return []
@@ -182,7 +202,7 @@ class AnswerReader:
             return []
         return self._chunk(self._parse_object(data, EVENT), whole=False)
 
-    def _parse_whole(self, body: bytes) -> list[ModelDelta]:
+    def _parse_whole(self, body: bytes) -> list[ModelDelta | ModelProgress]:
         """The deltas of an answer that is not streamed: one for each part."""
         text = body.decode("utf-8", "replace")
         if not text.rstrip().endswith(("}", "]")):
@@ -204,7 +224,7 @@ class AnswerReader:
             raise ModelReplyInvalid(f"{self._who} answered with no JSON object: {self._preview(text)!r}")
         return value
 
-    def _chunk(self, chunk: Mapping[str, Any], *, whole: bool) -> list[ModelDelta]:
+    def _chunk(self, chunk: Mapping[str, Any], *, whole: bool) -> list[ModelDelta | ModelProgress]:
         """The deltas of one chunk of a stream, or of a `whole` answer. Raises: ModelError."""
         if error := chunk.get("error"):
             raise self._error_of(error)
@@ -215,6 +235,8 @@ class AnswerReader:
         self.model = self.model or string_of(chunk.get("model"))
         if isinstance(usage := chunk.get("usage"), Mapping):
             self._usage = usage  # some servers send growing counts with every chunk
+        if isinstance(timings := chunk.get("timings"), Mapping):
+            self._timings = timings
         if choices is None and whole:
             raise ModelReplyInvalid(f"{self._who} answered without choices: {self._preview(str(dict(chunk)))}")
         if not isinstance(choices, list):
@@ -228,7 +250,7 @@ class AnswerReader:
         self._tokens(choice)
         if reason := choice.get("finish_reason"):
             self.finish_reason = str(reason).lower()
-        return deltas
+        return [*_progress(chunk.get("prompt_progress")), *deltas]
 
     def _tokens(self, choice: Mapping[str, Any]) -> None:
         """Take in what a choice says about its tokens."""
@@ -274,6 +296,25 @@ class AnswerReader:
         self._chars += sum(map(len, texts))
         if self._chars > ANSWER_CHARS:
             raise ModelReplyInvalid(f"{self._who} gave an answer of more than {ANSWER_CHARS:,} characters")
+
+
+def _progress(report: Any) -> Iterator[ModelProgress]:
+    """Yield what llama.cpp reports of a prompt that it reads, if this is such a report."""
+    if not isinstance(report, Mapping):
+        return
+    total, cached, read, time_ms = (report.get(name) for name in ("total", "cache", "processed", "time_ms"))
+    if not (_is_count(total) and _is_count(cached) and _is_count(read) and _is_count(time_ms)):
+        return
+    new, waited_s = read - cached, time_ms / 1000
+    left_s = (total - read) * waited_s / new if new > 0 and waited_s > 0 else None
+    yield ModelProgress(
+        stage="reading", waited_s=waited_s, read_tokens=int(read), total_tokens=int(total), left_s=left_s
+    )
+
+
+def _is_count(value: Any) -> TypeGuard[float]:
+    """Whether the value is a number, 0 or more."""
+    return isinstance(value, int | float) and 0 <= value < 1e12
 
 
 def _logprob(entry: Any, *, top: bool) -> dict[str, Any] | None:

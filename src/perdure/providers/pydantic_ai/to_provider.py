@@ -33,6 +33,8 @@ def to_messages(request: ModelRequest, dialect: Dialect, *, system: str) -> list
     """
     writer = _Writer(dialect, system)
     marks = mark_positions(request.messages) if dialect.cache_marks else frozenset()
+    if request.opening:
+        writer.engine(request.opening)
     for place, message in enumerate(request.messages):
         if message.role == "assistant":
             writer.answer(message)

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from perdure.core.messages import SEND_MESSAGE, Part, Reasoning, Text, ToolCall
-from perdure.core.models import ModelDelta, ModelReply
+from perdure.core.models import ModelDelta, ModelProgress, ModelReply
 from perdure.core.text.json_strings import StringMember, compact_json
 from perdure.providers.text_calls.clean import Cleaner, Piece
 from perdure.providers.text_calls.request import Asked
@@ -65,7 +65,9 @@ class Answer:
         """Whether the answer copies an envelope."""
         return self.problem == ENVELOPE
 
-    async def read(self, pieces: AsyncIterator[ModelDelta | ModelReply]) -> AsyncIterator[ModelDelta]:
+    async def read(
+        self, pieces: AsyncIterator[ModelDelta | ModelProgress | ModelReply]
+    ) -> AsyncIterator[ModelDelta | ModelProgress]:
         """The deltas that are shown while the answer comes; then all else is known."""
         async for piece in pieces:
             if isinstance(piece, ModelReply):

@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import ModelError
 from perdure.core.messages import Text
-from perdure.core.models import Model, ModelDelta, ModelReply, ModelRequest, ModelTraits
+from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
 from perdure.providers.text_calls.answer import Answer
 from perdure.providers.text_calls.clean import Cleaner, without_marks
 from perdure.providers.text_calls.request import ANSWER_CHARS, Asked
@@ -39,7 +39,7 @@ class TextCalls:
         if (close := getattr(self.model, "aclose", None)) is not None:
             await close()
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelProgress | ModelReply]:
         """Answer a request by the model. Raises: ModelError."""
         if request.purpose != "reply":
             async for piece in self.model.respond(request):

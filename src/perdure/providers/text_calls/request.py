@@ -110,10 +110,7 @@ class Asked:
 
     def again(self, answer: str, problem: str) -> ModelRequest:
         """The request once more, with the answer and what is wrong with it."""
-        told = (
-            f"That was not sent. {problem} Answer in plain words, or with one call and nothing else:"
-            ' {"name": "...", "arguments": {...}}'
-        )
+        told = f"That was not sent. {problem} Answer in plain words, or with one call and nothing else."
         added = (
             unlogged_message("assistant", answer[:ANSWER_CHARS].strip() or "(nothing)"),
             unlogged_message("user", told),

@@ -31,6 +31,7 @@ CANDIDATES_MAX = 400  # the best ones; the rest is left out
 BLOCKS_SHARE, FACTS_SHARE = 0.5, 0.5  # of the budget
 PART_SHARE, PART_TOKENS = 0.25, 100  # share of the budget, or tokens, for one passage or turn while others wait
 ROOM_MIN = 8  # tokens; packing stops with less room
+REPEATED_SHARE = 0.7  # of a filler's words that stand in what is selected: it is left out
 PART_TOKENS_MIN = 24  # the shortest part of a text
 LENGTH_POWER = 0.2
 """A candidate's worth is its score divided by its tokens to this power: at 0 the best score comes first, at 1 the best
@@ -79,21 +80,23 @@ def pack(
     count: Callable[[str], int],
     query: str = "",
     timezone: str = "UTC",
+    in_words: bool = False,
 ) -> PackedText:
     """Select and render the best candidates that fit; the result does not depend on their order.
 
     Blocks come first, in up to half of the budget, then facts, in up to half of it. Hits and their neighbours follow by
-    score and length; candidates that repeat selected ones come later. Long texts are cut to an excerpt around the
-    query's words.
+    score and length; candidates that repeat selected ones come later. What fills takes the room that is left. Long
+    texts are cut to an excerpt around the query's words.
 
     Args:
         budget: tokens; `count(packed.text)` is never more, unless the empty text is.
         count: tokens of a text; called a few hundred times at most, never twice for the same.
         timezone: of dates and times in the text.
+        in_words: the text is plain lines, see `render`.
     """
     distinct = _merge_equal(candidates)
     usable = [each for each in distinct if each.text.strip()]
-    packing = _Packer(budget, _Counter(count), terms_of(query), zone(timezone))
+    packing = _Packer(budget, _Counter(count), terms_of(query), zone(timezone), in_words)
     parts = packing.select(usable)
     order = sort_for_reading([each.excerpt for each in parts])
     by_candidate = {_key(each.candidate): each for each in parts}
@@ -132,6 +135,9 @@ def _merge_equal(candidates: Iterable[Candidate]) -> list[Candidate]:
         other = best.get(key)
         if other is None:
             best[key] = each
+            continue
+        if other.fills or each.fills:  # one that was found, if there is one
+            best[key] = other if each.fills else each
             continue
         hit = not (other.neighbours_of and each.neighbours_of)
         first = max(
@@ -200,6 +206,7 @@ class _Packer:
     counter: _Counter
     terms: tuple[str, ...]
     home: tzinfo
+    in_words: bool = False
     room: int = 0
     parts: list[_Part] = field(default_factory=list)
     headings: set[str] = field(default_factory=set)
@@ -208,19 +215,21 @@ class _Packer:
 
     def select(self, candidates: list[Candidate]) -> list[_Part]:
         """Select parts, weakest last, whose rendered text fits the budget."""
-        self.room = self.budget - self.counter(HEADER)
+        self.room = self.budget - (0 if self.in_words else self.counter(HEADER))
         if self.room > 0:
-            self._take_first([each for each in candidates if each.kind == "block"], BLOCKS_SHARE)
-            self._take_first([each for each in candidates if each.kind == "fact"], FACTS_SHARE)
-            self._take_best([each for each in candidates if each.kind not in ("block", "fact")][:CANDIDATES_MAX])
+            hits = [each for each in candidates if not each.fills]
+            self._take_first([each for each in hits if each.kind == "block"], BLOCKS_SHARE)
+            self._take_first([each for each in hits if each.kind == "fact"], FACTS_SHARE)
+            self._take_best([each for each in hits if each.kind not in ("block", "fact")][:CANDIDATES_MAX])
             self._widen()
+            self._fill([each for each in candidates if each.fills])
             self._drop_excess()
             self._top_up()
         return self.parts
 
     def text(self, parts: list[_Part]) -> str:
         """Render the parts in reading order."""
-        return render(sort_for_reading([each.excerpt for each in parts]), home=self.home)
+        return render(sort_for_reading([each.excerpt for each in parts]), home=self.home, in_words=self.in_words)
 
     def _take_first(self, candidates: list[Candidate], share: float) -> None:
         """Select candidates in their order, within their share of the budget."""
@@ -230,6 +239,23 @@ class _Packer:
             if not spent:
                 self.rest.append(candidate)
             room -= spent
+
+    def _fill(self, candidates: list[Candidate]) -> None:
+        """Select candidates in their order, whole, but for those that repeat what is selected. Turns come before all
+        else if they all fit: a short history is better than an extract of it."""
+        turns = [each for each in candidates if each.kind == "turn"]
+        if sum(map(self._tokens, turns)) <= self.room:
+            candidates = turns + [each for each in candidates if each.kind != "turn"]
+        vocabulary: dict[str, int] = {}
+        masks = [_words_of(part.candidate.text, vocabulary) for part in self.parts]
+        for candidate in candidates:
+            words, tokens = _words_of(candidate.text, vocabulary), self._tokens(candidate)
+            most = max(((words & mask).bit_count() for mask in masks), default=0)
+            repeats = candidate.kind != "turn" and most >= REPEATED_SHARE * words.bit_count()
+            if tokens > self.room or repeats:
+                continue
+            if self._add(candidate, tokens, at_most=self.room):
+                masks.append(words)
 
     def _take_best(self, candidates: list[Candidate]) -> None:
         """Select passages and turns, the best worth first, until the room is used.
@@ -308,7 +334,10 @@ class _Packer:
 
     def _missing_titles(self, candidate: Candidate) -> list[str]:
         """Return the titles above a candidate that the text does not have yet."""
-        titles = [section(candidate), heading(candidate, self.home, with_conversation=True)]
+        titles = [
+            section(candidate, in_words=self.in_words),
+            heading(candidate, self.home, with_conversation=True, in_words=self.in_words),
+        ]
         return [title for title in titles if title and title not in self.headings]
 
     def _tokens(self, candidate: Candidate) -> int:
@@ -317,7 +346,7 @@ class _Packer:
 
     def _lines(self, each: Excerpt) -> str:
         """Render an excerpt as number 100, so that its tokens are measured with a wide number."""
-        return item(each, 100, self.home) + "\n"
+        return item(each, 100, self.home, in_words=self.in_words) + "\n"
 
     def _fit(self, candidate: Candidate, room: int, tokens: int) -> _Part | None:
         """Return a candidate of so many tokens, or the part of it that fits the room; None if that is too short."""

@@ -91,6 +91,7 @@ def _rules() -> list[Rule]:
         Rule(ANY, "/settings/**", "admin"),
         Rule(GET, "/data/backup", "admin", audited=True, whole_server=True),  # the file itself
         *(Rule(GET, path, "read-only") for path in ("/", *(f"/{page}/**" for page in PAGES))),
+        Rule(WRITE, "/connections/local/**", "admin", audited=True, whole_server=True),
         Rule(WRITE, "/connections/**", "admin", audited=True),
         Rule(WRITE, "/data/backup", "admin", audited=True, whole_server=True),
         Rule(WRITE, "/approvals", "user", audited=True),

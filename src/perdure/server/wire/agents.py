@@ -15,10 +15,11 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
+from perdure.core.profiles import PROFILE_SETTINGS
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
-from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS
+from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
 from perdure.domain.agents.limits import LIMITS
 from perdure.domain.agents.tool_output import TOOL_OUTPUT
@@ -116,6 +117,7 @@ _UNSUPPORTED: Mapping[str, str] = {
 """Field -> the missing feature. Without it such an agent would not work as intended, so it is not created."""
 _OWN_SETTINGS = (
     *(*AUTOMATIC_SETTINGS, FACT_SETTINGS, GUARDS, SUMMARIES, TOOL_OUTPUT, CONTEXT_ENGINE, LIMITS, UNTRUSTED_WRITES),
+    *PROFILE_SETTINGS,
 )
 """Settings that answers hold where they are set."""
 
@@ -170,6 +172,9 @@ class AgentChangesIn(WireRequest):
     summaries: JsonObject | None = None
     tool_output: Level | ItemsByName[Level] | None = None
     context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | JsonObject | None = None
+    profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
+    offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
+    prompt_size: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     bypass_session_patterns: Items[str] | None = None
     limits: LimitsIn | None = None
     untrusted_writes: WritePolicy | None = None
@@ -360,10 +365,14 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
         settings[CONTEXT_ENGINE] = body.context_engine or None
     if body.limits is not None:
         settings[LIMITS] = dict(body.limits.limits.some) or None
+    for name in PROFILE_SETTINGS:
+        if (value := getattr(body, name)) is not None:
+            settings[name] = value or None
     if body.untrusted_writes is not None:
         settings[UNTRUSTED_WRITES] = body.untrusted_writes
     for name, value in body.non_null(*AUTOMATIC_SETTINGS).items():
-        settings[name] = value if value or isinstance(value, dict) else None  # a disabled one is not stored
+        is_off = not value and not isinstance(value, dict)  # what is off by default is not stored
+        settings[name] = None if is_off and name != AutoRecall.name else value
     rules = body.base_rules if isinstance(body, AgentIn) and body.tool_rules is None else body.tool_rules
     if rules is not None:
         settings["tool_rules"] = rules_to_settings(rules) or None

@@ -7,6 +7,7 @@ from typing import Any
 
 from perdure.context.request.explain import share_out
 from perdure.context.sections.directories import directories_section
+from perdure.context.sections.envelopes import text_for_clients
 from perdure.context.window.budget import blocks_section
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolResult
 from perdure.core.ports import TokenCounter
@@ -25,7 +26,7 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     """
     view, certificate = preview.view, preview.certificate
     tokens = {segment.name: segment.tokens for segment in certificate.segments}
-    blocks, metadata = blocks_section(view.prefix.system), _section(view.prefix.system, *_METADATA)
+    blocks, metadata = blocks_section(view.prefix.system), _section(text_for_clients(view.prefix), *_METADATA)
     directories = directories_section(view.prefix.system)
     rules = _section(view.prefix.system, *_RULES)
     system = _without(view.prefix.system, blocks, rules, directories, metadata)

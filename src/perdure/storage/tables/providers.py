@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import ProviderId
 from perdure.core.providers import ModelProvider, ProviderFilter
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import BYTES, FLAG, TEXT, TIME, RowFormat, assignments, insert_into, storable
+from perdure.storage.database.row_format import (
+    BYTES,
+    FLAG,
+    TEXT,
+    TIME,
+    RowFormat,
+    assignments,
+    dump,
+    insert_into,
+    load,
+    storable,
+)
 from perdure.storage.tables.table import PagedTable, first, next_number
+
+TRAITS_MAX = 1_000
 
 _PROVIDER = RowFormat(
     ModelProvider,
@@ -68,3 +82,17 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
         if not self._run_counted("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
             raise NotFound("provider", provider_id)
         self._db.signal("providers")
+
+    def list_traits(self) -> Mapping[str, Mapping[str, Any]]:
+        """Handle -> what was learned of this model."""
+        sql = "SELECT model, traits FROM model_traits WHERE org_id = :org_id ORDER BY model LIMIT :limit"
+        return {model: load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)}
+
+    def put_traits(self, model: str, traits: Mapping[str, Any]) -> None:
+        """Store what was learned of a model."""
+        self._run(
+            f"{insert_into('model_traits', 'org_id, model, traits')}"
+            " ON CONFLICT (org_id, model) DO UPDATE SET traits = excluded.traits",
+            model=storable(model),
+            traits=dump(traits),
+        )

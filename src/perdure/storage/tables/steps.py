@@ -100,9 +100,9 @@ _STEP = RowFormat(
 _PREFIX = RowFormat(
     Prefix,
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
-    " created_at, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
+    " created_at, opening, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
     {
-        TEXT: "system summary",
+        TEXT: "system opening summary",
         JSON: "seen parts",
         JSON_TUPLE: "tools nodes pinned",
         FLAG: "hides_notice",

@@ -96,7 +96,7 @@ TEXT_TABLES: Mapping[str, TextTable] = {
     "runs": _of_agent("seq", "failure waiting_input answer hook_context options callback"),
     "steps": _of_agent("run_seq step_index", "recipe failure tags"),
     "step_exchanges": _of_agent("run_seq step_index", "request response", wide=True),
-    "prefixes": _of_agent("seq", "system tools summary", wide=True),
+    "prefixes": _of_agent("seq", "system tools opening summary", wide=True),
     "system_messages": _of_agent("conversation_seq", "text", wide=True),
     "events": _of_agent("run_seq seq", "body"),
     "schedules": _of_agent("seq", "name messages callback"),

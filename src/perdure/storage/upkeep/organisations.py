@@ -23,7 +23,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 
 _REST = (
     *("files", "mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
-    *("batches", "runs", "vector_scopes", "ids"),
+    *("model_traits", "batches", "runs", "vector_scopes", "ids"),
 )
 """What is left after everything that has parts."""
 

@@ -267,6 +267,8 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
         seq = sent.seq if isinstance(sent, StoredEvent) else None
         event = sent.event if isinstance(sent, StoredEvent) else sent
         match event:
+            case Delta(kind="progress", text=text):
+                yield _sse("progress", {"text": text}, None)
             case Delta() | DeltaStreamed():
                 delta = event if isinstance(event, Delta) else event.delta
                 piece = {"message": delta.message_id, "kind": delta.kind, "index": delta.index, "text": delta.text}

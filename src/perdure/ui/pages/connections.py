@@ -14,6 +14,7 @@ from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
 from perdure.core.text.reprs import plural
+from perdure.features.local import pages as local
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
@@ -64,6 +65,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             }
             for provider in registered
         ],
+        "local": local.section(request, library),
         "types": list(PROVIDER_TYPES),
         "servers": [
             {
@@ -78,6 +80,10 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             for state in servers
         ],
     }
+
+
+for path, act in local.ACTIONS.items():
+    pages.post(path, shows=connections)(act)
 
 
 def _mcp_tool_shape(tool: McpTool) -> Data:

@@ -168,7 +168,7 @@ def _explanation_shape(explanation: Explanation) -> Data:
 
 def _request_shape(request: ModelRequest) -> Data:
     return {
-        "system": request.system,
+        "system": "\n\n".join(filter(None, (request.system, request.opening))),
         "tail": request.tail,
         "tools": [json.loads(json.dumps(tool, default=dict)) for tool in request.tools],
         "messages": [

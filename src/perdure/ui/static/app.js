@@ -27,6 +27,13 @@ function showDelta(delta) {
     log().append(item);
   }
   item.lastChild.append(delta.kind === "tool_name" ? `${delta.text} ` : delta.text);
+  showProgress({ text: "" });
+}
+
+// What a slow model does before the first piece of its answer.
+function showProgress(data) {
+  const shown = document.getElementById("progress");
+  if (shown) shown.textContent = data.text && `: ${data.text}`;
 }
 
 // The server's HTML of a message, in place of what was shown of it before.
@@ -66,6 +73,7 @@ function follow() {
     if (stay) toEnd();
   });
   on("delta", showDelta);
+  on("progress", showProgress);
   on("message", (data) => { showMessage(data); renewBar(); });
   on("void", () => log().querySelectorAll(".live").forEach((live) => live.remove()));
   on("closed", () => {

@@ -1,0 +1,193 @@
+"""Model calls that nobody waits for: of a server that answers one at a time, they are made while people are silent.
+
+Such a call takes the place of a conversation in the server's cache, and a person who writes meanwhile would wait for
+its end. So it begins after some seconds of silence, ends when a person writes, and is made again later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+
+from perdure.engine.run.interrupts import Interrupt
+from perdure.engine.run.log import Line
+
+QUIET_S, APART_S, IDLE_S = 10.0, 3_600.0, 600.0
+LOOK_S = 1.0
+
+
+class PutBack(Exception):
+    """The call was given up, because a person writes or the process ends; it is to be made again later.
+
+    Args:
+        ended: this process makes no such call any more.
+    """
+
+    def __init__(self, *, ended: bool = False) -> None:
+        super().__init__("put back")
+        self.ended = ended
+
+
+class Foreground:
+    """Who is answered in a process, and which calls are made in its silence.
+
+    Attributes:
+        is_busy: one for each engine of the process: whether it answers somebody.
+        lines: conversations whose runs let everybody go first; they count as silent.
+        turns: of each model, who of its calls is next.
+    """
+
+    def __init__(self) -> None:
+        self.is_busy: list[Callable[[], bool]] = []
+        self.lines: Counter[Line] = Counter()
+        self.turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._people = 0
+        self._seen_at: float | None = None
+        self._call: Interrupt | None = None
+        self._cold: set[str] = set()
+        self._taken_at: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def person(self) -> Iterator[None]:
+        """Answer somebody within the block, by other means than a run."""
+        self._people += 1
+        self.note_begin()
+        try:
+            yield
+        finally:
+            self._people -= 1
+            self.note_end()
+
+    def note_begin(self) -> None:
+        """Note that somebody is about to be answered: the call that goes on is put back."""
+        self.note_end()
+        self._cold.clear()
+        if self._call is not None:
+            self._call.fire(PutBack())
+
+    def note_end(self) -> None:
+        """Note that somebody was answered."""
+        self._seen_at = asyncio.get_running_loop().time()
+
+    def seconds_left(self, model: str, *, quiet_s: float, apart_s: float, idle_s: float) -> float:
+        """Return in how many seconds to look again whether a call of this model may begin; 0: it may.
+
+        Where a conversation is in the model's cache again, that is `apart_s` after the last time that a call took its
+        place, or after `idle_s` of silence.
+        """
+        time = asyncio.get_running_loop().time()
+        if self._seen_at is None:
+            self._seen_at = time
+        if self._call is not None or self._people or any(is_busy() for is_busy in self.is_busy):
+            return min(LOOK_S, quiet_s)
+        silent_s = time - self._seen_at
+        left_s, taken_at = quiet_s - silent_s, self._taken_at.get(model)
+        if taken_at is not None and model not in self._cold:
+            left_s = max(left_s, min(taken_at + apart_s - time, idle_s - silent_s))
+        return max(0.0, left_s)
+
+    @contextlib.asynccontextmanager
+    async def call(self, model: str) -> AsyncIterator[None]:
+        """Make one call within the block. Raises inside it: PutBack."""
+        task = asyncio.current_task()
+        assert task is not None
+        interrupt = self._call = Interrupt(task)
+        if model not in self._cold:
+            self._taken_at[model] = asyncio.get_running_loop().time()
+            self._cold.add(model)
+        error: BaseException | None = None
+        try:
+            yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._call = None
+            # As `holding` does: only our own cancellation is taken back.
+            is_ours = isinstance(error, asyncio.CancelledError | None)
+            if interrupt.reason is not None and task.uncancel() == 0 and is_ours:
+                raise interrupt.reason from error
+
+
+class Background:
+    """The background calls of one engine.
+
+    Args:
+        mode: `idle`: all calls wait for silence; `never`: none is made; empty: those of local models wait.
+        foreground: shared with the other engines of the process.
+        quiet_s: how long nobody has to be answered until a call begins.
+        apart_s, idle_s: as in `Foreground.seconds_left`.
+    """
+
+    def __init__(
+        self,
+        mode: str = "",
+        foreground: Foreground | None = None,
+        *,
+        quiet_s: float = QUIET_S,
+        apart_s: float = APART_S,
+        idle_s: float = IDLE_S,
+    ) -> None:
+        self.mode, self.foreground = mode, foreground or Foreground()
+        self.quiet_s, self.apart_s, self.idle_s = quiet_s, apart_s, idle_s
+        self._ended = asyncio.Event()
+        self._lines: Callable[[], Iterable[Line]] = tuple
+
+    def watch(self, lines: Callable[[], Iterable[Line]]) -> None:
+        """Hear from this which conversations are answered here."""
+        self._lines = lines
+        self.foreground.is_busy.append(self.is_busy)
+
+    def is_busy(self) -> bool:
+        """Return whether somebody is answered here, besides runs that let everybody go first."""
+        return any(not self.foreground.lines[line] for line in self._lines())
+
+    def yields(self, *, local: bool) -> bool:
+        """Return whether calls of a model, `local` or not, let everybody go first."""
+        return local or self.mode == "idle"
+
+    @contextlib.asynccontextmanager
+    async def slot(self, model: str, line: Line | None = None, *, local: bool) -> AsyncIterator[None]:
+        """Wait until a call of a model may begin, and make it within the block.
+
+        Args:
+            line: the conversation whose run makes the call, if one does.
+        Raises: PutBack, also inside the block.
+        """
+        if not self.yields(local=local):
+            yield
+            return
+        if line is not None:
+            self.foreground.lines[line] += 1
+        try:
+            async with self.foreground.turns[model]:
+                await self.wait(model, local=local)
+                async with self.foreground.call(model):
+                    yield
+        finally:
+            if line is not None:
+                self.foreground.lines[line] -= 1
+                self.foreground.lines += Counter()  # without those that are 0
+
+    async def wait(self, model: str, *, local: bool) -> None:
+        """Wait until a call of a model may begin. Raises: PutBack: this process makes none any more."""
+        if not self.yields(local=local):
+            return
+        while not self._ended.is_set():
+            seconds = self.foreground.seconds_left(
+                model, quiet_s=self.quiet_s, apart_s=self.apart_s, idle_s=self.idle_s
+            )
+            if not seconds:
+                return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._ended.wait()
+        raise PutBack(ended=True)
+
+    def end(self) -> None:
+        """Let no further call begin: the process ends, or this engine."""
+        self._ended.set()
+        if self.is_busy in self.foreground.is_busy:
+            self.foreground.is_busy.remove(self.is_busy)

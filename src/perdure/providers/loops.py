@@ -1,0 +1,59 @@
+"""Answers that repeat themselves: small models write the same words again and again until something stops them."""
+
+from __future__ import annotations
+
+import re
+
+LOOP_BYTES, LOOP_TIMES = 800, 5
+"""The end of an answer is a loop if it is the same at least so often, and at least so long."""
+
+UNIT_BYTES = 1_500
+"""The longest text that is looked for."""
+
+LOOK_CHARS = 200
+"""After so many new characters an answer is looked at again."""
+
+_TAIL_CHARS = UNIT_BYTES * (LOOP_TIMES + 1)
+_NEEDLE_BYTES = 40
+_SENTENCE_END = re.compile(r"[.!?…。！？]*")
+_NUMBER = re.compile(r"(?m)^[ \t]*\d+(?=[.):] )")
+
+
+def loop_start(text: str) -> int | None:
+    """Return where a text that ends in a loop begins to repeat itself, behind what it repeats; None: it does not.
+
+    The numbers of a list don't make its items different.
+    """
+    data = _NUMBER.sub(lambda number: "#" * len(number[0]), text).encode("utf-8", "surrogatepass")
+    if len(data) < LOOP_BYTES:
+        return None
+    needle, found = data[-_NEEDLE_BYTES:], len(data) - _NEEDLE_BYTES
+    while (found := data.rfind(needle, 0, found + _NEEDLE_BYTES - 1)) >= 0:
+        unit = len(data) - _NEEDLE_BYTES - found
+        if unit > UNIT_BYTES:
+            return None
+        start = len(data) - max(LOOP_BYTES, LOOP_TIMES * unit)
+        if start >= 0 and data[start + unit :] == data[start : len(data) - unit]:
+            while start > 0 and data[start - 1] == data[start - 1 + unit]:
+                start -= 1
+            cut = len(data[: start + unit].decode("utf-8", "ignore"))
+            end = _SENTENCE_END.match(text, cut)
+            return cut if end is None else end.end()
+    return None
+
+
+class LoopWatch:
+    """Watches an answer as it comes, each kind of its pieces for itself."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, str] = {}
+        self._new: dict[str, int] = {}
+
+    def sees_loop(self, kind: str, text: str) -> bool:
+        """Take in a piece; return whether what came ends in a loop."""
+        self._tails[kind] = (self._tails.get(kind, "") + text)[-_TAIL_CHARS:]
+        self._new[kind] = self._new.get(kind, 0) + len(text)
+        if self._new[kind] < LOOK_CHARS:
+            return False
+        self._new[kind] = 0
+        return loop_start(self._tails[kind]) is not None

@@ -1,0 +1,246 @@
+"""A server of local models, with their ways: a window, one slot, slow prompts, a template with or without tools."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import urllib.parse
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from perdure.core.messages import Reasoning, Text
+from perdure.core.models import ModelReply
+from perdure.core.runs import Usage
+from perdure.testing.http_model import AfterChunks, HttpLine, HttpModel, Script, Status
+
+CHARS_PER_TOKEN = 4
+READ_PIECES = 4
+"""The pieces in which a prompt is read, each followed by a report if the request asks for them."""
+
+
+_OWNERS = {"llamacpp": "llamacpp", "vllm": "vllm", "lmstudio": "organization_owner", "ollama": "library"}
+
+
+@dataclass(slots=True)
+class Served:
+    """One chat request: its place in line and its tokens; `is_done`: its client got the whole answer."""
+
+    request: Mapping[str, Any]
+    prompt_tokens: int
+    cached_tokens: int
+    waited_behind: int
+    is_done: bool = False
+
+
+class LocalServer(HttpModel):
+    """`async with LocalServer(*script) as server`: an `HttpModel` that behaves like a server on a laptop.
+
+    `served` holds what became of each chat request. A prompt that begins like the slot's last one is read from there.
+
+    Args:
+        kind: whose listings and words it has.
+        window_tokens: a longer prompt is refused in the server's own words; Ollama cuts it without a word.
+        tools: whether its template shows them; "refused": a request with them is refused.
+        slots: the number of requests it answers at once; others wait.
+        read_tokens_s: how many tokens of a prompt it reads in a second; None: no pause.
+        loading: the number of chat requests that it answers with `503 Loading model` at first.
+        parameters: of its model, as its listing says.
+        has_listing: whether it says more of its models than their names.
+        count_tokens: of a text; by default a quarter of its characters.
+    """
+
+    def __init__(
+        self,
+        *script: Script,
+        otherwise: Script | None = None,
+        kind: Literal["llamacpp", "vllm", "lmstudio", "ollama"] = "llamacpp",
+        window_tokens: int = 4_096,
+        tools: Literal["shown", "unseen", "refused"] = "shown",
+        slots: int = 1,
+        read_tokens_s: float | None = None,
+        loading: int = 0,
+        parameters: int = 1_500_000_000,
+        has_listing: bool = True,
+        models: Sequence[str] = ("local",),
+        count_tokens: Callable[[str], int] = lambda text: -(-len(text) // CHARS_PER_TOKEN),
+        port: int = 0,
+    ) -> None:
+        super().__init__(*script, otherwise=otherwise, models=models, port=port)
+        self.kind, self.window_tokens, self.tools, self.loading = kind, window_tokens, tools, loading
+        self.read_tokens_s, self.parameters, self.has_listing = read_tokens_s, parameters, has_listing
+        self._count, self._slots, self._in_slot = count_tokens, asyncio.Semaphore(slots), ""
+        self._in_line = 0
+        self.served: list[Served] = []
+
+    def tells(self, method: str, path: str, body: bytes) -> Any:
+        """The server's listing, by its kind; None: it has nothing at this path."""
+        path = urllib.parse.urlsplit(path).path
+        if not self.has_listing and path != "/v1/models":
+            return None
+        match self.kind, path:
+            case _, "/v1/models":
+                return {"object": "list", "data": [self._row(name) for name in self._models]}
+            case "llamacpp", "/props":
+                settings = {"n_ctx": self.window_tokens, "params": {}}
+                shown = "{% if tools %}{{ tools }}{% endif %}" if self.tools == "shown" else "{{ messages }}"
+                return {"default_generation_settings": settings, "total_slots": 1, "chat_template": shown}
+            case "lmstudio", "/api/v0/models":
+                state = {"type": "llm", "state": "loaded", "max_context_length": 131_072}
+                state |= {"loaded_context_length": self.window_tokens}
+                return {"object": "list", "data": [{"id": name, **state} for name in self._models]}
+            case "ollama", "/api/ps":
+                return {"models": [self._loaded(name) for name in self._models]}
+            case "ollama", "/api/show":
+                able = ["completion", "tools"] if self.tools == "shown" else ["completion"]
+                return self._loaded(json.loads(body)["model"]) | {
+                    "capabilities": able,
+                    "model_info": {
+                        "general.architecture": "qwen2",
+                        "general.parameter_count": self.parameters,
+                        "qwen2.context_length": 32_768,
+                    },
+                }
+        return None
+
+    def _row(self, name: str) -> dict[str, Any]:
+        """A model in the list that every server has."""
+        row: dict[str, Any] = {
+            "id": name,
+            "object": "model",
+            "owned_by": _OWNERS[self.kind] if self.has_listing else "me",
+        }
+        if not self.has_listing:
+            return row
+        match self.kind:
+            case "llamacpp":
+                meta = {"n_ctx": self.window_tokens, "n_ctx_train": 131_072, "n_params": self.parameters}
+                return row | {"meta": meta}
+            case "vllm":
+                return row | {"max_model_len": self.window_tokens}
+        return row
+
+    def _loaded(self, name: str) -> dict[str, Any]:
+        """A model that Ollama has loaded."""
+        size = f"{self.parameters / 1e9:.1f}B" if self.parameters >= 1e9 else f"{self.parameters / 1e6:.0f}M"
+        return {
+            "name": name,
+            "model": name,
+            "context_length": self.window_tokens,
+            "details": {"parameter_size": size, "family": "qwen2"},
+        }
+
+    @contextlib.asynccontextmanager
+    async def turn(self, request: Mapping[str, Any], is_cut: Callable[[], bool]) -> AsyncIterator[HttpLine | None]:
+        """The line for a request, in its turn and after its prompt has been read."""
+        if self.loading > 0:
+            self.loading -= 1
+            yield _error(503, "Loading model", "unavailable_error")
+            return
+        prompt = self.prompt(request)
+        tokens = self._count(prompt)
+        if refusal := self._refusal(request, tokens):
+            yield refusal
+            return
+        row = Served(request, tokens, 0, waited_behind=self._in_line)
+        self.served.append(row)
+        self._in_line += 1
+        try:
+            async with self._slots:
+                if is_cut():
+                    yield None
+                    return
+                row.cached_tokens = self._count(_common(self._in_slot, prompt))
+                self._in_slot = prompt
+                yield self._read(request, row, self._with_usage(self.next_line(request), row))
+                row.is_done = not is_cut()
+        finally:
+            self._in_line -= 1
+
+    def prompt(self, request: Mapping[str, Any]) -> str:
+        """What the template makes of a request."""
+        tools = json.dumps(request["tools"]) if request.get("tools") and self.tools == "shown" else ""
+        return tools + "".join(f"<{one['role']}>{_text(one)}\n" for one in request.get("messages", ()))
+
+    def _refusal(self, request: Mapping[str, Any], tokens: int) -> Status | None:
+        """The answer to a request that the server does not take."""
+        if request.get("tools") and self.tools == "refused":
+            if self.kind == "ollama":
+                return _error(400, f"{self._models[0]} does not support tools", "api_error")
+            return _error(500, "tools param requires --jinja flag", "server_error")
+        window = self.window_tokens
+        match self.kind:
+            case "llamacpp" if tokens >= window:
+                text = (
+                    f"request ({tokens} tokens) exceeds the available context size ({window} tokens), try increasing it"
+                )
+                return _error(400, text, "exceed_context_size_error", n_prompt_tokens=tokens, n_ctx=window)
+            case "vllm" if tokens + (answer := request.get("max_tokens") or 0) > window:
+                text = (
+                    f"This model's maximum context length is {window} tokens. However, you requested"
+                    f" {tokens + answer} tokens ({tokens} in the messages, {answer} in the completion)."
+                    " Please reduce the length of the messages or completion."
+                )
+                return _error(400, text, "BadRequestError")
+            case "lmstudio" if tokens >= window:
+                text = "The number of tokens to keep from the initial prompt is greater than the context length."
+                return _error(400, text, "invalid_request_error")
+        return None
+
+    def _with_usage(self, line: HttpLine, row: Served) -> HttpLine:
+        """The line with the tokens that were counted."""
+        if not isinstance(line, ModelReply):
+            return line
+        cached, answer = (
+            row.cached_tokens,
+            self._count("".join(part.text for part in line.parts if isinstance(part, Text | Reasoning))),
+        )
+        usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=cached)
+        return replace(line, usage=usage)
+
+    def _read(self, request: Mapping[str, Any], row: Served, line: HttpLine) -> HttpLine:
+        """The line after the time that the prompt takes, with reports of it if the request asks for them."""
+        new = row.prompt_tokens - row.cached_tokens
+        pause_s = new / self.read_tokens_s / READ_PIECES if self.read_tokens_s else 0.0
+        reports = self.kind == "llamacpp" and request.get("return_progress") and request.get("stream")
+        if not reports and not pause_s:
+            return line
+        pieces = range(READ_PIECES + 1) if reports else range(READ_PIECES)
+        chunks = [
+            {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}]}
+            | ({"prompt_progress": _progress(row, piece, pause_s)} if reports else {})
+            for piece in pieces
+        ]
+        return AfterChunks(chunks, pause_s, line, are_sent=bool(reports))
+
+
+def _progress(row: Served, piece: int, pause_s: float) -> dict[str, int]:
+    """llama.cpp's report after a piece of the prompt."""
+    new = row.prompt_tokens - row.cached_tokens
+    return {
+        "total": row.prompt_tokens,
+        "cache": row.cached_tokens,
+        "processed": row.cached_tokens + new * piece // READ_PIECES,
+        "time_ms": round(1_000 * pause_s * piece),
+    }
+
+
+def _error(status: int, text: str, kind: str, **facts: int) -> Status:
+    """An error in the shape that all of them share."""
+    return Status(status, {"error": {"code": status, "message": text, "type": kind, **facts}})
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """The text of a message of a request, with its calls."""
+    content = message.get("content") or ""
+    if not isinstance(content, str):
+        content = "\n".join(part.get("text", "") for part in content)
+    return content + (json.dumps(message["tool_calls"]) if message.get("tool_calls") else "")
+
+
+def _common(one: str, other: str) -> str:
+    """The beginning that two texts share."""
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return one[: sum(1 for _ in same)]

@@ -1,0 +1,131 @@
+"""`perdure model`: what is here, fetched and removed; and the first message of a new home."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.features.local.conftest import Seen
+from tests.support.model_files import file_server, gguf
+from tests.support.programs import environment, perdure_from_cold, run_inside
+
+
+def test_from_an_empty_home_to_an_answer_that_is_remembered(
+    tmp_path: Path, llama: str, model_file: Path, seen: Seen
+) -> None:
+    """Two commands after the installation; each says what comes next."""
+    home = tmp_path / "home"
+    chosen = run_inside(home, "model", "use", str(model_file), PYTHONPATH=llama)
+    assert (chosen.returncode, chosen.stderr) == (
+        0,
+        "Agents without a model of their own answer with local/one: `perdure` starts the chat.\n",
+    )
+    first = perdure_from_cold(home, "-p", "My dog is called Rex.", PYTHONPATH=llama_path(llama))
+    assert (first.returncode, first.stdout) == (0, "I remember.\n"), first.stderr
+    assert "Model local/one (chosen by `perdure model use`)" in first.stderr
+
+    again = perdure_from_cold(home, "-p", "What is he called?", PYTHONPATH=llama_path(llama))
+    assert (again.returncode, again.stdout) == (0, "I remember.\n")
+    assert len([line for line in seen() if "said" in line]) == 2
+
+
+def llama_path(llama: str) -> str:
+    """The variable for programs that start on their own: the stand-in, and the package that is tested."""
+    return f"{llama}:{Path(__file__).resolve().parents[3] / 'src'}"
+
+
+def test_a_model_of_the_list_is_fetched_from_a_mirror_and_used_at_once(tmp_path: Path, llama: str) -> None:
+    """By its address too, with the checksum that a person gives; nothing else is there, so it is taken."""
+    data = gguf()
+    with file_server({"/mine.gguf": data}) as server:
+        got = run_inside(
+            tmp_path, "model", "get", f"{server.url}/mine.gguf", "--sha256", hashlib.sha256(data).hexdigest()
+        )
+    assert (got.returncode, got.stderr) == (
+        0,
+        "mine is here, and its checksum is right. `perdure model use mine` makes it the default; without another model"
+        " `perdure` takes it at once.\n",
+    )
+    answer = perdure_from_cold(tmp_path, "-p", "Hello", PYTHONPATH=llama_path(llama))
+    assert answer.stdout == "I remember.\n", answer.stderr
+
+    assert "Model local/mine (it is on this machine)" in answer.stderr
+
+
+def test_the_list_has_what_is_here_and_what_can_be_fetched(tmp_path: Path, llama: str, model_file: Path) -> None:
+    run_inside(tmp_path, "model", "use", str(model_file))
+    rows = json.loads(run_inside(tmp_path, "model", "list", "--json").stdout)
+
+    assert [(row["name"], row["is_here"], row["is_default"]) for row in rows] == [
+        ("tiny", False, False),
+        ("small", False, False),
+        ("medium", False, False),
+        ("one", True, True),
+    ]
+    assert rows[1]["licence"] == "Apache-2.0"
+
+
+def test_a_linked_file_stays_when_its_model_is_removed(tmp_path: Path, llama: str, model_file: Path) -> None:
+    """One that was fetched goes, after a question."""
+    run_inside(tmp_path, "model", "use", str(model_file))
+    done = run_inside(tmp_path, "model", "remove", "one")
+    assert (done.returncode, done.stderr) == (0, "one is no model here any more; its file stays.\n")
+    assert model_file.exists()
+    fetched = tmp_path / "models" / "small.gguf"
+    fetched.write_bytes(gguf())
+    run_inside(tmp_path, "model", "use", "small")
+    refused = run_inside(tmp_path, "model", "remove", "small")
+    assert "Pass --yes to remove the model" in refused.stderr
+
+    done = run_inside(tmp_path, "model", "remove", "small", "--yes")
+    assert (done.returncode, done.stderr) == (0, "Removed small. `perdure model get small` fetches it again.\n")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["use", "small"], "model 'small' not found: `perdure model get small` fetches it"),
+        (["use", "other"], "model 'other' not found: `perdure model list` shows all"),
+        (["use", "notes.gguf"], "notes.gguf is no model that llama.cpp reads: No such file"),
+        (["get", "huge"], "there is no model 'huge' to fetch: there are tiny, small, medium"),
+        (["remove", "small"], "model 'small' not found"),
+        (["remove", "../one"], "'../one' is no name of a model"),
+        (["get", "http://127.0.0.1:9/a.gguf", "--sha256", "12"], "64 hexadecimal digits"),
+    ],
+)
+def test_what_can_not_be_done_says_what_helps(tmp_path: Path, arguments: list[str], words: str) -> None:
+    """And nothing is made."""
+    done = run_inside(tmp_path, "model", *arguments)
+
+    assert done.returncode != 0
+    assert words in " ".join(done.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_settings_decide_before_a_choice(tmp_path: Path, llama: str, model_file: Path) -> None:
+    """Who chooses all the same is told."""
+    chosen = run_inside(tmp_path, "model", "use", str(model_file), PERDURE_MODEL="openai/gpt-4.1")
+
+    assert chosen.stderr == ("PERDURE_MODEL is 'openai/gpt-4.1' and decides: unset it to answer with local/one.\n")
+
+
+def test_without_the_package_the_error_says_what_to_install(tmp_path: Path, model_file: Path) -> None:
+    """Before anything is made, and again by the check."""
+    program = "import sys; sys.modules['xllamacpp'] = None; from perdure.cli import main; main()"
+    more = {"PERDURE_LOCAL_MODEL": str(model_file)}
+    done = subprocess.run(
+        [sys.executable, "-c", program, "-p", "Hello"],
+        env=environment(tmp_path, **more),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "perdure[local]" in done.stderr

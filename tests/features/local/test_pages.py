@@ -1,0 +1,103 @@
+"""Local models on the page of connections: for administrators of the machine only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from perdure import AsyncPerdure
+from perdure.features.local.folder import CatalogueModel
+from perdure.server.app import create_app
+from perdure.server.config import ServerConfig
+from perdure.settings import Settings
+from perdure.ui.routes import build_routes
+from tests.support.model_files import file_server, gguf
+from tests.ui.browser import BASE, FORM, text_of
+from tests.ui.test_access import access_of
+
+pytestmark = pytest.mark.usefixtures("llama")
+
+
+@asynccontextmanager
+async def dashboard(home: Path, **more: Any) -> AsyncIterator[tuple[httpx.AsyncClient, AsyncPerdure]]:
+    """A browser on the dashboard of a new data folder."""
+    async with await AsyncPerdure.open(settings=Settings(home=str(home), embedding="none", **more)) as library:
+        transport = httpx.ASGITransport(app=create_app(library, ServerConfig(), pages=build_routes()))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE, headers=FORM) as client:
+            yield client, library
+
+
+async def models_of(client: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
+    """Name -> what the page shows of a model."""
+    page = (await client.get("/connections?format=json")).json()
+    return {row["name"]: row for row in page["local"]["models"]}
+
+
+async def test_a_model_that_is_here_is_used_and_removed(tmp_path: Path) -> None:
+    """Agents that follow the default answer with it at once."""
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "small.gguf").write_bytes(gguf())
+    async with dashboard(tmp_path) as (client, library):
+        page = text_of((await client.get("/connections")).text)
+        used = await client.post("/connections/local/use", data={"name": "small"})
+        answer = await (await library.create_agent("Ada")).send("Hello")
+        is_default = (await models_of(client))["small"]["is_default"]
+        removed = await client.post("/connections/local/remove", data={"name": "small"})
+        left = await models_of(client)
+
+    assert "Models on this machine" in page
+    assert "Agents without a model of their own answer with local/small." in text_of(used.text)
+    assert (answer.text, is_default) == ("I remember.", True)
+    assert "small was removed." in text_of(removed.text)
+    assert not left["small"]["is_here"]
+
+
+async def test_a_model_is_fetched_in_the_background(tmp_path: Path) -> None:
+    """The page says how far it is, and why it failed."""
+    with file_server({}) as server:
+        async with dashboard(tmp_path, model_mirror=server.url) as (client, _):
+            begun = await client.post("/connections/local/get", data={"name": "tiny"})
+            while (await models_of(client))["tiny"]["is_running"]:
+                pass
+            problem = (await models_of(client))["tiny"]["problem"]
+            unknown = await client.post("/connections/local/get", data={"name": f"{server.url}/a.gguf"})
+
+    assert "tiny is being fetched. You can leave this page." in text_of(begun.text)
+    assert 'hx-trigger="every 1s"' in begun.text
+    assert "answered 404" in problem
+    assert unknown.status_code == 404
+
+
+async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path) -> None:
+    data = gguf()
+    with file_server({"/mine.gguf": data}) as server:
+        model = CatalogueModel(name="mine", address=f"{server.url}/mine.gguf", sha256=hashlib.sha256(data).hexdigest())
+        async with dashboard(tmp_path) as (client, library):
+            library.app.shared.local.get_later(model)
+            await library.app.shared.local.transfers["mine"].task
+            answer = await client.post("/connections/local/use", data={"name": "mine"})
+
+    assert "answer with local/mine" in text_of(answer.text)
+
+
+async def test_others_than_the_machines_administrators_see_and_change_nothing(tmp_path: Path) -> None:
+    """A key of a user, and an administrator of another organisation."""
+    async with dashboard(tmp_path) as (client, library):
+        access = access_of(library)
+        _, builder = await access.create_key("b", "builder")
+        acme = await access.create_organisation("Acme")
+        _, admin = await access.within(acme.id).create_key("a", "admin")
+        for key in (builder, admin):
+            headers = {"authorization": f"Bearer {key}"}
+            page = await client.get("/connections?format=json", headers=headers)
+            assert page.json()["local"] is None
+            refused = await client.post("/connections/local/get", data={"name": "tiny"}, headers=headers)
+            assert refused.status_code == 403
+
+        assert library.app.shared.local.transfers == {}

@@ -1,0 +1,199 @@
+"""An agent on a server of one's own: its window, its silence, its tools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
+from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
+from perdure.settings import Settings
+from perdure.testing import InlineStore, LocalServer, ScriptedModel, calls, says
+from tests.support.library import MODEL
+
+HANDLE = "openai/local"
+
+
+@pytest.fixture
+def near(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Sets the address of a server, which then is the one of the environment."""
+    return lambda server: monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+
+
+async def opened(path: Path | None = None) -> AsyncPerdure:
+    settings = Settings(embedding="none")
+    if path is not None:
+        return await AsyncPerdure.open(path / "a.db", settings=settings)
+    return await AsyncPerdure.open(settings=settings, store=InlineStore())
+
+
+async def talk(agent: AsyncAgent, count: int) -> list[str]:
+    filler = "and the other rooms of this floor have the same keys as before, " * 4
+    return [(await agent.send(f"Note {n}: room {n + 10} has key {n * 37 % 91}, {filler}")).text for n in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "window_tokens", "facts"),
+    [
+        ("llamacpp", 4_096, {}),
+        ("llamacpp", 4_096, {"has_listing": False}),
+        ("llamacpp", 2_048, {"tools": []}),
+        ("llamacpp", 2_048, {"has_listing": False, "tools": []}),
+        ("vllm", 4_096, {"has_listing": False}),
+        ("lmstudio", 4_096, {"has_listing": False}),
+        ("ollama", 4_096, {}),
+    ],
+)
+async def test_a_long_talk_loses_no_message(near: Any, kind: Any, window_tokens: int, facts: dict[str, Any]) -> None:
+    """Though the window fills several times; one that no listing tells is learned from a refusal."""
+    tools = {"tools": facts["tools"]} if "tools" in facts else {}
+    served = {name: value for name, value in facts.items() if name != "tools"}
+    async with LocalServer(kind=kind, window_tokens=window_tokens, otherwise=says("Noted."), **served) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE, **tools)
+            answers = await talk(agent, 60)
+            failed = [step for step in await agent.steps(limit=100) if step.status != "success"]
+            known = perdure.app.models.traits(HANDLE).window_tokens
+
+    assert answers == ["Noted."] * 60
+    assert all(row.prompt_tokens < window_tokens for row in server.served)
+    assert len(failed) <= (4 if served else 0)
+    assert known == (None if kind == "lmstudio" and served else window_tokens)
+
+
+async def test_a_request_that_can_not_fit_says_so(near: Any) -> None:
+    """In words for people, with the figures of the server; it is not sent for ever."""
+    async with LocalServer(window_tokens=600, has_listing=False) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            reply = await asyncio.gather(agent.send("Hello?"), return_exceptions=True)
+
+    assert "can't be made to fit: a window of 600 tokens" in str(reply[0])
+    assert len(server.requests) <= 2
+
+
+async def test_what_a_slow_model_does_is_told_and_never_stored(near: Any) -> None:
+    """Each part of the prompt that it has read, before its first word."""
+    async with LocalServer(says("Hello Ada.")) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            sent = [one async for one in agent.stream("I am Ada.", background=True)]
+            run = (await agent.runs())[0]
+            stored = await perdure.app.store.read(lambda tx: tx.events.list(run.key))
+
+    told = [one.text for one in sent if isinstance(one, Delta) and one.kind == "progress"]
+    total = f"{server.served[-1].prompt_tokens:,}"
+    assert told[0].startswith(f"reading 0 of {total} tokens")
+    assert told[-1].startswith(f"reading {total} of {total} tokens")
+    assert "reading" not in str([event.event for event in stored])
+    assert server.requests[-1]["return_progress"] is True
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "ollama"])
+async def test_a_server_that_refuses_tools_is_asked_without(near: Any, kind: Any, caplog: Any) -> None:
+    """The message is answered, it is said once, and from then on no tools are sent."""
+    async with LocalServer(kind=kind, tools="refused", has_listing=False, otherwise=says("Hello.")) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            answers = [(await agent.send("Hi")).text for _ in range(2)]
+            traits = perdure.app.models.traits(HANDLE)
+
+    assert answers == ["Hello.", "Hello."]
+    assert [bool(request.get("tools")) for request in server.requests] == [True, False, False]
+    assert (traits.takes_tools, traits.calling) == (False, "none")
+    assert sum("takes no tools" in record.getMessage() for record in caplog.records) == 1
+
+
+@pytest.mark.parametrize("shown", ["shown", "unseen"])
+async def test_a_template_that_shows_no_tools_is_noticed(near: Any, shown: Any, caplog: Any) -> None:
+    """By the tokens that its server counts; one that shows them is left alone."""
+    async with LocalServer(tools=shown, otherwise=says("Hello.")) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            for _ in range(2):
+                await agent.send("Hi")
+            traits = perdure.app.models.traits(HANDLE)
+
+    assert traits.takes_tools == (shown == "shown")
+    assert any("template does not show" in record.getMessage() for record in caplog.records) != traits.takes_tools
+    assert bool(server.requests[-1].get("tools")) == traits.takes_tools
+
+
+async def test_an_answer_always_has_a_limit(near: Any) -> None:
+    """A quarter of the window at most, as the room that is kept for it."""
+    async with LocalServer(otherwise=says("Hello."), window_tokens=8_192) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            await agent.send("Hi")
+            await (await agent.update(settings={"max_output_tokens": 100})).send("Hi")
+
+    assert [request["max_tokens"] for request in server.requests] == [2_048, 100]
+
+
+async def test_who_names_no_model_gets_that_of_the_server(near: Any, tmp_path: Path) -> None:
+    """It is asked and tried once, whatever program opens the store later; an agent of before follows."""
+    async with await opened(tmp_path) as perdure:
+        early = await perdure.create_agent("early")
+        assert early.info.model == EXTRACTIVE
+    async with LocalServer(calls("note", text="hi"), otherwise=says("Hello.")) as server:
+        near(server)
+        async with await opened(tmp_path) as perdure:
+            assert not server.requests  # opening asks nobody
+            agent = await perdure.create_agent("ada")
+            assert (agent.info.model, len(server.requests)) == (HANDLE, 1)
+        async with await opened(tmp_path) as perdure:
+            follows = await perdure.agent("early")
+            assert (await follows.send("Hi")).text == "Hello."
+            known = perdure.app.models.traits(HANDLE)
+
+    assert len(server.requests) == 2
+    assert (known.calling, known.window_tokens, known.server) == ("native", 4_096, "llamacpp")
+
+
+class SlowModel(ScriptedModel):
+    """Answers when it is let; says that it waits before."""
+
+    def __init__(self) -> None:
+        super().__init__(otherwise=says("At last."))
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        yield ModelProgress(stage="waiting", waited_s=5)
+        self.asked.set()
+        await self.may_answer.wait()
+        async for piece in super().respond(request):
+            yield piece
+
+
+async def test_a_message_that_is_sent_again_gets_the_running_answer() -> None:
+    """Once: its client has given up waiting. Another message finds the conversation busy."""
+    model = SlowModel()
+    async with await AsyncPerdure.open(
+        settings=Settings(embedding="none"), store=InlineStore(), models={MODEL: model}
+    ) as perdure:
+        agent = await perdure.create_agent("ada", model=MODEL)
+        first = asyncio.create_task(agent.send("Are you there?", if_busy="reject"))
+        await model.asked.wait()
+        first.cancel()
+        with pytest.raises(ConversationBusy):
+            await agent.send("Somebody else?", if_busy="reject")
+        again = asyncio.create_task(agent.send("Are you there?", if_busy="reject"))
+        await asyncio.sleep(0)
+        model.may_answer.set()
+        reply = await again
+        later = await agent.send("Are you there?", if_busy="reject")
+        runs = await agent.runs()
+
+    assert (reply.text, later.text) == ("At last.", "At last.")
+    assert reply.run_id != later.run_id and len(runs) == 2
+    assert len(model.requests) == 2
