@@ -17,7 +17,9 @@ from perdure.core.messages import CompactionNote
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.runs import Prefix, Usage
-from perdure.engine.run.prefixes import rows_tokens
+from perdure.engine.estimates import (
+    rows_tokens,
+)
 from perdure.engine.run.preview import preview
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, fails, says

@@ -14,7 +14,7 @@ from perdure import AsyncAgent, AsyncPerdure, InvalidInput
 from perdure.core.agents import Agent
 from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.models import ModelTraits
-from perdure.core.profiles import SMALL_WINDOW_TOKENS, choose_profile, with_profile
+from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, choose_profile, with_profile
 from perdure.settings import Settings
 from perdure.testing import FakeClock, HttpModel, ScriptedModel, says
 from perdure.testing.clock import START

@@ -208,7 +208,7 @@ class Heard:
         async for piece in model.respond(request):
             if isinstance(piece, ModelReply):
                 self.reply = piece
-            else:
+            elif isinstance(piece, ModelDelta):
                 self.deltas.append(piece)
         return self
 

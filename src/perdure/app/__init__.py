@@ -25,7 +25,7 @@ from perdure.app.keys import KEY_FILE as KEY_FILE
 from perdure.app.keys import cipher_of as cipher_of
 from perdure.app.keys import make_key_file as make_key_file
 from perdure.app.parts import configured_hooks as configured_hooks
-from perdure.app.parts import engine_settings, web_settings
+from perdure.app.parts import engine_settings, token_counter_of, web_settings
 from perdure.app.parts import web_search_engine as web_search_engine
 from perdure.app.prices import price_of
 from perdure.app.prices import prices_of as prices_of
@@ -35,7 +35,6 @@ from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
 from perdure.app.traits import StoredTraits
-from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -295,7 +294,7 @@ async def start(
     """
     embedding = choose_embedder(settings.embedding) if embedder is None else EmbedderChoice(embedder, "given")
     called = [*configured_hooks(settings, at_home=address is None and store is None), *function_hooks(hooks)]
-    functions, counter, clock = Functions(tools), await _token_counter(settings), clock or SystemClock()
+    functions, counter, clock = Functions(tools), await token_counter_of(settings), clock or SystemClock()
     address = settings.store_address if address is None else address
     cipher, engines = cipher_of(settings, None if store is not None else address), ContextEngines(context_engines)
     if store is None:
@@ -477,15 +476,6 @@ def _builtin_tools(
     return Builtins(
         converter=converter, web=web_settings(settings), sandbox=sandbox, load_file=load_file, counter=counter
     )
-
-
-async def _token_counter(settings: Settings) -> TokenCounter:
-    """The counter that the settings choose. Raises: InvalidInput: its ranks are not on disk."""
-    if settings.token_counter == "script":
-        return ScriptTokenCounter()
-    from perdure.providers.tiktoken_counter import TiktokenCounter
-
-    return await asyncio.to_thread(TiktokenCounter.from_disk)  # it reads and sorts 200,000 ranks
 
 
 async def _bring_up_to_date(

@@ -1,16 +1,19 @@
-"""Parts of an engine that the settings choose: hooks, and the web tools.
+"""Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens.
 
 The composition root builds the rest.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
+from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.access.values import Limits as Budget
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import Hook
+from perdure.core.ports import TokenCounter
 from perdure.core.text.addresses import is_postgres
 from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
@@ -68,3 +71,12 @@ def engine_settings(settings: Settings) -> EngineSettings:
         extract_at_close=settings.facts == "patterns",
         schedule_grace_s=settings.schedule_grace_s,
     )
+
+
+async def token_counter_of(settings: Settings) -> TokenCounter:
+    """The counter that the settings choose. Raises: InvalidInput: its ranks are not on disk."""
+    if settings.token_counter == "script":
+        return ScriptTokenCounter()
+    from perdure.providers.tiktoken_counter import TiktokenCounter
+
+    return await asyncio.to_thread(TiktokenCounter.from_disk)  # it reads and sorts 200,000 ranks

@@ -17,10 +17,10 @@ from perdure.core.ids import Ids
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.models import Models
 from perdure.core.ports import Clock, FileContents, Randomness, TokenCounter, Toolbox
-from perdure.core.profiles import with_profile
 from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
+from perdure.domain.agents.profile import with_profile
 from perdure.engine.context_engines.calls import EngineCalls
 from perdure.engine.context_engines.registry import ContextEngines
 from perdure.engine.facts.waiting import Waiting

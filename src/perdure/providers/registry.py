@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import ChainMap
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
+from perdure.providers.build import build_model
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import (
     EXTRACTIVE_REASON,
@@ -474,52 +475,3 @@ class ModelRegistry:
             connections, self._connections = list(self._connections.values()), {}
         await asyncio.gather(*(model.aclose() for model in models))
         await asyncio.gather(*(shared.aclose() for shared in connections))
-
-
-def build_model(
-    endpoint: Endpoint,
-    name: str,
-    connections: dict[str, Connections],
-    *,
-    traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
-    learn: Callable[..., None] = lambda **traits: None,
-    look: Callable[[], Awaitable[None]] | None = None,
-) -> Retrying:
-    """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
-
-    Args:
-        connections: provider -> what its models share; those of a new provider are added.
-        traits: what is known of the model.
-        learn: takes the traits that its answers show, by their names.
-        look: learns what its server says of it.
-    Raises: InvalidInput: an address or key that can't be used.
-    """
-    from perdure.providers.retrying import Retrying
-
-    provider = endpoint.entry
-    key = endpoint.api_key if endpoint.has_key else None
-    if endpoint.kind == "direct":
-        from perdure.providers.pydantic_ai import DirectModel
-
-        base_url = endpoint.base_url if endpoint.base_url != provider.default_url else None
-        return Retrying(
-            DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url, guard=endpoint.guard)
-        )
-    from perdure.providers.openai_chat import Connections, OpenAIChat
-
-    chat = OpenAIChat(
-        model=name,
-        base_url=endpoint.base_url,
-        api_key=key,
-        provider=provider.name,
-        connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
-        reasoning_back=provider.reasoning_back,
-        traits=traits,
-        learn=learn,
-        look=look,
-    )
-    if is_large(endpoint, name):
-        return Retrying(chat)
-    from perdure.providers.text_calls.model import TextCalls
-
-    return Retrying(TextCalls(chat, traits=traits, learn=learn))

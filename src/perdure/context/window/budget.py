@@ -131,7 +131,7 @@ def segments(
     """
     prefix = view.prefix
     tools = counter.count(tools_text(prefix.tools))
-    summary = summary_tokens(prefix.summary, counter)
+    summary = summary_tokens(counter, prefix.summary)
     text = max(0, prefix.tokens - tools - summary)
     blocks = min(text, counter.count(blocks_section(prefix.system)))
     section = directories_section(prefix.system)
@@ -165,9 +165,9 @@ def _tail_segments(status: str, counter: TokenCounter) -> tuple[Segment, ...]:
     return (Segment("status", tokens - recalled_tokens), Segment("recalled", recalled_tokens))
 
 
-def summary_tokens(summary: str, counter: TokenCounter) -> int:
-    """Return the tokens of a summary section, which is a message of its own."""
-    return counter.count(summary) + MESSAGE_OVERHEAD_TOKENS if summary else 0
+def summary_tokens(counter: TokenCounter, *texts: str) -> int:
+    """Return the tokens of a summary section, or of other texts that are messages of their own."""
+    return sum(counter.count(text) + MESSAGE_OVERHEAD_TOKENS for text in texts if text)
 
 
 def blocks_section(system: str) -> str:

@@ -13,7 +13,6 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.groups.passes import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
-from perdure.core.profiles import PROFILE_SETTINGS, check_profile
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.rule_check import rules_to_settings
@@ -23,6 +22,7 @@ from perdure.domain.agents.compaction import check_compaction
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.guards import check_guards
 from perdure.domain.agents.limits import LIMITS, check_limits
+from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block

@@ -15,13 +15,15 @@ from perdure.core.messages import CompactionNote, CompactionTrigger, Draft, Mess
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.compaction.summarise import Summary
+from perdure.engine.estimates import (
+    dropped_rows,
+    overcount_behind,
+    rows_tokens,
+)
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import (
     compile_prefix,
-    dropped_rows,
-    overcount_behind,
     read_memory,
-    rows_tokens,
     store_prefix,
 )
 from perdure.storage.tx import Tx

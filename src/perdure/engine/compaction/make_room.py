@@ -18,12 +18,14 @@ from perdure.core.telemetry.port import Compacted
 from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
+from perdure.engine.estimates import (
+    dropped_rows,
+)
 from perdure.engine.hooks.points import after_compaction, before_compaction
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.log import Progress, RoomPlan, load_run_log
 from perdure.engine.run.next_action import MakeRequest, next_action
-from perdure.engine.run.prefixes import dropped_rows
 from perdure.storage.tx import Tx
 
 

@@ -27,10 +27,12 @@ from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handl
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import NO_USAGE, Run, Usage
 from perdure.core.telemetry.port import ModelWork
+from perdure.engine.estimates import (
+    rows_tokens,
+)
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
-from perdure.engine.run.prefixes import rows_tokens
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,10 @@ from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCal
 from perdure.core.tools.loops import THINKING
 from perdure.domain.facts.retraction import retract_changed
 from perdure.engine.compaction.revise import revise_nodes
+from perdure.engine.estimates import (
+    dropped_rows,
+)
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import dropped_rows
 from perdure.storage.tx import Tx
 
 EditedPart = Literal["user", "system", "assistant", "reasoning", "tool"]

@@ -19,7 +19,11 @@ from perdure.core.provenance.sources import MessageSource
 from perdure.domain.blocks.units import copy_isolated
 from perdure.domain.provenance.context import context_sources
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import compile_prefix, read_memory, store_prefix
+from perdure.engine.run.prefixes import (
+    compile_prefix,
+    read_memory,
+    store_prefix,
+)
 from perdure.engine.run.preview import without_open_calls
 from perdure.engine.run.rows import NEWEST
 from perdure.engine.run.system_messages import renew_system_message

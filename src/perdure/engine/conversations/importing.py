@@ -29,7 +29,10 @@ from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.situation import NO_RUN, situation_of
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.prefixes import read_memory, recompile_prefix
+from perdure.engine.run.prefixes import (
+    read_memory,
+    recompile_prefix,
+)
 from perdure.engine.run.rows import NEWEST
 from perdure.storage.tx import Tx
 

@@ -16,7 +16,9 @@ from perdure.engine.ports import UnitInputs
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import Progress, RunLog
 from perdure.engine.run.next_action import Finish
-from perdure.engine.run.prefixes import Memory
+from perdure.engine.run.prefixes import (
+    Memory,
+)
 from perdure.engine.run.rows import engine_drafts
 from perdure.storage.tx import Tx
 

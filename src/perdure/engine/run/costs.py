@@ -14,7 +14,9 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey, Step
-from perdure.engine.run.prefixes import prefix_of_run
+from perdure.engine.run.prefixes import (
+    prefix_of_run,
+)
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

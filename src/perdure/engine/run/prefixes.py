@@ -1,5 +1,5 @@
-"""Prefixes of requests: when to rewrite them, how they are compiled, what changed in memory since they were written,
-and by how much the estimate behind them is too high."""
+"""Prefixes of requests: when to rewrite them, how they are compiled, and what changed in memory since they were
+written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import View
 from perdure.context.request.prefix import (
     Counts,
     Place,
@@ -22,7 +21,6 @@ from perdure.context.request.prefix import (
     compile_tools,
     tools_text,
 )
-from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.envelopes import (
     mark_text,
     memory_deltas,
@@ -34,24 +32,22 @@ from perdure.context.sections.envelopes import (
 from perdure.context.sections.skills import skills_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.sections.words import envelope_in_words
-from perdure.context.window.budget import reduce_overcount, summary_tokens
+from perdure.context.window.budget import summary_tokens
 from perdure.context.window.economics import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import WORKING_CHECKPOINT, Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
-from perdure.core.messages import Message, text_of
 from perdure.core.models import EXTRACTIVE, Models
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.profiles import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
 from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
-from perdure.core.tools.spec import Tool
+from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
@@ -68,9 +64,6 @@ _OF_ONE_MODEL = ("context_window_tokens", "max_output_tokens", "reasoning_effort
 
 _FORM = ("words", "profile")
 """The parts of a prefix that `_form` names."""
-
-SEAM_TOKENS = 4
-"""How many tokens more or less a text may take at the edges of a part that is cut out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,16 +245,11 @@ def compile_prefix(
     counter, agent = inputs.counter, as_requested(agent, inputs.models)
     form = _form(agent, inputs.models)
     in_words = "words" in form
-    archives = tx.archives.list_by_agent(agent.id)
-    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
-    counts = replace(memory.counts, tags=tuple(tags)[:20])
+    counts = replace(memory.counts, tags=_list_tags(tx, agent))
     rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
-    client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
-    loop = loop_of(agent.agent_type, agent.settings)
-    own = compile_tools(_offered_tools(tx, agent), tuple(CONTEXT_TOOL_SPECS.values()), client)
-    tools = tuple(map(loop.offer, own))
+    tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
     base = base_prompt(agent.agent_type, agent.settings.get(PROMPT, "full")) if agent.system is None else agent.system
@@ -299,10 +287,7 @@ def compile_prefix(
         seen=_in_prefix(memory.versions),
         from_message_seq=from_seq,
         settings_revision=agent.settings_revision,
-        tokens=counter.count(system)
-        + counter.count(tools_text(tools))
-        + summary_tokens(opening, counter)
-        + summary_tokens(summary, counter),
+        tokens=counter.count(system) + counter.count(tools_text(tools)) + summary_tokens(counter, opening, summary),
         opening=opening,
         summary=summary,
         nodes=tuple(node.seq for node in nodes),
@@ -315,11 +300,22 @@ def compile_prefix(
     )
 
 
-def _offered_tools(tx: Tx, agent: Agent) -> Sequence[Tool]:
-    """The agent's tools that its model is offered."""
+def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
+    """The most used tags of the agent's archives."""
+    archives = tx.archives.list_by_agent(agent.id)
+    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
+
+
+def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:
+    """The tools that the agent's model is offered: those for memory, and the engine's, only if all are."""
     offer = agent.settings.get(OFFERED_TOOLS, "all")
-    tools = () if offer == "none" else tx.tools.list_by_agent(agent.id)
-    return [tool for tool in tools if tool.spec.kind != "memory"] if offer == "own" else tools
+    if offer == "none":
+        return ()
+    tools = [tool for tool in tx.tools.list_by_agent(agent.id) if offer == "all" or tool.spec.kind != "memory"]
+    client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
+    loop = loop_of(agent.agent_type, agent.settings)
+    engine = tuple(CONTEXT_TOOL_SPECS.values()) if offer == "all" else ()
+    return tuple(map(loop.offer, compile_tools(tools, engine, client)))
 
 
 def _name_parts(
@@ -433,85 +429,3 @@ def _seen_labels(tx: Tx, seen: Mapping[str, int], blocks: Sequence[Block]) -> di
             with contextlib.suppress(NotFound):
                 labels[block_id] = tx.blocks.version(BlockId(block_id), version).label
     return labels
-
-
-def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
-    """The upper estimate of all rows that a view shows, without prefix and summary."""
-    return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
-
-
-def rows_at_least(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
-    """The tokens that the summary and all rows that a view shows take at least, by any tokenizer."""
-    rows = (*view.pinned, *view.rows)
-    tokens = (min(row_tokens(row, stubs, counter), counter.at_least(row.text)) for row in rows)
-    return counter.at_least(view.prefix.summary) + sum(tokens)
-
-
-def fixed_at_least(prefix: Prefix, status: str, counter: TokenCounter) -> int:
-    """The tokens that a request with this tail takes at least without its messages, by any tokenizer."""
-    return sum(counter.at_least(text) for text in (tools_text(prefix.tools), prefix.system, status))
-
-
-def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
-    """Whether a provider has counted the tokens of a request like the conversation's next one."""
-    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=3)
-    return conversation.overcount != 0 or any(step.model == agent.model and step.usage.input_tokens for step in steps)
-
-
-def overcount_behind(
-    tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
-) -> int:
-    """By how many tokens the estimate is too high, now that `prefix` takes the place of `current`.
-
-    Parts that both have were measured, and stay so; but for another model nothing was measured yet.
-    """
-    if current is None or _last_model(tx, agent, conversation) != agent.model:
-        return unmeasured_overcount(tx, agent.model, prefix.tokens + conversation.view_tokens)
-    overcount = conversation.overcount
-    for old, new in zip(_texts(current), _texts(prefix), strict=True):
-        if dropped := _dropped_text(old, new):
-            overcount = reduce_overcount(
-                overcount,
-                estimated=current.tokens + conversation.view_tokens,
-                dropped=counter.count(dropped) + SEAM_TOKENS,
-                dropped_at_least=max(0, counter.at_least(dropped) - SEAM_TOKENS),
-            )
-    return overcount
-
-
-def unmeasured_overcount(tx: Tx, model: str, estimated: int) -> int:
-    """By how many tokens an estimate is too high for a model that has measured nothing of it."""
-    return -int((tx.steps.get_factor(model) - 1) * estimated)
-
-
-def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
-    """The model of the conversation's newest step; empty if there is none."""
-    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
-    return steps[0].model if steps else ""
-
-
-def _texts(prefix: Prefix) -> tuple[str, str, str, str]:
-    """The texts of a prefix that are measured: tools, system prompt, opening and summary."""
-    return tools_text(prefix.tools), prefix.system, prefix.opening, prefix.summary
-
-
-def _dropped_text(old: str, new: str) -> str:
-    """The middle of the old text, without the beginning and the end that both texts share."""
-    if old == new:
-        return ""
-    shortest = min(len(old), len(new))
-    first = next((place for place in range(shortest) if old[place] != new[place]), shortest)
-    last = next((place for place in range(shortest - first) if old[-1 - place] != new[-1 - place]), shortest - first)
-    return old[first : len(old) - last]
-
-
-def dropped_rows(
-    overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
-) -> int:
-    """The overcount that remains when these rows leave the view."""
-    return reduce_overcount(
-        overcount,
-        estimated=estimated,
-        dropped=sum(row_tokens(message, stubs, counter) for message in rows),
-        dropped_at_least=sum(counter.at_least(text_of(apply_stubs(message, stubs).parts)) for message in rows),
-    )

@@ -14,8 +14,16 @@ from perdure.core.conversations import Conversation
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Prefix
+from perdure.engine.estimates import (
+    overcount_behind,
+)
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
-from perdure.engine.run.prefixes import delta_texts, overcount_behind, read_memory, recompile_prefix, rewrite_reason
+from perdure.engine.run.prefixes import (
+    delta_texts,
+    read_memory,
+    recompile_prefix,
+    rewrite_reason,
+)
 from perdure.engine.run.rows import NEWEST
 from perdure.engine.run.tail import build_notes
 from perdure.storage.tx import Tx

@@ -17,6 +17,14 @@ from perdure.core.messages import Message
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
 from perdure.domain.provenance.context import recalled_sources
 from perdure.engine.budget import find_exceeded
+from perdure.engine.estimates import (
+    fixed_at_least,
+    is_measured,
+    overcount_behind,
+    rows_at_least,
+    rows_tokens,
+    unmeasured_overcount,
+)
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
 from perdure.engine.run.finish import end_run
@@ -25,17 +33,11 @@ from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     agent_of_run,
     delta_texts,
-    fixed_at_least,
-    is_measured,
-    overcount_behind,
     prefix_of_run,
     read_memory,
     recompile_prefix,
     rewrite_reason,
-    rows_at_least,
-    rows_tokens,
     store_prefix,
-    unmeasured_overcount,
 )
 from perdure.engine.run.room import plan_room
 from perdure.engine.run.rows import add_hook_context, add_waiting_input

@@ -16,9 +16,12 @@ from perdure.core.nodes import SummaryNode
 from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.context_engines.registry import FALLBACK, PAGED
+from perdure.engine.estimates import (
+    fixed_at_least,
+    rows_tokens,
+)
 from perdure.engine.run.builder import RequestBuilder, RequestSize
 from perdure.engine.run.log import AutoRecalled, EngineQuestion, Progress, RoomPlan, view_key
-from perdure.engine.run.prefixes import fixed_at_least, rows_tokens
 
 
 def plan_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:

@@ -25,7 +25,9 @@ from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
-from perdure.engine.run.prefixes import read_memory
+from perdure.engine.run.prefixes import (
+    read_memory,
+)
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.recalled import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx

@@ -15,13 +15,13 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
-from perdure.core.profiles import PROFILE_SETTINGS
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
 from perdure.domain.agents.limits import LIMITS
+from perdure.domain.agents.profile import PROFILE_SETTINGS
 from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock

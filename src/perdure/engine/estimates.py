@@ -1,0 +1,101 @@
+"""The size of requests as it is estimated and measured: of rows, and by how much an estimate is too high."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from perdure.context.request.assemble import View
+from perdure.context.request.prefix import tools_text
+from perdure.context.retrieval.stubs import apply_stubs, row_tokens
+from perdure.context.window.budget import reduce_overcount
+from perdure.core.agents import Agent
+from perdure.core.conversations import Conversation
+from perdure.core.messages import Message, text_of
+from perdure.core.ports import TokenCounter
+from perdure.core.runs import Prefix
+from perdure.storage.tx import Tx
+
+SEAM_TOKENS = 4
+"""How many tokens more or less a text may take at the edges of a part that is cut out."""
+
+
+def rows_tokens(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The upper estimate of all rows that a view shows, without prefix and summary."""
+    return sum(row_tokens(message, stubs, counter) for message in (*view.pinned, *view.rows))
+
+
+def rows_at_least(view: View, stubs: Mapping[int, int], counter: TokenCounter) -> int:
+    """The tokens that the summary and all rows that a view shows take at least, by any tokenizer."""
+    rows = (*view.pinned, *view.rows)
+    tokens = (min(row_tokens(row, stubs, counter), counter.at_least(row.text)) for row in rows)
+    return counter.at_least(view.prefix.summary) + sum(tokens)
+
+
+def fixed_at_least(prefix: Prefix, status: str, counter: TokenCounter) -> int:
+    """The tokens that a request with this tail takes at least without its messages, by any tokenizer."""
+    return sum(counter.at_least(text) for text in (tools_text(prefix.tools), prefix.system, status))
+
+
+def is_measured(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
+    """Whether a provider has counted the tokens of a request like the conversation's next one."""
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=3)
+    return conversation.overcount != 0 or any(step.model == agent.model and step.usage.input_tokens for step in steps)
+
+
+def overcount_behind(
+    tx: Tx, agent: Agent, conversation: Conversation, current: Prefix | None, prefix: Prefix, counter: TokenCounter
+) -> int:
+    """By how many tokens the estimate is too high, now that `prefix` takes the place of `current`.
+
+    Parts that both have were measured, and stay so; but for another model nothing was measured yet.
+    """
+    if current is None or _last_model(tx, agent, conversation) != agent.model:
+        return unmeasured_overcount(tx, agent.model, prefix.tokens + conversation.view_tokens)
+    overcount = conversation.overcount
+    for old, new in zip(_texts(current), _texts(prefix), strict=True):
+        if dropped := _dropped_text(old, new):
+            overcount = reduce_overcount(
+                overcount,
+                estimated=current.tokens + conversation.view_tokens,
+                dropped=counter.count(dropped) + SEAM_TOKENS,
+                dropped_at_least=max(0, counter.at_least(dropped) - SEAM_TOKENS),
+            )
+    return overcount
+
+
+def unmeasured_overcount(tx: Tx, model: str, estimated: int) -> int:
+    """By how many tokens an estimate is too high for a model that has measured nothing of it."""
+    return -int((tx.steps.get_factor(model) - 1) * estimated)
+
+
+def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
+    """The model of the conversation's newest step; empty if there is none."""
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
+    return steps[0].model if steps else ""
+
+
+def _texts(prefix: Prefix) -> tuple[str, str, str, str]:
+    """The texts of a prefix that are measured: tools, system prompt, opening and summary."""
+    return tools_text(prefix.tools), prefix.system, prefix.opening, prefix.summary
+
+
+def _dropped_text(old: str, new: str) -> str:
+    """The middle of the old text, without the beginning and the end that both texts share."""
+    if old == new:
+        return ""
+    shortest = min(len(old), len(new))
+    first = next((place for place in range(shortest) if old[place] != new[place]), shortest)
+    last = next((place for place in range(shortest - first) if old[-1 - place] != new[-1 - place]), shortest - first)
+    return old[first : len(old) - last]
+
+
+def dropped_rows(
+    overcount: int, rows: Sequence[Message], stubs: Mapping[int, int], counter: TokenCounter, *, estimated: int
+) -> int:
+    """The overcount that remains when these rows leave the view."""
+    return reduce_overcount(
+        overcount,
+        estimated=estimated,
+        dropped=sum(row_tokens(message, stubs, counter) for message in rows),
+        dropped_at_least=sum(counter.at_least(text_of(apply_stubs(message, stubs).parts)) for message in rows),
+    )

@@ -1,0 +1,155 @@
+"""The pieces of an answer as readers receive them, and the previews of background runs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from perdure.core.agents import Agent
+from perdure.core.events import Delta, DeltaStreamed, StoredEvent
+from perdure.core.ids import MessageId
+from perdure.core.messages import Waits
+from perdure.core.models import ModelDelta
+from perdure.core.runs import Step
+from perdure.core.text.json_strings import StringMember
+from perdure.core.tools.loops import FREE, THINKING, AgentLoop
+from perdure.core.tools.spec import bare_name
+from perdure.engine.approvals.answers import recent_approval_ids, tools_of, waits_by_tool, write_waits
+from perdure.engine.ports import Ports
+from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.log import RunLog
+from perdure.engine.run.rows import CallIds
+from perdure.storage.tx import Tx
+
+ARGUMENTS = "tool_arguments"
+"""The kind of a delta."""
+
+
+@dataclass(slots=True)
+class Deltas:
+    """The deltas of one answer: its calls under the ids that they are stored under, and with what they wait for, as far
+    as that is known before they are whole. Thoughts in a call are reasoning.
+
+    Args:
+        waits: tool -> what its calls wait for.
+        loop_arguments: tool -> the arguments that the loop adds.
+        recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
+        thoughts: number of a call -> the reader of its thoughts.
+        thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
+        held: number of a call -> its arguments so far, which wait for the end of its thoughts.
+    """
+
+    log: RunLog
+    agent: Agent
+    step: Step
+    message_id: MessageId
+    ports: Ports
+    call_ids: CallIds
+    waits: Mapping[str, Waits] = field(default_factory=dict)
+    loop_arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    has_read_tools: bool = False
+    recent_ids: Collection[str] | None = None
+    thoughts: dict[int, StringMember] = field(default_factory=dict)
+    thinker: int | None = None
+    held: dict[int, Delta] = field(default_factory=dict)
+
+    async def of(self, piece: ModelDelta) -> Sequence[Delta]:
+        """The deltas that readers receive for a piece of the model's answer. Arguments come after the thoughts in them,
+        or when something else begins."""
+        before = [self.held.pop(index) for index in [*self.held] if (piece.kind, piece.index) != (ARGUMENTS, index)]
+        if piece.kind == "text":
+            return (*before, Delta(self.step.id, self.message_id, piece.kind, piece.text))
+        if piece.kind == "reasoning":
+            return (*before, self._reasoning(piece.text, -1))
+        awaits: Waits | None = None
+        avoid: Collection[str] = ()
+        loop_arguments: Sequence[str] = ()
+        text = piece.text
+        if piece.kind == "tool_name":
+            text = bare_name(text)
+            if not self.has_read_tools:
+                self.waits, self.loop_arguments = await self.ports.store.read(self._read_tools)
+                self.has_read_tools = True
+            loop_arguments = self.loop_arguments.get(text, self._loop.arguments)
+            if THINKING in loop_arguments:
+                self.thoughts[piece.index] = StringMember(THINKING)
+            if (awaits := self.waits.get(text)) is not None:
+                if self.recent_ids is None:
+                    self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
+                avoid = self.recent_ids
+        call_id = self.call_ids.id_of_delta(piece.index, piece.call_id, avoid=avoid)
+        delta = Delta(self.step.id, self.message_id, piece.kind, text, piece.index, call_id, awaits, loop_arguments)
+        return (*before, *(self._with_thoughts(delta) if piece.kind == ARGUMENTS else (delta,)))
+
+    def _with_thoughts(self, delta: Delta) -> Sequence[Delta]:
+        """The deltas for arguments and the thoughts in them."""
+        reader = self.thoughts.get(delta.index)
+        if reader is None or reader.has_ended:
+            return (delta,)
+        thought = reader.read(delta.text)
+        reasoning = (self._reasoning(thought, delta.index),) if thought else ()
+        if (held := self.held.pop(delta.index, None)) is not None:
+            delta = replace(delta, text=held.text + delta.text)
+        if reader.has_ended:
+            return (*reasoning, delta)
+        self.held[delta.index] = delta
+        return reasoning
+
+    def _reasoning(self, text: str, thinker: int) -> Delta:
+        """The delta of reasoning, on a new line if what came before stands elsewhere."""
+        is_elsewhere = self.thinker not in (None, thinker)
+        self.thinker = thinker
+        return Delta(self.step.id, self.message_id, "reasoning", f"\n{text}" if is_elsewhere else text)
+
+    @property
+    def _loop(self) -> AgentLoop:
+        """The loop of the agent."""
+        return FREE if self.log.rule_scope is None else self.log.rule_scope.loop
+
+    def _read_tools(self, tx: Tx) -> tuple[Mapping[str, Waits], Mapping[str, Sequence[str]]]:
+        """(What the calls of each tool wait for, the arguments that the loop adds to each)."""
+        tools = tools_of(tx, self.log.run)
+        added = {name: self._loop.added(tool.spec.parameters) for name, tool in tools.items()}
+        untrusted: dict[str, Waits] = dict.fromkeys(write_waits(tx, self.log.run, tools), "approval")
+        return {**untrusted, **waits_by_tool(tools, self.agent.settings)}, added
+
+
+class Previews:
+    """The deltas of a background run, stored before they are sent (T4), so that a reader who reconnects misses nothing.
+    Deltas of one kind that come close together are joined.
+    """
+
+    def __init__(self, log: RunLog, ports: Ports) -> None:
+        self._log, self._ports = log, ports
+        self._waiting: dict[tuple[str, int], Delta] = {}
+        self._since: datetime | None = None
+
+    async def add(self, deltas: Sequence[Delta]) -> Sequence[StoredEvent]:
+        """Take deltas; the stored events that are to be sent now."""
+        now = self._ports.clock.now()
+        self._since = self._since or now
+        for delta in deltas:
+            key = (delta.kind, delta.index)
+            before = self._waiting.get(key)
+            self._waiting[key] = delta if before is None else replace(before, text=before.text + delta.text)
+        settings = self._ports.settings
+        due = (now - self._since).total_seconds() >= settings.delta_flush_s
+        if due or sum(len(waiting.text) for waiting in self._waiting.values()) >= settings.delta_flush_chars:
+            return await self.flush()
+        return ()
+
+    async def flush(self) -> Sequence[StoredEvent]:
+        """Store all that waits; the events to send."""
+        waiting, self._waiting, self._since = list(self._waiting.values()), {}, None
+        if not waiting:
+            return ()
+        now = self._ports.clock.now()
+        until = now + timedelta(seconds=self._ports.settings.lease_s)
+        run = self._log.run
+
+        def store(tx: Tx) -> Sequence[StoredEvent]:
+            tx.runs.keep_lease(run, until=until)
+            return tx.events.add(run.key, [DeltaStreamed(delta) for delta in waiting], at=now)
+
+        return await to_the_end(self._ports.store.write(store))
