@@ -139,15 +139,15 @@ async def test_the_large_hosts_models_are_left_alone() -> None:
     assert list(read.values()) == [False, False, True]
 
 
-@pytest.mark.parametrize(("first", "is_learned"), [("Hello", True), (J(CALL)[:-2], False)])
+@pytest.mark.parametrize(("first", "share", "is_learned"), [("Hello", 1.6, True), (J(CALL)[:-2], 0.8, False)])
 async def test_the_tokens_of_two_requests_measure_none(
-    first: str, is_learned: bool, monkeypatch: pytest.MonkeyPatch
+    first: str, share: float, is_learned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a model's tokenizer takes is learned of an answer to one request only."""
 
     def sized(body: Mapping[str, Any], text: str) -> ModelReply:
         estimate = ScriptTokenCounter().count(json.dumps(body, ensure_ascii=False))
-        return says(text, usage=Usage(input_tokens=2 * estimate, output_tokens=3))
+        return says(text, usage=Usage(input_tokens=int(share * estimate), output_tokens=3))
 
     script = (lambda body: sized(body, first), lambda body: sized(body, "Hi."))
     async with HttpModel(*script) as http:

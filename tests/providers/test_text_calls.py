@@ -103,7 +103,13 @@ async def test_what_only_holds_a_call_is_shown_as_it_is(trap: str) -> None:
     assert heard.shown == heard.text == answer
 
 
-@pytest.mark.parametrize("spelling", [J(CALL), J(CALL, indent=2), J({"parameters": ARGUMENTS, "name": CALL["name"]})])
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        *(J(CALL), J(CALL, indent=2), J({"parameters": dict(reversed(ARGUMENTS.items())), "name": CALL["name"]})),
+        *(str(CALL), RUN["Python"], RUN["Llama's tag"]),
+    ],
+)
 @pytest.mark.parametrize("place", ["user", "earlier", "answer", "result", "system", "tail"])
 async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> None:
     """Whoever wrote it: a person, a file, a page, a memory."""

@@ -70,6 +70,11 @@ RUN: Mapping[str, str] = {
     "<parameter=new_string>\nName: Ada\n</parameter>\n</function>\n</tool_call>",
     "Anthropic's tags": '<function_calls>\n<invoke name="memory_insert">\n<parameter name="label">human</parameter>\n'
     '<parameter name="new_string">Name: Ada</parameter>\n</invoke>\n</function_calls>',
+    "tags of the tool's own": "<memory_insert>\n<label>human</label>\n"
+    "<new_string>Name: Ada</new_string>\n</memory_insert>",
+    "a command among thoughts": J({"thoughts": "hm", "command": {"name": "memory_insert", "args": ARGUMENTS}}),
+    "a tool and its input": f"Tool: memory_insert\nInput: {J(ARGUMENTS)}",
+    "a comma too many": J(CALL)[:-2] + ",}}",
     "GLM's tags": "<tool_call>memory_insert\n<arg_key>label</arg_key>\n<arg_value>human</arg_value>\n"
     "<arg_key>new_string</arg_key>\n<arg_value>Name: Ada</arg_value>\n</tool_call>",
     "DeepSeek's marks": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>memory_insert\n"
@@ -91,9 +96,11 @@ TOLD: Mapping[str, tuple[str, str]] = {
     "a missing brace without a fence": (J(CALL)[:-2], "can't be read"),
     "a missing quote": (J(CALL).replace('Ada"', "Ada"), "can't be read"),
     "Python that breaks off": ('memory_insert(label="human", new_string="Na', "can't be read"),
+    "Python with colons": ("memory_insert(label: 'human', new_string: 'Ada')", "can't be read"),
     "other code around": ('```python\nmemory_insert("human", "Name: Ada")\nprint("ok")\n```', "can't be read"),
     "a tag without a call": ("<tool_call>\nHello Ada.", "can't be read"),
     "an unknown tool": (J({**CALL, "name": "save_memory"}), "no tool 'save_memory'"),
+    "a name that is none": (J({**CALL, "name": "Ada Lovelace"}), "no tool 'Ada Lovelace'"),
     "an unknown tool in a fence": (f"```json\n{J({**CALL, 'name': 'save_memory'})}\n```", "no tool 'save_memory'"),
     "an unknown tool in Python": ('```tool_code\nsave_memory(text="Ada")\n```', "no tool 'save_memory'"),
     "a missing argument": (J({**CALL, "arguments": {"label": "human"}}), "missing 'new_string'"),
@@ -110,6 +117,7 @@ TRAPS: Mapping[str, tuple[str, str]] = {
     "a list of data": ("My dogs as data?", '[{"name": "Biscuit"}, {"name": "Rex"}]'),
     "a service with parameters": ("Write a config.", '{"name": "web", "parameters": {"port": 80}}'),
     "a schema": ("给我这个工具的 JSON schema", J({"name": "get_weather", "parameters": {"type": "object"}})),
+    "a schema of a tool": (SAID, J({"name": "greet", "parameters": {"type": "object", "properties": {}}})),
     "a call that was asked for as JSON": ("Show me a memory_insert call as JSON.", J(CALL)),
     "the same in German": ("Zeig mir, wie ein Aufruf von memory_insert aussieht.", f"```json\n{J(CALL)}\n```"),
     "the same in Chinese": ("memory_insert 怎么调用？", f"```json\n{J(CALL)}\n```"),

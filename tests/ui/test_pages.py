@@ -12,6 +12,7 @@ from benchmarks.dashboard import paths_of
 from perdure import ModelReply, RunFailed, Text, Usage
 from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import ModelRequestRefused
+from perdure.core.models import Calling
 from perdure.core.text.reprs import plural
 from perdure.library.services.access.access import Access
 from perdure.server.config import ServerConfig
@@ -414,6 +415,18 @@ async def test_connections_says_how_other_programs_reach_the_server() -> None:
         headers = {"authorization": f"Bearer {'k' * 20}"}
         found = await client.get("/connections?format=json", headers=headers)
     assert found.text.count("PERDURE_API_KEY") >= 3 and "k" * 20 not in found.text
+
+
+@pytest.mark.parametrize(("calling", "sentence"), [(None, ""), ("text", "writes its tool calls as text")])
+async def test_connections_says_what_the_model_does_about_tools(calling: Calling | None, sentence: str) -> None:
+    """As far as it is known."""
+    async with dashboard() as (client, library):
+        library.app.models.learn(library.app.choice.handle, calling=calling)
+        page = await client.get("/connections")
+        shown = (await client.get("/connections?format=json")).json()["model"]["calling"]
+
+    assert shown.startswith(sentence) and bool(shown) == bool(sentence)
+    assert shown in text_of(page.text)
 
 
 def answered(tokens: int) -> ModelReply:

@@ -46,7 +46,7 @@ from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_part
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_reply
 from perdure.engine.workers.background import PutBack
 from perdure.storage.tx import Tx
 
@@ -62,10 +62,6 @@ CUTS = 2
 logger = logging.getLogger(__name__)
 
 FAILURE_CHARS = 4_000
-
-GAVE_UP = "I could not do that: my tool calls keep failing."
-"""The answer of a model that was asked for words, and called a tool all the same."""
-
 UNSEEN_TOKENS = 2_000
 """The most that a model writes at once where nobody waits for it, unless its agent says otherwise."""
 
@@ -135,6 +131,7 @@ async def _ask(
     ports = deltas.ports
     previews = Previews(log, ports) if log.run.background else None
     options = ModelOptions.from_settings(request.agent.settings)
+    choice = "auto" if log.must_speak else options.tool_choice
     async with holding(log.run, ports):
         model = ports.models.find(step.model)
         if model is None:
@@ -142,14 +139,13 @@ async def _ask(
         work.request = assemble(step.model, request.view, step.recipe, options=options)
         if _yields(log, request.agent, ports):
             await _ask_in_silence(log, model, work, ports)
-            return _checked_reply(work.reply, step, options.tool_choice)
+            return _checked_reply(work.reply, step, choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
-                work.reply = replace(piece, parts=tuple(map(tidy_part, piece.parts)))
-                if log.must_speak:
-                    work.reply, unsent = _in_words(work.reply)
-                    tell(await deltas.of(ModelDelta("text", unsent)) if unsent else ())
-                continue
+                work.reply, unsent = tidy_reply(piece, in_words=log.must_speak)
+                if not unsent:
+                    continue
+                piece = ModelDelta("text", unsent)
             if isinstance(piece, ModelProgress):
                 tell([Delta(step.id, deltas.message_id, "progress", piece.text)])
                 continue
@@ -159,16 +155,7 @@ async def _ask(
             tell(new if previews is None else await previews.add(new))
         if previews is not None:
             tell(await previews.flush())
-    return _checked_reply(work.reply, step, "auto" if log.must_speak else options.tool_choice)
-
-
-def _in_words(reply: ModelReply) -> tuple[ModelReply, str]:
-    """(An answer that may hold no call without its calls, the words for them that were not streamed)."""
-    parts = tuple(part for part in reply.parts if not isinstance(part, ToolCall))
-    if parts == reply.parts or text_of(parts).strip():
-        return replace(reply, parts=parts), ""
-    words = text_of(reply.parts).strip() or GAVE_UP
-    return replace(reply, parts=(*parts, Text(words)), stop_reason="end_turn"), words
+    return _checked_reply(work.reply, step, choice)
 
 
 def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
@@ -193,7 +180,7 @@ async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Por
             async with ports.slot(work.model, (log.run.key.agent_id, log.run.conversation_seq)):
                 async for piece in model.respond(work.request):
                     if isinstance(piece, ModelReply):
-                        work.reply = piece
+                        work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
                 return
         except PutBack as back:
             if back.ended:

@@ -20,7 +20,9 @@ from perdure.core.messages import (
     ToolCall,
     parts_from_json,
     parts_to_json,
+    text_of,
 )
+from perdure.core.models import ModelReply
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
@@ -41,6 +43,8 @@ NAME_CHARS_MAX = 200
 """Characters of a tool's name: no tool has a longer one."""
 ARGUMENTS_KEPT_CHARS = 200
 """Characters that stay of arguments that are too long."""
+GAVE_UP = "I could not do that: my tool calls keep failing."
+"""The answer of a model that was asked for words, and called a tool all the same."""
 TOKENS_PER_CHAR_MAX = 4
 """Arguments that fit even at this rate are not counted: each character stands for a token."""
 
@@ -108,11 +112,20 @@ def decode_drafts(text: str) -> tuple[list[Draft], list[int]]:
     return drafts, tokens
 
 
-def tidy_part(part: Part) -> Part:
-    """A part of an answer; a call by the plain name of its tool, and its arguments as an object."""
-    if not isinstance(part, ToolCall):
-        return part
-    return replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
+def tidy_reply(reply: ModelReply, *, in_words: bool) -> tuple[ModelReply, str]:
+    """(An answer whose calls have the plain name of their tool and an object of arguments, or no calls if it has to be
+    in words; those of its words that were not streamed)."""
+    parts = tuple(
+        replace(part, name=bare_name(part.name), arguments=unwrap_arguments(part.arguments))
+        if isinstance(part, ToolCall)
+        else part
+        for part in reply.parts
+    )
+    words = tuple(part for part in parts if not isinstance(part, ToolCall))
+    if not in_words or words == parts or text_of(words).strip():
+        return replace(reply, parts=words if in_words else parts), ""
+    said = text_of(parts).strip() or GAVE_UP
+    return replace(reply, parts=(*words, Text(said)), stop_reason="end_turn"), said
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +18,12 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import bare_name
 
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name", "call")
-ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs", "params")
+ARGUMENT_KEYS = (
+    *("arguments", "parameters", "args", "input", "action_input", "kwargs", "params"),
+    *(f"{what}_{name}" for what in ("tool", "function") for name in ("input", "arguments", "args", "parameters")),
+)
 _LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_CALL_KEYS = ("function_call", "tool_call", "function")
+_CALL_KEYS = ("function_call", "tool_call", "function", "tool", "action", "command")
 _OTHER_KEYS = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
 
 _NAME = re.compile(r"[A-Za-z_][\w./:-]{0,63}")
@@ -93,10 +96,12 @@ def _named_call(value: Mapping[str, Any], key: str, tools: Tools) -> tuple[TextC
             else ()
         )
     arguments = {} if value[inside] is None else value[inside]
-    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip()[:1] in ("", "{"))
-    if name in tools or (is_object and not others and _NAME.fullmatch(name)):
+    if name in tools:
         return (TextCall(name, arguments),)
-    return ()
+    is_named = inside == "arguments" or _NAME.fullmatch(name)
+    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip()[:1] in ("", "{"))
+    is_schema = isinstance(arguments, Mapping) and "properties" in arguments
+    return (TextCall(name, arguments),) if is_named and is_object and not is_schema and not others else ()
 
 
 def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[TextCall, ...]:
@@ -130,6 +135,11 @@ def _python_call(node: ast.expr | None, tools: Tools, any_name: bool) -> TextCal
             return None
         arguments |= {key: value} if key is not None else value if isinstance(value, dict) else {}
     return TextCall(name, arguments)
+
+
+def is_python(text: str) -> bool:
+    """Whether a text is an expression in Python."""
+    return _parse(text) is not None
 
 
 def _parse(text: str) -> ast.expr | None:
@@ -166,13 +176,13 @@ def type_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def spellings(call: TextCall) -> Iterator[str]:
-    """The forms in which a text may quote a call, without white space."""
+def quotes(text: str, call: TextCall) -> bool:
+    """Whether a text, as `squeeze` leaves it, has the name and all arguments of a call, in JSON or as Python."""
     arguments = call.arguments if isinstance(call.arguments, Mapping) else read_value(call.json)
-    if not isinstance(arguments, Mapping) or not arguments:
-        return
-    yield squeeze(compact_json(arguments))
-    yield squeeze(", ".join(f"{key}={value!r}" for key, value in arguments.items()))
+    if call.name not in text or not isinstance(arguments, Mapping) or not arguments:
+        return False
+    pairs = ((f'"{key}":{compact_json(value)}', f"{key}={value!r}") for key, value in arguments.items())
+    return all(any(squeeze(form) in text for form in forms) for forms in pairs)
 
 
 def squeeze(text: str) -> str:

@@ -13,7 +13,7 @@ from perdure.core.messages import Message, ToolResult, unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.loops import HEARTBEAT, THINKING
-from perdure.providers.text_calls.forms import TextCall, spellings, squeeze
+from perdure.providers.text_calls.forms import TextCall, quotes, squeeze
 from perdure.providers.text_calls.scan import Sights
 
 ENVELOPES = frozenset({"context_status", "memory_delta", "heartbeat", "system_alert", "system_message", "hook_context"})
@@ -85,9 +85,7 @@ class Asked:
         """Whether a call, or its very text, stands in what the model has read."""
         if text and squeeze(text) in self._quotable:
             return True
-        if call is None or call.name not in self._quotable:
-            return False
-        return any(spelling in self._quotable for spelling in spellings(call))
+        return call is not None and quotes(self._quotable, call)
 
     def problem_of(self, call: TextCall) -> str:
         """Why a call can't be run, in words for the model; empty: it can."""
@@ -112,10 +110,7 @@ class Asked:
 
     def again(self, answer: str, problem: str) -> ModelRequest:
         """The request once more, with the answer and what is wrong with it."""
-        told = (
-            f"That was not sent. {problem} Answer in plain words, or with one call and nothing else:"
-            ' {"name": "...", "arguments": {...}}'
-        )
+        told = f"That was not sent. {problem} Answer in plain words, or with one call and nothing else."
         added = (
             unlogged_message("assistant", answer[:ANSWER_CHARS].strip() or "(nothing)"),
             unlogged_message("user", told),

@@ -17,6 +17,7 @@ from perdure.providers.text_calls.forms import (
     TextCall,
     Tools,
     calls_in,
+    is_python,
     looks_like_call,
     python_calls,
     read_value,
@@ -42,16 +43,20 @@ _NAMED_TAG = re.compile(
 )
 _PARAMETER = re.compile(
     r"<(parameter|param|arg)\s*(?:=|\sname=)\s*[\"']?(?P<name>[\w-]+)[\"']?\s*>(?P<value>.*?)</\1>"
-    r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>",
+    r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>|<(?P<own>(?!arg_key>)[\w-]+)>(?P<text>.*?)</(?P=own)>",
     re.DOTALL,
 )
+_PARAMETER_GROUPS = ("name", "key", "own"), ("value", "item", "text")
 _PARAMETER_START = re.compile(r"<(?:parameter|param|arg)[ =]|<arg_key>")
 _CERTAIN = re.compile(r"</?tool_?calls?>|\[/?TOOL_CALLS?\]|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁", re.IGNORECASE)
 """Tags and marks that stand around calls only."""
 _MARKS = ("[TOOL_CALLS]", "[/TOOL_CALLS]", "[TOOL_CALL]", "[/TOOL_CALL]", "[ARGS]", "[CALL_ID]")
-_LABELS = ("action input:", "tool name:", "tool input:", "tool call:", "function call:", "function<｜", "arguments:")
+_LABELS = (
+    *("action input:", "tool name:", "tool input:", "tool call:"),
+    *("function call:", "function<｜", "arguments:", "input:"),
+)
 _LABEL = re.compile(
-    r"(?:action(?: input)?|tool(?: name| input| call)?|function(?: call)?|arguments)(?::|(?=<｜))", re.IGNORECASE
+    r"(?:action(?: input)?|tool(?: name| input| call)?|function(?: call)?|arguments|input)(?::|(?=<｜))", re.IGNORECASE
 )
 _FENCE_HEAD = re.compile(r"`{3,}(?:[\w+-]*(?=[\s{\[<`]|$))?")
 _WORD = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
@@ -312,14 +317,15 @@ class Scanner:
             may_close = len(begun) < TAG_CHARS and "\n" not in begun and re.match(r"<(?:[/|｜A-Za-z]|$)", begun)
             return _UNCLEAR if may_close and not final else _OTHER
         tag = text[at : close + 1]
-        if at and _PARAMETER_START.match(tag):
+        own = self.sights.tools.get(self._name, {}).get("properties", {})
+        if at and (_PARAMETER_START.match(tag) or tag[1:-1] in own):
             if (found := _PARAMETER.match(text, at)) is None:
                 return _OTHER if final else _UNCLEAR
-            value = (found["value"] or found["item"] or "").strip("\n")
-            return _Token("parameter", found.end(), name=(found["name"] or found["key"]).strip(), value=_typed(value))
-        if (named := _NAMED_TAG.fullmatch(tag)) or tag.strip("<>") in self.sights.tools:
-            return _Token("name", close + 1, name=bare_name(named[1] if named else tag.strip("<>")))
-        is_wrap = _TAG.fullmatch(tag) or (at and tag.strip("</>") in self.sights.tools)
+            name, value = (next(filter(None, found.group(*names)), "") for names in _PARAMETER_GROUPS)
+            return _Token("parameter", found.end(), name=name.strip(), value=_typed(value.strip("\n")))
+        if (named := _NAMED_TAG.fullmatch(tag)) or tag[1:-1] in self.sights.tools:
+            return _Token("name", close + 1, name=bare_name(named[1] if named else tag[1:-1]))
+        is_wrap = _TAG.fullmatch(tag) or (at and tag[1:-1].removeprefix("/") in self.sights.tools)
         return _Token("wrap", close + 1) if is_wrap and self.sights.tools else _OTHER
 
     def _value(self, final: bool) -> _Token:
@@ -393,7 +399,10 @@ class Scanner:
             return _UNCLEAR
         if behind and behind[0] not in "\n\r<`]":
             return _OTHER  # a mention in a sentence
-        found = self._wanted(text[at:end], python_calls(text[at:end], tools, any_name=any_name))
+        raw = text[at:end]
+        if not is_python(raw) and name in tools and not self.sights.is_quoted(raw, None):
+            return _Token("found", end, (Found("broken", name),))
+        found = self._wanted(raw, python_calls(raw, tools, any_name=any_name))
         return _Token("found", end, found) if found else _OTHER
 
     def _may_go_on(self, text: str, *, any_name: bool) -> bool:
