@@ -171,7 +171,7 @@ async def _model_checks(setting: str, registry: ModelRegistry, progress: Callabl
     if facts.input_price:
         text += f", {price(facts.input_price)} in and {price(facts.output_price)} out for a million tokens"
     yield Check("model", "ok", f"{choice.handle} ({choice.reason}): {text}")
-    async for check in _local_model_checks(choice, bool(setting), registry, progress):
+    async for check in _local_model_checks(choice, choice.is_setting, registry, progress):
         yield check
 
 
