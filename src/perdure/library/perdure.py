@@ -17,6 +17,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
 from perdure.core.text.reprs import short_repr
+from perdure.domain.agents.profile import PROFILE
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
@@ -207,6 +208,7 @@ class AsyncPerdure:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        profile: str | None = None,
         agent_type: str = DEFAULT_AGENT_TYPE,
         sleeptime: bool = False,
     ) -> AsyncAgent:
@@ -221,6 +223,7 @@ class AsyncPerdure:
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
                 store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+            profile: "small" or "full"; by default it follows from the model.
             sleeptime: whether it gets a companion, which tidies its memory while nobody waits.
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
@@ -249,7 +252,7 @@ class AsyncPerdure:
             tools=await self.services.tools.load(tools),
             tags=as_tags(tags),
             metadata=metadata or {},
-            settings=settings or {},
+            settings={**(settings or {}), **({} if profile is None else {PROFILE: profile})},
         )
         same_name: SameName = "number" if name is None else "refuse"
         companion: GroupKind | None = "sleeptime" if sleeptime else None

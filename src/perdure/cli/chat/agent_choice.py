@@ -62,13 +62,16 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
         raise with_help(ModelNotFound(handle, known=models.handles()), models)
 
 
-async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View) -> Target:
+async def open_agent(
+    perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View, profile: str | None = None
+) -> Target:
     """The agent to chat with.
 
     Args:
         name: by default the agent used last; without any agent, a first one is made.
         new: make an agent of this name.
         model: the handle for a new agent.
+        profile: for a new agent; by default it follows from its model.
     Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model.
     """
     agent = await _find_agent(view, perdure, name, new=new)
@@ -79,7 +82,7 @@ async def open_agent(perdure: AsyncPerdure, *, name: str | None, new: bool, mode
             await ask_for_models(model, perdure.app.models)
         try:
             agent = await perdure.create_agent(
-                FIRST_NAME if name is None else name, model=model, timezone=local_zone(), settings={"auto_recall": True}
+                FIRST_NAME if name is None else name, model=model, timezone=local_zone(), profile=profile
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error

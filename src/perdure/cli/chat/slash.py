@@ -163,9 +163,10 @@ async def _recall(session: Session, argument: str) -> None:
     settings = dict(session.agent.info.settings)
     match argument:
         case "on":
-            settings.setdefault("auto_recall", True)
+            if find_automatic(AutoRecall, settings) is None:
+                del settings[AutoRecall.name]
         case "off":
-            settings.pop("auto_recall", None)
+            settings[AutoRecall.name] = False
         case "":
             pass
         case _:

@@ -29,11 +29,11 @@ from perdure.settings import Settings
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 
-async def create_agent(view: View, *, name: str, model: str | None, sleeptime: bool) -> None:
+async def create_agent(view: View, *, name: str, model: str | None, profile: str | None, sleeptime: bool) -> None:
     """Create an agent, and say which model it has and why."""
     await check_first_model(Settings.from_environment(), model)
     async with open_store(view) as perdure:
-        target = await open_agent(perdure, name=name, new=True, model=model, view=view)
+        target = await open_agent(perdure, name=name, new=True, model=model, view=view, profile=profile)
         agent = target.agent
         if sleeptime:
             await agent.companion.enable()

@@ -31,6 +31,9 @@ def create_agent(
     model: Annotated[
         str | None, typer.Option("--model", metavar="HANDLE", help="Its model, as provider/name; by default as found.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="`small` or `full`; by default as its model needs.")
+    ] = None,
     sleeptime: Annotated[
         bool, typer.Option("--sleeptime", help="With a companion that tidies its memory while nobody waits.")
     ] = False,

@@ -176,6 +176,7 @@ class Perdure:
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        profile: str | None = None,
         agent_type: str = DEFAULT_AGENT_TYPE,
         sleeptime: bool = False,
     ) -> Agent:
@@ -183,12 +184,14 @@ class Perdure:
 
         Args:
             name: by default "agent", with a number behind it if there is one already.
-            model: a handle such as "perdure/extractive"; by default it follows the default model.
+            model: a handle such as "perdure/extractive"; by default it follows the default model, for which the
+                providers of the environment and the servers on this machine are asked once.
             block_ids: existing blocks to share.
             tools: names of tools, and Python functions, which run in this process as those of `open` do; by default
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
                 store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+            profile: "small" or "full"; by default it follows from the model.
             sleeptime: whether it gets a companion, which tidies its memory while nobody waits.
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
@@ -211,6 +214,7 @@ class Perdure:
                     tags=tags,
                     metadata=metadata,
                     settings=settings,
+                    profile=profile,
                     agent_type=agent_type,
                     sleeptime=sleeptime,
                 )

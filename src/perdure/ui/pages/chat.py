@@ -25,6 +25,7 @@ from perdure.core.events import (
 from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Failure, RunFilter
+from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.preview import Preview
 from perdure.library.paging import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
@@ -239,9 +240,14 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
 
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
-    """Give the agent another model."""
+    """Give the agent another model or profile."""
     agents, form = library.services.agents, await form_of(request)
-    agent = await agents.update(agent_id_of(request), await agents.model_changes(form.get("model") or None))
+    before = await agents.resolve(agent_id_of(request))
+    changes = await agents.model_changes(form.get("model") or None)
+    settings = {name: value for name, value in before.settings.items() if name != PROFILE}
+    if profile := form.get("profile"):
+        settings[PROFILE] = profile
+    agent = await agents.update(before.id, {**changes, "settings": settings})
     which = "the default model, now " if agent.follows_default else ""
     return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
 

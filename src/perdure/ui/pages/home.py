@@ -7,6 +7,7 @@ from starlette.requests import Request
 from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import AlreadyExists
 from perdure.core.runs import Run, RunFilter, Usage
+from perdure.domain.agents.profile import PROFILE
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
@@ -49,6 +50,7 @@ def agent_shape(agent: Agent) -> Data:
         "name": agent.name,
         "model": agent.model,
         "follows_default": agent.follows_default,
+        "profile": agent.settings.get(PROFILE, ""),
         "description": agent.description,
         "messages": agent.message_count,
         "tags": list(agent.tags),
@@ -82,6 +84,7 @@ async def create(request: Request, library: AsyncPerdure) -> Notice:
         agent = await library.create_agent(
             name,
             model=form.get("model") or None,
+            profile=form.get("profile") or None,
             persona=form.get("persona") or None,
             human=form.get("human") or None,
         )
