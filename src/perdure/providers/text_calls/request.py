@@ -38,7 +38,7 @@ LISTED_NAMES = 30
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestFacts:
     """A request, and what it says about the answer to it."""
 
     request: ModelRequest
