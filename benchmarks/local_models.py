@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -186,6 +187,7 @@ def main() -> int:
     parser.add_argument("--talk", type=Path, default=TALK, help="what is told and asked")
     parser.add_argument("--print", action="store_true", help="only print")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # else a served model would go on alone
     talk = json.loads(options.talk.read_text(encoding="utf-8"))
     files = sorted(options.folder.glob("*.gguf")) if options.folder else []
     rows: list[str] = []

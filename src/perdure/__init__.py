@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from perdure.core.hooks import Verdict
     from perdure.core.mcp import McpServer, McpTool, ToolListing
     from perdure.core.messages import Message, Question, Reasoning, Text, ToolCall, ToolDecision
-    from perdure.core.models import Exchange, Model, ModelDelta, ModelReply, ModelRequest
+    from perdure.core.models import Exchange, Model, ModelDelta, ModelProgress, ModelReply, ModelRequest
     from perdure.core.passages import Passage
     from perdure.core.ports import Clock, Embedder
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
@@ -73,9 +73,10 @@ __all__ = [
     "InvalidInput", "IrreducibleFloor", "LeaseLost", "LimitReached", "LineNumbersInText", "MaxCount",
     "McpPrivateRefused", "McpServer", "McpState", "McpStdioRefused", "McpTool", "McpUnreachable", "MemoryEdited",
     "MemoryOrigin", "Message", "MessageAdded", "MessageHit", "MessageTooLarge", "Model", "ModelAuthenticationFailed",
-    "ModelDelta", "ModelError", "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelQuotaExceeded",
-    "ModelRateLimited", "ModelRefused", "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid", "ModelRequest",
-    "ModelRequestRefused", "ModelStreamCut", "ModelTimeout", "ModelUnreachable", "NameInvalid", "NewBlock",
+    "ModelDelta", "ModelError", "ModelLoading", "ModelNotFound", "ModelOverflow", "ModelOverloaded", "ModelProgress",
+    "ModelQuotaExceeded", "ModelRateLimited", "ModelRefused", "ModelReply", "ModelReplyEmpty", "ModelReplyInvalid",
+    "ModelRequest", "ModelRequestRefused", "ModelStreamCut", "ModelTakesNoTools", "ModelTimeout", "ModelUnreachable",
+    "NameInvalid", "NewBlock",
     "NewPassage", "NoReply", "NotAStore", "NotFound", "NothingToCompact", "ParentTool", "PassEdit", "PassInfo",
     "Passage", "PassageHit", "PatchInvalid", "PendingCall", "Perdure", "PerdureError", "Profile", "ProfileEntry",
     "Question", "Reasoning", "Recalled", "Replay", "ReplayMismatch", "Reply", "ReplyTimeout", "RequestRefused",
@@ -105,7 +106,7 @@ _HOMES = {
     "core.hooks": ("Verdict",),
     "core.mcp": ("McpServer", "McpTool", "ToolListing"),
     "core.messages": ("Message", "Question", "Reasoning", "Text", "ToolCall", "ToolDecision"),
-    "core.models": ("Exchange", "Model", "ModelDelta", "ModelReply", "ModelRequest"),
+    "core.models": ("Exchange", "Model", "ModelDelta", "ModelProgress", "ModelReply", "ModelRequest"),
     "core.passages": ("Passage",),
     "core.provenance.sources": ("RevertResult", "SourceSummary", "WriteText"),
     "core.ports": ("Clock", "Embedder"),

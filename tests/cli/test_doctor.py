@@ -107,7 +107,7 @@ async def test_a_local_model_is_tried(tmp_path: Path) -> None:
         provider.answers["/v1/chat/completions"] = {"choices": []}
         result = await doctor(tmp_path, OLLAMA_HOST=provider.url, PERDURE_MODEL="ollama/qwen3:8b")
 
-    assert good["model"]["text"].startswith("ollama/qwen3:8b (found by OLLAMA_HOST, and it calls tools): window 40,960")
+    assert good["model"]["text"].startswith("ollama/qwen3:8b (found by OLLAMA_HOST, and it calls tools): window 4,096 ")
     assert good["tools"]["status"] == "ok"
     assert "window of 4,096 tokens" in good["window"]["text"]
     assert "OLLAMA_CONTEXT_LENGTH" in good["window"]["fix"]

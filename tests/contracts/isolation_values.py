@@ -54,7 +54,7 @@ from tests.contracts.schedules import firing_at
 NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
-    "action": "companion",
+    **{"action": "companion", "traits": {"calling": "text"}},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
     **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},

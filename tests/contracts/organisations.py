@@ -145,6 +145,7 @@ def fill(contract: Contract, tx: Tx) -> Property:
     tx.mcp.put_tool(McpTool(server_id=server.id, name="look", local_name="files__look", tool_id=tool.id))
     tx.steps.put_exchange(step, Exchange(request={"a": 1}, response={}))
     tx.steps.put_factor("m", 0.9)
+    tx.providers.put_traits("m", {"calling": "text"})
     tx.captures.put(agent.id, 0, 0, at=AT)
     tx.passages.count_use(archive.id, [passage.seq])
     tx.passages.count_recall(archive.id, [passage.seq])

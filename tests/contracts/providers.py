@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.ids import ProviderId
+from perdure.core.ids import OrgId, ProviderId
 from perdure.core.providers import ProviderFilter
 from perdure.storage.tx import Tx
 from tests.contracts.base import AWKWARD, LATER, Contract, raises
@@ -50,3 +50,14 @@ class ProviderContract(Contract):
             ):
                 with raises(NotFound):
                     await store.write(verb)
+
+    async def test_what_is_learned_of_a_model_is_kept_by_its_handle(self) -> None:
+        """What is learned later takes the place of it; another organisation learns for itself."""
+        async with self.open_store() as store:
+            other = store.for_organisation(OrgId(self.ids.new("org")))
+            model, traits = f"vllm/{AWKWARD[0]}", {"calling": "text", "address": AWKWARD[0], "parameters": 1 << 40}
+            assert await store.read(lambda tx: tx.providers.list_traits()) == {}
+            for learned in ({"calling": None}, traits):
+                await store.write(lambda tx, learned=learned: tx.providers.put_traits(model, learned))  # type: ignore[misc]
+            assert await store.read(lambda tx: tx.providers.list_traits()) == {model: traits}
+            assert await other.read(lambda tx: tx.providers.list_traits()) == {}

@@ -19,7 +19,7 @@ from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.providers.openai_chat import Connections, OpenAIChat
+from perdure.providers.openai_chat import Connections, OpenAIChat, Silence
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import (
     CutOff,
@@ -41,6 +41,7 @@ pytestmark = pytest.mark.faults
 MODEL = "openai/test"
 TRIES = 2
 TIMEOUT_S = 10.0
+SILENCE = Silence(first_s=TIMEOUT_S, next_s=TIMEOUT_S)
 POLICY = RetryPolicy(retries=TRIES - 1, first_delay_s=0.001, max_delay_s=0.002, deadline_s=30)
 
 FLOOR = "context_window_overflow_in_system_prompt"
@@ -195,9 +196,7 @@ async def agent_with_provider(
         aclosing(Connections()) as connections,
         when_it_hangs(server, seconds=TIMEOUT_S),
     ):
-        chat = OpenAIChat(
-            model="test", base_url=server.url, stream=stream, timeout_s=TIMEOUT_S, connections=connections
-        )
+        chat = OpenAIChat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             agent = await perdure.create_agent("a", model=MODEL, tools=["look"])
@@ -355,9 +354,7 @@ async def test_a_server_that_is_not_there_fails_the_run_until_it_is_back(stream:
         port = int(server.url.rpartition(":")[2])
         if not before:
             await server.__aexit__(None, None, None)
-        chat = OpenAIChat(
-            model="test", base_url=server.url, stream=stream, timeout_s=TIMEOUT_S, connections=connections
-        )
+        chat = OpenAIChat(model="test", base_url=server.url, stream=stream, silence=SILENCE, connections=connections)
         model = Retrying(chat, policy=POLICY, random=lambda: 0.5)
         async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, tools=[look]) as perdure:
             it = AgentWithProvider(await perdure.create_agent("a", model=MODEL, tools=["look"]), server, looked, {})

@@ -160,18 +160,18 @@ async def test_who_names_no_model_gets_that_of_the_server(near: Any, tmp_path: P
     assert (known.calling, known.window_tokens, known.server) == ("native", 4_096, "llamacpp")
 
 
-class SlowModel(ScriptedModel):
+class SlowModel:
     """Answers when it is let; says that it waits before."""
 
     def __init__(self) -> None:
-        super().__init__(otherwise=says("At last."))
+        self.model = ScriptedModel(otherwise=says("At last."))
         self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         yield ModelProgress(stage="waiting", waited_s=5)
         self.asked.set()
         await self.may_answer.wait()
-        async for piece in super().respond(request):
+        async for piece in self.model.respond(request):
             yield piece
 
 
@@ -196,4 +196,4 @@ async def test_a_message_that_is_sent_again_gets_the_running_answer() -> None:
 
     assert (reply.text, later.text) == ("At last.", "At last.")
     assert reply.run_id != later.run_id and len(runs) == 2
-    assert len(model.requests) == 2
+    assert len(model.model.requests) == 2

@@ -29,6 +29,7 @@ from perdure.core.errors import (
     ModelReplyInvalid,
     ModelRequestRefused,
     ModelStreamCut,
+    ModelTakesNoTools,
     ModelTimeout,
     ModelUnreachable,
 )
@@ -528,3 +529,66 @@ async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> No
             "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "\n\nnow"}],
         }
         assert isinstance(error, ModelRequestRefused)
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "window_tokens", "prompt_tokens"),
+    [
+        (
+            400,
+            {"type": "exceed_context_size_error", "message": "too long", "n_ctx": 4_096, "n_prompt_tokens": 6_033},
+            4_096,
+            6_033,
+        ),
+        (
+            400,
+            "request (6033 tokens) exceeds the available context size (4096 tokens), try increasing it",
+            4_096,
+            6_033,
+        ),
+        (
+            400,
+            "This model's maximum context length is 2048 tokens. However, you requested 2300 tokens (1800 in the"
+            " messages, 500 in the completion). Please reduce the length of the messages or completion.",
+            2_048,
+            1_800,
+        ),
+        (
+            400,
+            "This model's maximum context length is 128000 tokens. However, your messages resulted in 130,500 tokens.",
+            128_000,
+            130_500,
+        ),
+        (400, "prompt is too long: 208310 tokens > 200000 maximum", 200_000, 208_310),
+        (400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768, 40_000),
+        (400, "The number of tokens to keep is greater than the context length", None, None),
+        (400, "maximum context length is 99999999999999999999 tokens", None, None),
+    ],
+)
+def test_the_window_and_the_size_are_read_from_a_refusal(
+    status: int, error: Any, window_tokens: int | None, prompt_tokens: int | None
+) -> None:
+    """From its fields, or from the words of those who have none."""
+    target = Target("test", "http://localhost/v1/chat/completions")
+    fault = error_of_status(status, {}, json.dumps({"error": error}), target, now=datetime.now(UTC))
+
+    assert isinstance(fault, ModelOverflow)
+    assert (fault.window_tokens, fault.prompt_tokens) == (window_tokens, prompt_tokens)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (500, "tools param requires --jinja flag"),
+        (400, "registry.example/library/gemma3:270m does not support tools"),
+        (400, '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'),
+        (404, "No endpoints found that support tool use."),
+    ],
+)
+def test_a_server_that_takes_no_tools_is_told_apart(status: int, words: str) -> None:
+    """By the words of each kind."""
+    target = Target("test", "http://localhost/v1/chat/completions")
+    fault = error_of_status(status, {}, json.dumps({"error": {"message": words}}), target, now=datetime.now(UTC))
+
+    assert isinstance(fault, ModelTakesNoTools)
+    assert not fault.retryable

@@ -21,7 +21,7 @@ from perdure.core.errors import (
     ModelStreamCut,
 )
 from perdure.core.messages import Part, Reasoning, Text, ToolCall
-from perdure.core.models import ModelDelta, ModelReply
+from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
 from perdure.providers.openai_chat.faults import Target, error_in_answer
 from perdure.providers.openai_chat.stream import AnswerReader
@@ -34,7 +34,7 @@ def reader() -> AnswerReader:
     return AnswerReader(ASKED.who, lambda error: error_in_answer(error, ASKED))
 
 
-def read(*pieces: bytes) -> tuple[list[ModelDelta], ModelReply]:
+def read(*pieces: bytes) -> tuple[list[Any], ModelReply]:
     """Deltas and reply of an answer that comes in these pieces."""
     answer = reader()
     deltas = [delta for piece in pieces for delta in answer.feed(piece)] + answer.end()
@@ -396,3 +396,24 @@ def test_any_json_is_a_reply_or_a_typed_error(chunks: list[Any], streamed: bool)
         return
 
     assert reply.parts or reply.stop_reason == "max_tokens_exceeded"
+
+
+def test_progress_of_llama_cpp_is_read() -> None:
+    """With what is left at the speed so far; a report that makes no sense is passed over."""
+
+    def chunk(report: object) -> bytes:
+        shape = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}], "prompt_progress": report}
+        return b"data: %b\n\n" % json.dumps(shape).encode()
+
+    reports = [
+        {"total": 2_273, "cache": 200, "processed": read, "time_ms": ms} for read, ms in ((200, 0), (1_024, 60_000))
+    ]
+    end = b'data: {"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
+    deltas, reply = read(*map(chunk, [*reports, {"total": "?"}, 7]), end)
+
+    assert [one.text for one in deltas] == [
+        "reading 200 of 2,273 tokens",
+        "reading 1,024 of 2,273 tokens, about 91 s",
+        "Hi",
+    ]
+    assert reply.parts == (Text("Hi"),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -12,13 +13,14 @@ from hypothesis import strategies as st
 from perdure.core.errors import (
     ModelAuthenticationFailed,
     ModelError,
+    ModelLoading,
     ModelOverloaded,
     ModelRateLimited,
     ModelStreamCut,
     ModelTimeout,
 )
 from perdure.core.messages import Text
-from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.core.models import Exchange, ModelDelta, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.retrying import Retrying, RetryPolicy, delay_s
 
@@ -26,7 +28,7 @@ REQUEST = ModelRequest(model="openai/test", system="", messages=())
 REPLY = ModelReply(parts=(Text("hi"),), exchange=Exchange(request={}, response={}))
 QUICK = RetryPolicy(first_delay_s=0.001, max_delay_s=0.002)
 
-Step = ModelDelta | ModelReply | ModelError | float
+Step = ModelPiece | ModelError | float
 
 
 class Planned:
@@ -37,7 +39,7 @@ class Planned:
         self.call_count = 0
         self.open = 0
 
-    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         self.call_count += 1
         self.open += 1
         try:
@@ -52,7 +54,7 @@ class Planned:
             self.open -= 1
 
 
-async def ask(model: Planned, policy: RetryPolicy = QUICK) -> list[ModelDelta | ModelReply]:
+async def ask(model: Planned, policy: RetryPolicy = QUICK) -> list[ModelPiece]:
     return [piece async for piece in Retrying(model, policy=policy, random=lambda: 0.0).respond(REQUEST)]
 
 
@@ -100,10 +102,33 @@ async def test_what_will_not_succeed_is_not_tried_again() -> None:
     assert model.call_count == 1
 
 
+async def test_a_server_that_loads_its_model_is_waited_for() -> None:
+    """It is told of, and is no try; for ever it is an error."""
+    policy = RetryPolicy(retries=0, loading_s=30, loading_pause_s=0)
+    loading = ModelLoading("loading model")
+
+    *told, reply = await ask(Planned(*([loading] for _ in range(5)), [REPLY]), policy)
+    with pytest.raises(ModelLoading):
+        await ask(Planned([loading]), replace(policy, loading_s=0))
+
+    assert [piece.stage for piece in told if isinstance(piece, ModelProgress)] == ["loading"] * 5
+    assert reply == REPLY
+
+
+async def test_progress_is_no_output() -> None:
+    """What fails after it is tried again."""
+    progress = ModelProgress(stage="waiting", waited_s=5)
+
+    pieces = await ask(Planned([progress, ModelStreamCut("cut")], [progress, REPLY]))
+
+    assert [piece for piece in pieces if isinstance(piece, ModelProgress)] == [progress, progress]
+    assert isinstance(pieces[-1], ModelReply)
+
+
 async def test_an_answer_never_begins_twice() -> None:
     """Once a piece was handed out, the error goes on."""
     model = Planned([ModelDelta("text", "hi"), ModelStreamCut("cut")], [REPLY])
-    pieces: list[ModelDelta | ModelReply] = []
+    pieces: list[ModelPiece] = []
 
     with pytest.raises(ModelStreamCut, match=r"^cut$"):
         async for piece in Retrying(model, policy=QUICK).respond(REQUEST):

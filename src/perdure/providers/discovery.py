@@ -166,8 +166,9 @@ class Endpoint:
 
     @property
     def local(self) -> bool:
-        """Whether the user chooses its models: a kind of local server, one without a key, or one on this network."""
-        return self.entry.local or not self.has_key or is_near(self.base_url)
+        """Whether the user chooses its models: a kind of local server, one without a key, or one near by with OpenAI's
+        API, whose clients often demand some key."""
+        return self.entry.local or not self.has_key or (self.entry.name == "openai" and is_near(self.base_url))
 
 
 @dataclass(frozen=True, slots=True)

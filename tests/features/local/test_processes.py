@@ -199,7 +199,7 @@ async def test_a_model_that_cannot_be_loaded_says_why(tmp_path: Path, model_file
     async with await AsyncPerdure.open(settings=settings_for(tmp_path, model_file)) as perdure:
         agent = await perdure.create_agent("Ada")
 
-        with pytest.raises(RunFailed, match="the model one could not be loaded: Failed to init server"):
+        with pytest.raises(RunFailed, match="the model one could not be loaded: the file is odd"):
             await agent.send("Hello")
 
 

@@ -33,7 +33,7 @@ class Server:
         self.params, self.path = params, Path(params.model.path)
         print("the library prints what it likes")
         if self.beside("broken").exists():
-            print("cannot make sense of the file", file=sys.stderr)
+            print("0.00.1 E llama_model_load: error loading model: the file is odd", file=sys.stderr, flush=True)
             raise RuntimeError("Failed to init server, please check the input params.")
         limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
         self.note({"pid": os.getpid(), "environment": sorted(os.environ), "argv": sys.argv, "data": limit})

@@ -52,7 +52,9 @@ class ModelElsewhere(ModelNotFound):
 
 async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
-    handle, models = settings.model if model is None else model, model_registry(local=LocalModels(settings))
+    models = model_registry(local=LocalModels(settings))
+    chosen = models.choose_offline(settings.model)
+    handle = model or (chosen.handle if chosen.is_setting else "")
     if not handle or has_store(settings):
         return
     await ask_for_models(handle, models)

@@ -32,6 +32,7 @@ from perdure.cli.views.fold import plural
 from perdure.cli.views.view import View
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.tools.pip_line import pip_line
+from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, is_small
 from perdure.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ EMBED_TIMEOUT_S = 10.0
 MODELS_MAX = 3
 PORT_MAX = 65_535
 READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
-SMALL_WINDOW_TOKENS = 16_000
 FIRST_PROMPT_TOKENS = {True: 400, False: 2_300}
 """The first prompt of a new agent, by whether its model is a small one."""
 _WINDOW_FIXES = {
@@ -205,8 +205,7 @@ async def _local_model_checks(
         yield Check("window", "note", f"its server runs {served[1]} with a window of {window:,} tokens", fix)
     if traits.tokens_per_s is not None:
         read, written = traits.tokens_per_s
-        is_small = traits.calling != "native" or (window or SMALL_WINDOW_TOKENS) < SMALL_WINDOW_TOKENS
-        seconds = first_answer_s(traits, prompt_tokens=FIRST_PROMPT_TOKENS[is_small]) or 0
+        seconds = first_answer_s(traits, prompt_tokens=FIRST_PROMPT_TOKENS[is_small(traits)]) or 0
         text = f"reads about {read:,.0f} tokens a second and writes {written:,.0f}"
         yield Check(
             "speed", "ok", f"{choice.handle} {text}: expect a first answer in about {max(1, round(seconds)):,} s"

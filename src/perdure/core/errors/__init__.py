@@ -53,8 +53,8 @@
     ├── ModelError              the provider failed; the run ends with its reason
     │   ├── ModelNotFound
     │   ├── ModelRateLimited, ModelQuotaExceeded, ModelAuthenticationFailed
-    │   ├── ModelOverloaded, ModelUnreachable, ModelTimeout, ModelStreamCut
-    │   ├── ModelRequestRefused, ModelOverflow
+    │   ├── ModelOverloaded (ModelLoading), ModelUnreachable, ModelTimeout, ModelStreamCut
+    │   ├── ModelRequestRefused (ModelTakesNoTools), ModelOverflow
     │   └── ModelRefused, ModelReplyEmpty, ModelReplyInvalid
     ├── IrreducibleFloor        a request can't be made to fit its window; the run ends before the call
     ├── StoreError              the database could not do it

@@ -54,13 +54,17 @@ def choose_profile(agent: Agent, traits: ModelTraits) -> str:
         return own
     if loop_of(agent.agent_type, agent.settings) != FREE:
         return "full"
+    return "small" if is_small(traits) else "full"
+
+
+def is_small(traits: ModelTraits) -> bool:
+    """Return whether this is a model of the user's own that does better with the small profile."""
     window, parameters = traits.window_tokens, traits.parameters
-    is_small = traits.local and (
+    return traits.local and (
         (window is not None and window < SMALL_WINDOW_TOKENS)
         or (parameters is not None and parameters < SMALL_PARAMETERS)
         or traits.calling in ("text", "none")
     )
-    return "small" if is_small else "full"
 
 
 def with_profile(agent: Agent, traits: ModelTraits) -> Agent:

@@ -45,7 +45,8 @@ def _start(task: dict[str, Any]) -> Any:
     params.hostnames, params.port, params.api_keys = ["127.0.0.1"], 0, [task["key"]]
     params.n_ctx, params.n_parallel, params.use_jinja = task["window_tokens"], 1, True
     params.cache_ram_mib = task["cache_bytes"] >> 20
-    params.ui, params.endpoint_slots, params.offline, params.verbosity = False, False, True, 0
+    params.ui, params.endpoint_slots, params.offline = False, False, True
+    params.verbosity = 1  # errors
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = physical_cores()
     return xllamacpp.Server(params)
 

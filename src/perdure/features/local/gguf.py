@@ -43,7 +43,7 @@ def read_head(path: Path) -> ModelHead:
     try:
         found = path.stat()
         return _read(path, found.st_size, found.st_mtime_ns)
-    except (OSError, struct.error, ValueError, KeyError, UnicodeDecodeError) as error:
+    except (OSError, struct.error, ValueError, KeyError, TypeError, OverflowError) as error:
         raise InvalidInput(f"{path} is no model that llama.cpp reads: {_why(path, error)}") from error
 
 
@@ -55,7 +55,7 @@ def _why(path: Path, error: Exception) -> str:
 
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, size: int, _: int) -> ModelHead:
-    """The head of a file of this size and time. Raises: OSError, ValueError, struct.error, KeyError."""
+    """The head of a file of this size and time. Raises: what damage makes of it, see `read_head`."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         if data[:4] != MAGIC:
             raise ValueError("no GGUF")

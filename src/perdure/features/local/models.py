@@ -15,7 +15,7 @@ from perdure.features.local.folder import CatalogueModel, ModelFolder, catalogue
 from perdure.features.local.gguf import ModelHead, read_head
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint
-from perdure.settings import Settings
+from perdure.settings import Settings, default_home
 
 if TYPE_CHECKING:
     import ssl
@@ -73,7 +73,11 @@ class LocalModels:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self.folder = ModelFolder(settings.folder / FOLDER, settings.local_model)
+        try:
+            home = settings.folder
+        except InvalidInput:  # whoever opens the store there is told
+            home = default_home()
+        self.folder = ModelFolder(home / FOLDER, settings.local_model)
         self.transfers: dict[str, Transfer] = {}
         self._settings = settings
         self.processes: dict[str, ModelProcess] = {}
@@ -108,8 +112,9 @@ class LocalModels:
         """Advice that makes this model available."""
         if name in self.names():
             return self.missing()
-        if self.folder.setting and self.folder.default == name:
-            return f"PERDURE_LOCAL_MODEL is {self.folder.setting!r}: there is neither such a file nor such a model"
+        setting = self.folder.setting
+        if setting and self.folder.default == name and name not in catalogue():
+            return f"PERDURE_LOCAL_MODEL is {setting!r}: there is neither such a file nor such a model"
         try:
             self.folder.get(name)
         except (NotFound, InvalidInput) as error:

@@ -24,7 +24,9 @@ PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH
 
 LOAD_S = 600.0
 """How long a model may take to be read from a slow disk."""
-LAST_LINES = 5
+LAST_LINES = 20
+REASON = "error loading model: "
+"""What stands before the reason in llama.cpp's own line."""
 
 
 @dataclass(eq=False)
@@ -133,7 +135,7 @@ async def _ask(child: ModelProcess, task: dict[str, object]) -> str:
         raise ModelUnreachable(f"the process of the model {child.name} did not start: {child.end}") from None
     if "address" not in answer:
         await child.process.wait()
-        why = "; ".join(filter(None, (answer.get("error"), *child.lines)))
+        why = next((line.partition(REASON)[2] for line in child.lines if REASON in line), answer.get("error"))
         raise ModelRequestRefused(f"the model {child.name} could not be loaded: {why}")
     return str(answer["address"])
 

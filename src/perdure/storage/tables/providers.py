@@ -20,6 +20,7 @@ from perdure.storage.database.row_format import (
     dump,
     insert_into,
     load,
+    restore,
     storable,
 )
 from perdure.storage.tables.table import PagedTable, first, next_number
@@ -86,7 +87,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def list_traits(self) -> Mapping[str, Mapping[str, Any]]:
         """Handle -> what was learned of this model."""
         sql = "SELECT model, traits FROM model_traits WHERE org_id = :org_id ORDER BY model LIMIT :limit"
-        return {model: load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)}
+        return {restore(model): load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)}
 
     def put_traits(self, model: str, traits: Mapping[str, Any]) -> None:
         """Store what was learned of a model."""
