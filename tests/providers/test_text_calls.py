@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -12,8 +13,9 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelOverloaded
 from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
-from perdure.core.models import Exchange, ModelOptions, ModelReply
+from perdure.core.models import NO_TRAITS, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
+from perdure.providers.text_calls.model import TextCalls
 from perdure.providers.text_calls.scan import Scanner, Sights
 from perdure.testing import ScriptedModel, calls, says
 from tests.providers.text_call_examples import (
@@ -351,3 +353,22 @@ async def test_thoughts_without_an_answer_are_asked_again() -> None:
     heard = await Heard("<think>Who is Ada? I wonder").of(request_of())
 
     assert heard.text == heard.shown == "Done, noted." and len(heard.model.requests) == 2
+
+
+async def test_a_reader_that_leaves_closes_the_model_s_stream_at_once() -> None:
+    """A person who stops an answer gets the server's only slot back."""
+    closed: list[bool] = []
+
+    class Endless(ScriptedModel):
+        async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+            try:
+                while True:
+                    yield ModelDelta("text", "on and ")
+            finally:
+                closed.append(True)
+
+    pieces = TextCalls(Endless(), traits=lambda: NO_TRAITS, learn=lambda **traits: None).respond(request_of())
+    await anext(pieces)
+    await pieces.aclose()  # type: ignore[attr-defined]  # an async generator in fact
+
+    assert closed == [True]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from perdure.core.messages import SEND_MESSAGE, Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelProgress, ModelReply
 from perdure.core.text.json_strings import StringMember, compact_json
 from perdure.providers.text_calls.clean import Cleaner, Piece
-from perdure.providers.text_calls.request import Asked
+from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 
 SUSPECT = ("{", "[", "<", "`")
@@ -35,14 +35,14 @@ class Answer:
     """One answer to a request.
 
     Args:
-        muted: nothing of it is shown while it streams: the person has read the words of the one before.
+        is_silent: nothing of it is shown while it streams: the person has read the words of the one before.
         calls: those that are run.
         problem: why the answer can't be taken as it is, in words for the model.
     """
 
-    asked: Asked
+    facts: RequestFacts
     cleaner: Cleaner
-    muted: bool = False
+    is_silent: bool = False
     calls: tuple[ToolCall, ...] = ()
     problem: str = ""
     in_text: bool = False
@@ -53,7 +53,7 @@ class Answer:
     _raw: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.scanner = Scanner(self.asked.sights)
+        self.scanner = Scanner(self.facts.sights)
 
     @property
     def raw(self) -> str:
@@ -67,42 +67,50 @@ class Answer:
 
     async def read(
         self, pieces: AsyncIterator[ModelDelta | ModelProgress | ModelReply]
-    ) -> AsyncIterator[ModelDelta | ModelProgress]:
-        """The deltas that are shown while the answer comes; then all else is known."""
-        async for piece in pieces:
-            if isinstance(piece, ModelReply):
-                self.reply = piece
-            elif not isinstance(piece, ModelDelta) or piece.kind == "reasoning":
-                yield piece
-            elif piece.kind == "text":
-                self._raw.append(piece.text)
-                for delta in self._show(self.cleaner.read(piece.text)):
-                    yield delta
-            elif not self.muted:
-                for delta in self._call(piece):
-                    yield delta
+    ) -> AsyncGenerator[ModelDelta | ModelProgress, None]:
+        """The deltas that are shown while the answer comes; then all else is known. It closes `pieces`."""
+        try:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    self.reply = piece
+                elif isinstance(piece, ModelDelta):
+                    for delta in self._take(piece):
+                        yield delta
+                else:
+                    yield piece
+        finally:
+            if (close := getattr(pieces, "aclose", None)) is not None:
+                await close()
         if not self._raw:  # of a model that does not stream
             self._raw = [part.text for part in self.reply.parts if isinstance(part, Text)]
             for delta in self._show(self.cleaner.read(self.raw)):
                 yield delta
         for delta in self._show(self.cleaner.read(final=True)):
             yield delta
-        if (rest := self.scanner.read(final=True)) and not self.muted:
+        if (rest := self.scanner.read(final=True)) and not self.is_silent:
             yield ModelDelta("text", rest)
         self._judge()
-        if not self.problem and not self.muted:
+        if not self.problem and not self.is_silent:
             for speech in self._speeches.values():
                 for delta in speech.deltas:
                     yield delta
+
+    def _take(self, delta: ModelDelta) -> Iterator[ModelDelta]:
+        """The deltas that are shown for one of the model's."""
+        if delta.kind == "text":
+            self._raw.append(delta.text)
+            yield from self._show(self.cleaner.read(delta.text))
+        elif not self.is_silent:
+            yield from (delta,) if delta.kind == "reasoning" else self._call(delta)
 
     def _show(self, pieces: Iterable[Piece]) -> Iterator[ModelDelta]:
         """The deltas for cleaned pieces."""
         for kind, text in pieces:
             if kind == "stray":
-                self.scanner = Scanner(self.asked.sights)
+                self.scanner = Scanner(self.facts.sights)
                 continue
             shown = self.scanner.read(text) if kind == "text" else text
-            if shown and not self.muted:
+            if shown and not self.is_silent:
                 yield ModelDelta("text" if kind == "text" else "reasoning", shown)
 
     def _call(self, delta: ModelDelta) -> Iterator[ModelDelta]:
@@ -121,15 +129,15 @@ class Answer:
 
     def _judge(self) -> None:
         """Find the calls that are run, or what is wrong."""
-        scanner, asked = self.scanner, self.asked
+        scanner, facts = self.scanner, self.facts
         real = [part for part in self.reply.parts if isinstance(part, ToolCall)]
         if real:
             self.calls = tuple(call for one in real if (call := self._spoken(one)) is not None)
             self.problem = "" if self.calls else BROKEN
             return
-        calls = [one.call for one in scanner.found if one.call is not None]
-        problems = [problem for call in calls if (problem := asked.problem_of(call))]
-        kinds = {one.kind for one in scanner.found}
+        calls = [one.call for one in scanner.sightings if one.call is not None]
+        problems = [problem for call in calls if (problem := facts.problem_of(call))]
+        kinds = {one.kind for one in scanner.sightings}
         if not kinds:
             if not scanner.prose.strip() and self.reply.stop_reason == "end_turn":
                 self.problem = EMPTY
@@ -143,18 +151,18 @@ class Answer:
             self.calls = tuple(ToolCall(f"{start}_{at}", call.name, call.json) for at, call in enumerate(calls))
             self.in_text = True
         else:
-            broken = [one.name for one in scanner.found if one.name and one.name not in asked.tools]
-            self.problem = asked.unknown(broken[0]) if broken else BROKEN if "broken" in kinds else AROUND
+            broken = [one.name for one in scanner.sightings if one.name and one.name not in facts.tools]
+            self.problem = facts.unknown(broken[0]) if broken else BROKEN if "broken" in kinds else AROUND
 
     def _spoken(self, call: ToolCall) -> ToolCall | None:
         """A real call; one of `send_message` without the calls and envelopes that its message holds, None if nothing
         is left of it."""
         if not (speech := call.speech):
             return call
-        scanner = Scanner(self.asked.sights)
+        scanner = Scanner(self.facts.sights)
         scanner.read(speech)
         scanner.read(final=True)
-        if not scanner.found:
+        if not scanner.sightings:
             return call
         if not scanner.prose.strip():
             return None
@@ -166,7 +174,7 @@ class Answer:
 
     def call_deltas(self) -> Iterator[ModelDelta]:
         """The deltas of calls that were not shown while they came."""
-        for at, call in enumerate(self.calls if self.in_text or self.muted else ()):
+        for at, call in enumerate(self.calls if self.in_text or self.is_silent else ()):
             yield ModelDelta("tool_name", call.name, at, call.call_id)
             yield ModelDelta("tool_arguments", call.arguments, at, call.call_id)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from perdure.core.messages import Text
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
 from perdure.providers.text_calls.answer import Answer
 from perdure.providers.text_calls.clean import Cleaner, without_marks
-from perdure.providers.text_calls.request import ANSWER_CHARS, Asked
+from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
 
 NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other words.)"
 """The answer if nothing else is left: the talk goes on, and the log tells what happened. After an error the same
@@ -45,16 +46,18 @@ class TextCalls:
             async for piece in self.model.respond(request):
                 yield _cleaned(piece) if isinstance(piece, ModelReply) else piece
             return
-        asked = Asked(request)
-        first = second = Answer(asked, Cleaner(asked.person))
-        async for delta in first.read(self.model.respond(request)):
-            yield delta
+        facts = RequestFacts(request)
+        first = second = Answer(facts, Cleaner(facts.person))
+        async with aclosing(first.read(self.model.respond(request))) as deltas:
+            async for delta in deltas:
+                yield delta
         if first.problem:
-            again = replace(request, tail="") if first.is_envelope else asked.again(first.raw, first.problem)
-            second = Answer(asked, Cleaner(asked.person), muted=bool(first.scanner.shown.strip()))
+            again = replace(request, tail="") if first.is_envelope else facts.again(first.raw, first.problem)
+            second = Answer(facts, Cleaner(facts.person), is_silent=bool(first.scanner.shown.strip()))
             try:
-                async for delta in second.read(self.model.respond(again)):
-                    yield delta
+                async with aclosing(second.read(self.model.respond(again))) as deltas:
+                    async for delta in deltas:
+                        yield delta
             except ModelError as error:
                 error.usage += first.reply.usage
                 if second.scanner.shown.strip() or not first.scanner.prose.strip():
@@ -73,7 +76,7 @@ class TextCalls:
 def _text(first: Answer, second: Answer) -> tuple[str, str]:
     """The words of an answer after both attempts, and those of them that were not shown yet."""
     before, after = first.scanner, second.scanner
-    if second is first or not second.muted:
+    if second is first or not second.is_silent:
         if after.prose.strip() or second.calls:
             return ("", "") if second.in_text else (after.prose, after.rest)
         if second is first and not first.problem:  # cut before it came to words

@@ -33,12 +33,12 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 """What people say who ask to see data, code or a call."""
-ANSWER_CHARS = 2_000
+ANSWER_CHARS, PERSON_CHARS = 2_000, 4_000
 LISTED_NAMES = 30
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestFacts:
     """A request, and what it says about the answer to it."""
 
     request: ModelRequest
@@ -110,7 +110,9 @@ class Asked:
 
     def again(self, answer: str, problem: str) -> ModelRequest:
         """The request once more, with the answer and what is wrong with it."""
-        told = f"That was not sent. {problem} Answer in plain words, or with one call and nothing else."
+        # Small models answer what they read last, so that is the person's message again.
+        said = self.person[:PERSON_CHARS]
+        told = f"Nobody saw that. {problem} Answer in plain words, or with one call alone:\n\n{said}"
         added = (
             unlogged_message("assistant", answer[:ANSWER_CHARS].strip() or "(nothing)"),
             unlogged_message("user", told),

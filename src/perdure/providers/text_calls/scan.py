@@ -65,7 +65,7 @@ _SUSPECT_AT_START = re.compile(rf"\A[ \t]*[A-Za-z_]|{_SUSPECT.pattern}")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Sighting:
     """A call or an envelope in an answer; a `broken` call can't be read, or stands in other code."""
 
     kind: Literal["call", "broken", "envelope"]
@@ -94,9 +94,9 @@ class Sights:
 class _Token:
     """What stands at a place of the text, and where it ends."""
 
-    kind: Literal["wrap", "name", "parameter", "found", "data", "other", "unclear"]
+    kind: Literal["wrap", "name", "parameter", "sightings", "data", "other", "unclear"]
     end: int = 0
-    found: tuple[Found, ...] = ()
+    sightings: tuple[Sighting, ...] = ()
     name: str = ""
     value: Any = None
 
@@ -138,11 +138,11 @@ class _Brackets:
 
 @dataclass(slots=True)
 class Scanner:
-    """Takes the pieces of an answer, and returns what of them is shown. Calls and envelopes are in `found`; all prose
-    behind the first of them waits in `rest`."""
+    """Takes the pieces of an answer, and returns what of them is shown. Calls and envelopes are its `sightings`; all
+    prose behind the first of them waits in `rest`."""
 
     sights: Sights
-    found: list[Found] = field(default_factory=list)
+    sightings: list[Sighting] = field(default_factory=list)
     _shown: list[str] = field(default_factory=list)
     _rest: list[str] = field(default_factory=list)
     _chars: int = 0  # of both
@@ -151,7 +151,7 @@ class Scanner:
     _starts_line: bool = True
     # Of the span at the beginning of the text:
     _at: int = 0
-    _items: list[Found] = field(default_factory=list)
+    _items: list[Sighting] = field(default_factory=list)
     _name: str = ""
     _parameters: dict[str, Any] = field(default_factory=dict)
     _fences: int = 0
@@ -175,7 +175,7 @@ class Scanner:
     @property
     def is_calls(self) -> bool:
         """Whether the whole answer is calls that can be read."""
-        return bool(self.found) and not self.prose.strip() and all(one.kind == "call" for one in self.found)
+        return bool(self.sightings) and not self.prose.strip() and all(one.kind == "call" for one in self.sightings)
 
     def read(self, piece: str = "", *, final: bool = False) -> str:
         """The text that is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
@@ -230,7 +230,7 @@ class Scanner:
             self._mode = "fence" if fences % 2 else "quote" if single % 2 else "prose"
         elif text.endswith(FENCE if self._mode == "fence" else ("`", "\n")):
             self._mode = "prose"
-        (self._rest if self.found else self._shown).append(text)
+        (self._rest if self.sightings else self._shown).append(text)
         self._chars += len(text)
 
     def _take(self, token: _Token) -> None:
@@ -238,8 +238,8 @@ class Scanner:
         text = self._text[self._at : token.end]
         self._at, self._brackets = token.end, None
         match token.kind:
-            case "found":
-                self._items += token.found
+            case "sightings":
+                self._items += token.sightings
                 self._name, self._parameters = "", {}
             case "name":
                 self._commit()
@@ -263,12 +263,12 @@ class Scanner:
         self._commit()
         is_alone = bool(self.sights.tools) and self._starts_line and not self._items
         if is_alone and _CERTAIN.search(self._text[: self._at]):
-            self._items.append(Found("broken"))
+            self._items.append(Sighting("broken"))
         if self._items:
-            self.found += self._items
+            self.sightings += self._items
             self._text = self._text[self._at :]
             if self._fences % 2 and self._text:
-                self.found.append(Found("broken", self._items[0].name))
+                self.sightings.append(Sighting("broken", self._items[0].name))
                 self._mode = "dropped"
             self._starts_line = True
         else:
@@ -353,12 +353,12 @@ class Scanner:
             value = read_value(raw)
             items = value if isinstance(value, list) and value else [value]
             if all(isinstance(one, Mapping) and str(one.get("type")) in self.sights.kinds for one in items):
-                return _Token("found", end, (Found("envelope"),))
+                return _Token("sightings", end, (Sighting("envelope"),))
             calls = calls_in(value, self.sights.tools) or python_calls(raw, self.sights.tools)
             if not calls and self._name and isinstance(value, Mapping):
                 calls = (TextCall(self._name, value),)
-            if found := self._wanted(raw, calls):
-                return _Token("found", end, found)
+            if wanted := self._wanted(raw, calls):
+                return _Token("sightings", end, wanted)
             if value is not None:
                 return _Token("data", end)
         return self._broken(raw, at + len(raw))
@@ -366,10 +366,10 @@ class Scanner:
     def _broken(self, raw: str, end: int) -> _Token:
         """What looks like a call or an envelope, and can't be read."""
         if type_of(raw) in self.sights.kinds:
-            return _Token("found", end, (Found("envelope"),))
+            return _Token("sightings", end, (Sighting("envelope"),))
         name = looks_like_call(raw)
         if name and self.sights.tools and self._counts(name) and not self.sights.is_quoted(raw, None):
-            return _Token("found", end, (Found("broken", name),))
+            return _Token("sightings", end, (Sighting("broken", name),))
         return _Token("data", end)
 
     def _word(self, final: bool) -> _Token:
@@ -392,7 +392,7 @@ class Scanner:
             return _Token("name", word.end(), name=name) if at or behind[:1] in ("{", "<", "`", "[") else _OTHER
         end = self._closing(single_quotes=True)
         if end is None or end < 0:
-            broken = _Token("found", len(text), (Found("broken", name),)) if name in tools else _OTHER
+            broken = _Token("sightings", len(text), (Sighting("broken", name),)) if name in tools else _OTHER
             return _UNCLEAR if end is None and not final else broken
         behind = text[end:].lstrip(" \t;")
         if not behind and not final:
@@ -401,9 +401,9 @@ class Scanner:
             return _OTHER  # a mention in a sentence
         raw = text[at:end]
         if not is_python(raw) and name in tools and not self.sights.is_quoted(raw, None):
-            return _Token("found", end, (Found("broken", name),))
-        found = self._wanted(raw, python_calls(raw, tools, any_name=any_name))
-        return _Token("found", end, found) if found else _OTHER
+            return _Token("sightings", end, (Sighting("broken", name),))
+        wanted = self._wanted(raw, python_calls(raw, tools, any_name=any_name))
+        return _Token("sightings", end, wanted) if wanted else _OTHER
 
     def _may_go_on(self, text: str, *, any_name: bool) -> bool:
         """Whether more text may make the name of a tool, or a label, of a word that the text ends with."""
@@ -424,11 +424,11 @@ class Scanner:
             self._brackets = _Brackets(self._at, word.end() if word else self._at, single_quotes)
         return self._brackets.end(self._text, fenced=self._fences % 2 == 1)
 
-    def _wanted(self, raw: str, calls: tuple[TextCall, ...]) -> tuple[Found, ...]:
+    def _wanted(self, raw: str, calls: tuple[TextCall, ...]) -> tuple[Sighting, ...]:
         """The calls, if all count and none is a quotation."""
         if not all(self._counts(call.name) and not self.sights.is_quoted(raw, call) for call in calls):
             return ()
-        return tuple(Found("call", call.name, call) for call in calls)
+        return tuple(Sighting("call", call.name, call) for call in calls)
 
     def _counts(self, name: str) -> bool:
         """Whether what has this name may be a call."""
