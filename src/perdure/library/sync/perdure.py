@@ -183,7 +183,8 @@ class Perdure:
 
         Args:
             name: by default "agent", with a number behind it if there is one already.
-            model: a handle such as "perdure/extractive"; by default it follows the default model.
+            model: a handle such as "perdure/extractive"; by default it follows the default model, for which the
+                providers of the environment and the servers on this machine are asked once.
             block_ids: existing blocks to share.
             tools: names of tools, and Python functions, which run in this process as those of `open` do; by default
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
