@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import platform
+import re
 import sqlite3
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from perdure.cli.commands.store_checks import store_checks
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
 from perdure.storage.tx import Tx
-from perdure.testing import HttpModel, ScriptedEmbedder, Status
+from perdure.testing import HttpModel, LocalServer, ScriptedEmbedder, Status, calls, says
 from perdure.testing.clock import START
 from tests.providers.fake_provider import fake_provider, tool_call
 from tests.support.programs import perdure, run_inside
@@ -113,6 +114,24 @@ async def test_a_local_model_is_tried(tmp_path: Path) -> None:
     assert "OLLAMA_CONTEXT_LENGTH" in good["window"]["fix"]
     assert result.returncode == 1
     assert checks_of(result)["tools"]["status"] == "broken"
+
+
+async def test_what_to_expect_of_a_local_model_is_told(tmp_path: Path) -> None:
+    """What it does about tools, how fast it is, and how long the first answer takes."""
+    line = calls("note", text="hi, this is a note of more than a few tokens")
+    async with LocalServer(otherwise=line, read_tokens_s=2_000) as server:
+        native = checks_of(await doctor(tmp_path, OPENAI_BASE_URL=server.url))
+    async with LocalServer(otherwise=says("Hello!"), tools="refused") as server:
+        without = await doctor(tmp_path, OPENAI_BASE_URL=server.url)
+
+    assert native["tools"]["text"] == "openai/local calls tools"
+    assert "window of 4,096 tokens" in native["window"]["text"] and "--ctx-size" in native["window"]["fix"]
+    assert re.fullmatch(
+        r"openai/local reads about [\d,]+ tokens a second and writes [\d,]+: expect a first answer in about [\d,]+ s",
+        native["speed"]["text"],
+    )
+    assert without.returncode == 0
+    assert checks_of(without)["tools"]["text"].startswith("openai/local is offered no tools")
 
 
 @pytest.mark.parametrize(

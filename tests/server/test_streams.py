@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 from perdure import InvalidInput, tool
 from perdure.core.events import RunEnded
 from perdure.core.messages import Reasoning, Text, ToolCall
-from perdure.core.models import ModelReply
+from perdure.core.models import ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.server import sse
 from perdure.server.config import ServerConfig
 from perdure.server.serve import serve
@@ -60,6 +60,37 @@ async def test_step_by_step(tmp_path: Path) -> None:
         assert chunks[0][1]["run_id"] == chunks[4][1]["run_id"]
         without = await streamed(client, agent.id, include_pings=False)
         assert types_of(without) == ["assistant_message", "stop_reason", "usage_statistics"]
+
+
+class Reading:
+    """Says what it reads before it answers."""
+
+    def __init__(self) -> None:
+        self.model = ScriptedModel(otherwise=says("Noted."))
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        yield ModelProgress(stage="reading", waited_s=1, read_tokens=1_024, total_tokens=2_273, left_s=90)
+        async for piece in self.model.respond(request):
+            yield piece
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_what_a_slow_model_does_is_a_comment(tmp_path: Path, tokens: bool) -> None:
+    """Clients leave it out: the chunks are those of a quick one."""
+    body = {"input": "hi", "streaming": True, "stream_tokens": tokens}
+    async with in_process(tmp_path, model=Reading()) as (client, perdure):
+        agent = await perdure.create_agent()
+        answered = await client.post(f"/v1/agents/{agent.id}/messages", json=body)
+    async with served(tmp_path / "other", model=Reading()) as (address, perdure):
+        agent = await perdure.create_agent()
+        async with letta(address) as sdk:
+            stream = await sdk.agents.messages.create(agent.id, **body)
+            kinds = [chunk.message_type async for chunk in stream]
+
+    comment = ": reading 1,024 of 2,273 tokens, about 90 s\n\n"
+    assert answered.text.count(comment) == 1
+    chunks = chunks_of(answered.text.replace(comment, ""))[:-1]
+    assert types_of(chunks) == kinds == ["ping", "assistant_message", "stop_reason", "usage_statistics"]
 
 
 async def test_token_by_token(tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ class ModelProgress:
             return f"its server is loading the model, {self.waited_s:.0f} s so far"
         if self.stage == "waiting":
             return f"waiting for the model, {self.waited_s:.0f} s so far"
-        left = "" if self.left_s is None else f", about {max(1, round(self.left_s)):,} s"
+        left = f", about {self.left_s:,.0f} s" if self.left_s is not None and self.left_s >= 1 else ""
         return f"reading {self.read_tokens:,} of {self.total_tokens:,} tokens{left}"
 
 

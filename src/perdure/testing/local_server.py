@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from perdure.core.messages import Reasoning, Text
+from perdure.core.messages import Part, ToolCall, text_of
 from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
 from perdure.testing.http_model import AfterChunks, HttpLine, HttpModel, Script, Status
@@ -195,7 +195,7 @@ class LocalServer(HttpModel):
             return line
         cached, answer = (
             row.cached_tokens,
-            self._count("".join(part.text for part in line.parts if isinstance(part, Text | Reasoning))),
+            self._count("".join(map(_written, line.parts))),
         )
         usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=cached)
         return replace(line, usage=usage)
@@ -230,6 +230,11 @@ def _progress(row: Served, piece: int, pause_s: float) -> dict[str, int]:
 def _error(status: int, text: str, kind: str, **facts: int) -> Status:
     """An error in the shape that all of them share."""
     return Status(status, {"error": {"code": status, "message": text, "type": kind, **facts}})
+
+
+def _written(part: Part) -> str:
+    """What a model has written for a part of its answer."""
+    return part.name + part.arguments if isinstance(part, ToolCall) else text_of((part,)) or str(part)
 
 
 def _text(message: Mapping[str, Any]) -> str:

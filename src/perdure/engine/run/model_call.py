@@ -235,7 +235,7 @@ def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, port
     """Learn that a local model is not shown its tools: by the provider's count, the request was sent without them."""
     prefix, usage, model = request.view.prefix, reply.usage, log.steps[-1].model
     traits = ports.models.traits(model)
-    is_known = not (traits.local and traits.takes_tools) or traits.calling is not None
+    is_known = not (traits.local and traits.takes_tools) or traits.calling in ("native", "text")
     # A server may leave out what it has in its cache, so only a conversation's first request tells.
     if is_known or not prefix.tools or usage.cached_input_tokens or len(log.steps) > 1 or request.view.rows[1:]:
         return
