@@ -55,18 +55,8 @@ class ModelProcess:
     @property
     def end(self) -> str:
         """How it ended, as the rest of a sentence."""
-        code = self.process.returncode
-        if code is None:
-            return "it still runs"
-        if code >= 0:
-            how = f"it ended with code {code}"
-        else:
-            with contextlib.suppress(ValueError):
-                return self._with_lines(f"it was ended by {signal.Signals(-code).name}")
-            how = f"it was ended by signal {-code}"
-        return self._with_lines(how)
-
-    def _with_lines(self, how: str) -> str:
+        code = self.process.returncode or 0
+        how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
         return f"{how}: {self.lines[-1]}" if self.lines else how
 
     async def stop(self) -> None:
