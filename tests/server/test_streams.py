@@ -84,7 +84,7 @@ async def test_what_a_slow_model_does_is_a_comment(tmp_path: Path, tokens: bool)
     async with served(tmp_path / "other", model=Reading()) as (address, perdure):
         agent = await perdure.create_agent()
         async with letta(address) as sdk:
-            stream = await sdk.agents.messages.create(agent.id, **body)
+            stream = await sdk.agents.messages.create(agent.id, input="hi", streaming=True, stream_tokens=tokens)
             kinds = [chunk.message_type async for chunk in stream]
 
     comment = ": reading 1,024 of 2,273 tokens, about 90 s\n\n"
