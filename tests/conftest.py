@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -20,7 +21,7 @@ PROVIDER_VARIABLES = (
 for name in PROVIDER_VARIABLES:
     os.environ.pop(name, None)
 os.environ["PERDURE_PROBE_LOCAL"] = "0"
-os.environ["XDG_DATA_HOME"] = os.devnull  # nor do local models that were fetched
+os.environ["XDG_DATA_HOME"] = str(Path(__file__).with_name("nowhere"))  # nor do local models that were fetched
 os.environ["PERDURE_EMBEDDING"] = "none"  # a local model that happens to be installed stays out of it too
 
 # Compiled modules are kept (`make clean` removes them): without them each start of the program and each rewriting of

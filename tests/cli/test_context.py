@@ -88,7 +88,7 @@ def test_the_raw_request_is_what_its_digest_was_made_of(home: Path) -> None:
 
     assert hashlib.sha256(result.stdout.encode()).hexdigest() == step["digest"]
     kinds = [next(iter(json.loads(line))) for line in result.stdout.splitlines()]
-    assert list(dict.fromkeys(kinds)) == ["tool", "system", "role", "tail"]
+    assert list(dict.fromkeys(kinds)) == ["tool", "system", "opening", "role", "tail"]
     assert perdure(home, "context", "--raw").stdout != result.stdout
 
 

@@ -97,6 +97,7 @@ def test_archives_are_given_taken_and_deleted(tmp_path: Path) -> None:
 
 
 DELETIONS = {
+    "model remove": (("tiny",), "Removed tiny. `perdure model get tiny` fetches it again."),
     "secret delete": (("TOKEN",), "Deleted secret 'TOKEN'. This can't be undone; `perdure secret set TOKEN`"),
     "tool delete": (("roll",), "Deleted tool 'roll'. This can't be undone; `perdure tool add FILE.py`"),
     "mcp delete": (("raw",), "Deleted MCP server 'raw' with 1 tool. This can't be undone; `perdure mcp add`"),
@@ -170,6 +171,8 @@ def _store_one_of_each(home: Path) -> str:
     """Store one of each thing that a command deletes; return the id of the fact."""
     for noun, name in (("org", "lab"), ("user", "tom"), ("key", "ci")):
         assert run_inside(home, noun, "create", name).returncode == 0
+    (home / "models").mkdir()
+    (home / "models" / "tiny.gguf.part").write_bytes(b"GGUF")
     with open_sync(home / "perdure.db") as store:
         ann = store.create_agent("ann", human="The key is under the pot.")
         ann.new_conversation()

@@ -11,10 +11,14 @@ import pytest
 
 from perdure.cli.app import app
 from perdure.cli.root import NOUNS
+from perdure.cli.run import full_name
 
 BY_HAND = {"chat", "serve", "ui"}  # they need more than a view
 
-APPS = [app, *(getattr(import_module(f"perdure.cli.nouns.{module}"), noun) for noun, (module, _) in NOUNS.items())]
+APPS = [
+    app,
+    *(getattr(import_module(full_name(module, "perdure.cli.nouns")), noun) for noun, (module, _) in NOUNS.items()),
+]
 CALLBACKS = [
     command.callback
     for group in APPS
@@ -38,7 +42,7 @@ def test_a_command_and_its_work_have_the_same_arguments(callback: Any) -> None:
     """The work is found by its name when the command runs, so no type checker compares the two."""
     variables = inspect.getclosurevars(callback).nonlocals
     module, _, function = variables["work"].rpartition(".")
-    work = getattr(import_module(f"perdure.cli.commands.{module}"), function)
+    work = getattr(import_module(full_name(module, "perdure.cli.commands")), function)
     declared = set(inspect.signature(variables["declare"]).parameters)
 
     assert inspect.iscoroutinefunction(work)

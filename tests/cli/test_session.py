@@ -50,15 +50,15 @@ async def test_what_is_recalled_is_told_in_a_line_and_can_be_turned_off() -> Non
     """Names of what goes with the message; nothing once it is off."""
     async with open_chat(person=False, terminal=False) as chat:
         await chat.session.agent.archive("Walruses eat clams.")
-        for line in ("/recall", "/recall on", "What do walruses eat?", "/recall off", "What do walruses eat?"):
+        for line in ("/recall", "What do walruses eat?", "/recall off", "What do walruses eat?", "/recall on"):
             await chat.type_lines(line)
 
         notes = [line for line in chat.err.getvalue().splitlines() if "recalled" in line]
         assert notes == [f"◆ recalled 1: {chat.session.agent.name}'s archive"]
         assert [line for line in chat.out.getvalue().splitlines() if "recall is" in line] == [
-            "Automatic recall is off.",
             "Automatic recall is on: up to 400 tokens of memory go with each message.",
             "Automatic recall is off.",
+            "Automatic recall is on: up to 400 tokens of memory go with each message.",
         ]
 
 

@@ -68,7 +68,7 @@ def test_the_first_message_of_a_day_tells_it() -> None:
         message, day = render_in_words(row, day, "Europe/Vienna")
         shown.append(message.text)
 
-    assert shown == ["(Saturday, 2026-11-28)\na", "b", "(Sunday, 2026-11-29)\nc"]
+    assert shown == ["(Saturday, 2026-11-28)\n\na", "b", "(Sunday, 2026-11-29)\n\nc"]
 
 
 def test_what_others_say_stays_theirs() -> None:

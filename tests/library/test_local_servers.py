@@ -71,7 +71,7 @@ async def test_a_request_that_can_not_fit_says_so(near: Any) -> None:
     async with LocalServer(window_tokens=600, has_listing=False) as server:
         near(server)
         async with await opened() as perdure:
-            agent = await perdure.create_agent("ada", model=HANDLE)
+            agent = await perdure.create_agent("ada", model=HANDLE, profile="full")
             reply = await asyncio.gather(agent.send("Hello?"), return_exceptions=True)
 
     assert "can't be made to fit: a window of 600 tokens" in str(reply[0])
@@ -118,7 +118,7 @@ async def test_a_template_that_shows_no_tools_is_noticed(near: Any, shown: Any, 
     async with LocalServer(tools=shown, otherwise=says("Hello.")) as server:
         near(server)
         async with await opened() as perdure:
-            agent = await perdure.create_agent("ada", model=HANDLE)
+            agent = await perdure.create_agent("ada", model=HANDLE, profile="full")
             for _ in range(2):
                 await agent.send("Hi")
             traits = perdure.app.models.traits(HANDLE)
@@ -133,9 +133,9 @@ async def test_an_answer_always_has_a_limit(near: Any) -> None:
     async with LocalServer(otherwise=says("Hello."), window_tokens=8_192) as server:
         near(server)
         async with await opened() as perdure:
-            agent = await perdure.create_agent("ada", model=HANDLE)
+            agent = await perdure.create_agent("ada", model=HANDLE, profile="full")
             await agent.send("Hi")
-            await (await agent.update(settings={"max_output_tokens": 100})).send("Hi")
+            await (await agent.update(settings={"profile": "full", "max_output_tokens": 100})).send("Hi")
 
     assert [request["max_tokens"] for request in server.requests] == [2_048, 100]
 

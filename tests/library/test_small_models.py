@@ -54,7 +54,7 @@ async def test_a_turn_adds_only_what_the_person_said(tmp_path: Path, monkeypatch
 
         first, second = chat(http, 0), chat(http, 1)
         assert [one["role"] for one in first] == ["system", "user"]
-        assert first[1]["content"] == "(Friday, 2026-11-20)\nHello!"
+        assert first[1]["content"] == "(Friday, 2026-11-20)\n\nHello!"
         assert second[:2] == first
         assert second[2:] == [
             {"role": "assistant", "content": "All right."},

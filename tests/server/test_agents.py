@@ -633,7 +633,8 @@ async def test_what_memory_does_by_itself_is_shown_only_where_it_is_set() -> Non
             assert (await server.refused("PATCH", path, wrong))[0] == 422
         assert (await server.patch(path, {"name": "bea"}))["auto_recall"] == {"budget_tokens": 300}
         off = await server.patch(path, {"auto_recall": False, "bypass_session_patterns": []})
-        assert not fields & set(off)
+        assert fields & set(off) == {"auto_recall"}
+        assert off["auto_recall"] is False
         assert (await new_agent(server, auto_recall=True))["auto_recall"] is True
 
 

@@ -120,7 +120,7 @@ async def test_a_payload_of_a_model_without_the_chat_api() -> None:
         payload = await server.post(path, {"input": "hi", "client_tools": [look]})
 
         assert payload["model"] == "scripted"
-        assert [message["role"] for message in payload["messages"]] == ["system", "user", "system"]
+        assert [message["role"] for message in payload["messages"]] == ["system", "system", "user", "system"]
         assert "look" in [tool["function"]["name"] for tool in payload["tools"]]
         assert (await server.refused("POST", path, {"messages": []}))[0] == 422
         assert not requests_of(server, MODEL)

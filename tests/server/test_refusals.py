@@ -56,7 +56,11 @@ def build(kind: type[PerdureError]) -> PerdureError:
     if kind.__init__ in (Exception.__init__, ValueError.__init__):
         return kind("ada")
     parameters = list(inspect.signature(kind.__init__).parameters.values())[1:]
-    needed = {one.name: one.annotation.removesuffix(" | None") for one in parameters if one.default is one.empty}
+    needed = {
+        one.name: one.annotation.removesuffix(" | None")
+        for one in parameters
+        if one.default is one.empty and one.kind is not one.VAR_KEYWORD
+    }
     return kind(**{name: FACTS.get(annotation, "ada") for name, annotation in needed.items()})
 
 

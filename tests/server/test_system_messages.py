@@ -60,8 +60,9 @@ async def test_the_model_is_sent_it_once_and_no_search_finds_it() -> None:
         [request] = requests(server)
         text = await shown(server, agent)
 
-        assert text in request.system
-        assert "<engine_messages>" in request.system and "<engine_messages>" not in text
+        head, rule = request.system.split("\n\n<engine_messages>")
+        assert text.startswith(f"{head}\n\n<memory_metadata>") and rule
+        assert set(text.removeprefix(f"{head}\n\n").splitlines()) < set(request.opening.splitlines())
         assert [message.text for message in request.messages] == ["hello"]
         assert await server.post("/v1/messages/search", {"query": "quokka", "agent_id": agent["id"]}) == []
         assert await server.library.services.messages.count(agent["id"]) == 2
@@ -143,7 +144,9 @@ async def test_a_prompt_is_recompiled_for_clients_and_for_the_model(talked: bool
         assert done == dry == await shown(server, agent)
         await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "and now?"})
         assert "Name: Cyd\n" in requests(server)[-1].system
-        assert requests(server)[-1].system.startswith(done) is talked  # the counts are of the first request
+        (time,) = (line for line in done.splitlines() if "last recompiled" in line)
+        assert done.startswith(requests(server)[-1].system.partition("\n\n<engine_messages>")[0])
+        assert (time in requests(server)[-1].opening) or not talked  # without a request there was no prefix to renew
         said = [message.text for message in requests(server)[-1].messages if message.role != "system"]
         assert [text for text in said if "memory_delta" not in text] == ["hello", "OK.", "and now?"][
             0 if talked else 2 :

@@ -301,10 +301,16 @@ def _common_length(old: Sequence[object], new: Sequence[object]) -> int:
 def _place(lines: Sequence[str], index: int) -> str:
     """Describe a canonical line in a few words."""
     line = lines[index]
-    for begin, name in (('{"tool":', "a tool"), ('{"system":', "the system text"), (_TAIL, "the status")):
+    names = (
+        ('{"tool":', "a tool"),
+        ('{"system":', "the system text"),
+        ('{"opening":', "the opening"),
+        (_TAIL, "the status"),
+    )
+    for begin, name in names:
         if line.startswith(begin):
             return name
-    first = next((i for i, other in enumerate(lines) if other.startswith('{"system":')), -1) + 1
+    first = next((i for i, other in enumerate(lines) if other.startswith('{"role":')), 0)
     role, kind = line.split('"', 8)[3:8:4] if line.startswith('{"role":"') else ("?", "?")
     return f"message {index - first + 1} ({role if kind == 'message' else kind})"
 

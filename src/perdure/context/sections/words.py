@@ -48,7 +48,7 @@ def render_in_words(row: Message, day: date | None, words_zone: str) -> tuple[Me
     parts: list[Part] = list(row.parts)
     match parts:
         case [Text(text=text), *_]:
-            parts[0] = Text(f"{date_note(today)}\n{text}")
+            parts[0] = Text(f"{date_note(today)}\n\n{text}")
         case _:
             parts.insert(0, Text(date_note(today)))
     return replace(row, parts=tuple(parts)), today

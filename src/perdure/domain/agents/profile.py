@@ -23,7 +23,8 @@ base prompt."""
 PROFILE_SETTINGS: Final = (PROFILE, OFFERED_TOOLS, PROMPT)
 
 OFFERS: Final = ("all", "own", "none")
-"""Which tools are offered: all, all but those for memory, none."""
+"""Which tools are offered: all, all but those for memory that agents have from the start,
+none."""
 
 PROMPTS: Final = ("full", "small")
 

@@ -51,7 +51,7 @@ from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
-from perdure.domain.tools.specs import CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS
+from perdure.domain.tools.specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx
@@ -307,11 +307,13 @@ def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:
-    """The tools that the agent's model is offered: those for memory, and the engine's, only if all are."""
+    """The tools that the agent's model is offered: those that agents have from the start, and the engine's, only if all
+    are."""
     offer = agent.settings.get(OFFERED_TOOLS, "all")
     if offer == "none":
         return ()
-    tools = [tool for tool in tx.tools.list_by_agent(agent.id) if offer == "all" or tool.spec.kind != "memory"]
+    left_out = () if offer == "all" else (*DEFAULT_TOOLS.get(agent.agent_type, ()), *ARCHIVAL_TOOLS)
+    tools = [tool for tool in tx.tools.list_by_agent(agent.id) if tool.name not in left_out]
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     loop = loop_of(agent.agent_type, agent.settings)
     engine = tuple(CONTEXT_TOOL_SPECS.values()) if offer == "all" else ()

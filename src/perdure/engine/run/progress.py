@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from perdure.core.messages import Message, ToolCall, ToolResult
 
-REPEATS = 3
-"""So often in a row a call may fail in the same way before the agent is warned."""
 ARGUMENTS_CHARS, OUTCOME_CHARS, LINE_CHARS = 60, 60, 240
 
 

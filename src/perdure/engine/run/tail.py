@@ -18,7 +18,7 @@ from perdure.core.nodes import message_handle
 from perdure.core.runs import Prefix, Run, Step
 from perdure.domain.tools.specs import CHECKPOINT_TOOL
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.progress import REPEATS, count_repeats, count_stalled, step_line, tool_steps
+from perdure.engine.run.progress import count_stalled, step_line, tool_steps
 from perdure.storage.tx import Tx
 
 ASK_USER = "ask_user"
@@ -141,16 +141,13 @@ def _progress_notices(guards: GuardSettings, turn: Sequence[Message], tools: Col
     steps = tool_steps(turn)
     if not steps:
         return ()
-    stalled, repeats = count_stalled(steps), count_repeats(steps)
+    stalled = count_stalled(steps)
     if guards.ask_steps and stalled >= guards.ask_steps:
         return (_order(f"{stalled} steps in a row brought nothing new", tools),)
     if guards.turn_steps and len(steps) >= guards.turn_steps:
         return (_order(f"{len(steps)} steps since the user spoke", tools),)
     if not guards.stalled_steps:
         return ()
-    if repeats >= REPEATS:
-        line = step_line(steps[-1]).rpartition(" -> ")[0]
-        return (f"no progress: {line} failed {repeats} times in the same way. Change the call, or do without it.",)
     if stalled >= guards.stalled_steps:
         return (
             f"no progress: the last {stalled} steps failed, or repeated calls with the results that you know. Take"

@@ -64,7 +64,7 @@ async def remove_model(view: View, *, name: str, yes: bool) -> None:
     folder = LocalModels(Settings.from_environment()).folder
     folder.check_removable(name)
     if not folder.file_of(name).is_symlink():
-        confirm(view, f"The file of model {name!r} will be gone. Remove?", action="remove the model", yes=yes)
+        confirm(view, f"The file of model {name!r} will be gone. Remove?", action="delete the model", yes=yes)
     is_gone = folder.remove(name)
     view.show({"name": name, "removed": is_gone})
     again = f"`perdure model get {name}` fetches it again" if name in catalogue() else "`perdure model list` shows all"
