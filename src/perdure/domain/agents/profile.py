@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelTraits
 from perdure.core.tools.loops import FREE, loop_of
 
+FULL: Final = "full"
 PROFILE: Final = "profile"
 OFFERED_TOOLS: Final = "offered_tools"
 PROMPT: Final = "prompt_size"
@@ -48,12 +49,12 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
 def choose_profile(agent: Agent, traits: ModelTraits) -> str:
     """Return the name of an agent's profile: its own setting, else by what is known of its model.
 
-    An agent whose loop lives on tool calls gets the small one by its own setting only.
+    An agent whose loop or rules live on tool calls gets the small one by its own setting only.
     """
     own = agent.settings.get(PROFILE)
     if isinstance(own, str) and own in PROFILES:
         return own
-    if loop_of(agent.agent_type, agent.settings) != FREE:
+    if loop_of(agent.agent_type, agent.settings) != FREE or agent.settings.get("tool_rules"):
         return "full"
     return "small" if is_small(traits) else "full"
 
