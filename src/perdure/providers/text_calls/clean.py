@@ -11,19 +11,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from perdure.providers.text_calls.scan import FENCE
+from perdure.providers.text_calls.forms import FENCE
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
-_BEGIN = ("<|im_start|>", "<|start_header_id|>", "<start_of_turn>", "<|begin_of_text|>", "<s> ", "<s>\n", "<bos>")
 _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
     *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "<|im_start|>", "<|start_header_id|>", "<start_of_turn>"),
     *("[INST]", "[/INST]"),
 )
-_MARKS = tuple(dict.fromkeys((*_THOUGHTS, *_THOUGHTS.values(), *_BEGIN, *_END)))
-_ROLE = re.compile(r"\s*(?:assistant|model)?(?:<\|end_header_id\|>)?\s*")
-_ROLE_CHARS = 40
+_MARKS = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
+_HEAD = re.compile(
+    r"(<s>(?=\s)|<bos>|<\|begin_of_text\|>|<\|im_start\|>|<start_of_turn>|<\|start_header_id\|>)\s*"
+    r"(?:assistant|model)?(?:<\|end_header_id\|>)?\s*"
+)
+HEAD_CHARS = 60
+"""So much of an answer that begins like a mark is waited for."""
 
 Piece = tuple[Literal["text", "reasoning", "stray"], str]
 """A piece of the text or of the thoughts; `stray`: all text before it was thoughts that had not been opened."""
@@ -44,9 +47,8 @@ class Cleaner:
     _closing: str = ""  # the mark that ends the thoughts
     _begun: bool = False
     _ended: bool = False
-    _edge: str = ""  # marks in code, which count if nothing follows
     _trims: bool = False  # white space at the beginning of what comes next
-    _marks: tuple[str, ...] = field(default=())
+    _marks: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         self._marks = tuple(mark for mark in _MARKS if mark not in self.kept)
@@ -62,42 +64,39 @@ class Cleaner:
         while self._text and not self._ended:
             if not self._begun and not self._begin(final):
                 return
-            marks = (self._closing,) if self._closing else self._marks
-            at, mark = self._next(marks, final)
-            if at:
-                before, self._text = self._text[:at], self._text[at:]
+            at, mark = self._next(final)
+            if not at and not mark:
+                return
+            before, behind = self._text[:at], self._text[at + len(mark) :]
+            if before:
+                self._text = self._text[at:]
                 yield from self._take(before)
-            elif mark:
-                self._text = self._text[len(mark) :]
-                yield from self._mark(mark)
+            elif mark in _END and not self._closing and not behind.strip() and not final:
+                return  # in code it ends the turn only if nothing follows
             else:
-                break
+                self._text = behind
+                yield from self._mark(mark, is_last=not behind.strip())
 
     def _begin(self, final: bool) -> bool:
-        """Take the marks before an answer away; whether it has begun."""
+        """Take away the marks before an answer; whether enough of it has come."""
         text = self._text.lstrip()
-        mark = next((mark for mark in _BEGIN if mark in self._marks and text.startswith(mark)), None)
-        if mark is None:
-            self._begun = final or (bool(text) and not any(mark.startswith(text) for mark in _BEGIN))
-            return self._begun
-        behind = text[len(mark) :]
-        if len(behind) < _ROLE_CHARS and "\n" not in behind and not final:
+        if text[:1] in ("", "<") and len(text) < HEAD_CHARS and not final:
             return False
-        role = _ROLE.match(behind)
-        self._text, self._trims = behind[role.end() if role else 0 :], True
-        return bool(self._text)
+        while (head := _HEAD.match(text)) and head[1] not in self.kept:
+            self._text = text = text[head.end() :]
+            self._trims = True
+        self._begun = True
+        return True
 
-    def _next(self, marks: tuple[str, ...], final: bool) -> tuple[int, str]:
-        """How much stands before the next mark, and the mark if it stands first. (0, ""): more text is needed."""
+    def _next(self, final: bool) -> tuple[int, str]:
+        """Where the next mark stands, and the mark; without a mark, how much of the text is none."""
         text = self._text
-        at = 0
-        while (at := min((place for place in (text.find("<", at), text.find("[", at)) if place >= 0), default=-1)) >= 0:
-            if mark := next((mark for mark in marks if text.startswith(mark, at)), ""):
-                return at, "" if at else mark
-            if not final and any(mark.startswith(text[at:]) for mark in marks):
-                return at, ""
-            at += 1
-        return len(text), ""
+        marks = (self._closing,) if self._closing else self._marks
+        if found := [(at, mark) for mark in marks if (at := text.find(mark)) >= 0]:
+            return min(found)
+        at = max(text.rfind("<"), text.rfind("["))
+        is_begun = at >= 0 and not final and any(mark.startswith(text[at:]) for mark in marks)
+        return at if is_begun else len(text), ""
 
     def _take(self, text: str) -> Iterator[Piece]:
         """The pieces of a text without marks."""
@@ -105,40 +104,33 @@ class Cleaner:
             self._thoughts.append(text)
             yield "reasoning", text
             return
-        if self._edge and not text.strip():
-            self._edge += text
-            return
         if self._trims:
             text = text.lstrip()
             self._trims = not text
-        text, self._edge = self._edge + text, ""
         if text:
             self._said.append(text)
             yield "text", text
 
-    def _mark(self, mark: str) -> Iterator[Piece]:
+    def _mark(self, mark: str, *, is_last: bool) -> Iterator[Piece]:
         """What a mark does."""
         said = "".join(self._said)
         line = said.rpartition("\n")[2]
         is_code = said.count(FENCE) % 2 == 1 or line.replace(FENCE, "").count("`") % 2 == 1
+        is_text = (is_code and not is_last) or (mark == "</s>" and "<s>" in said)
         if self._closing:
             self._closing, self._trims = "", True
-        elif is_code or (mark == "</s>" and "<s>" in said):
-            if mark in _END:
-                self._edge += mark
-            else:
-                yield from self._take(mark)
-        elif mark in _THOUGHTS and not line.strip():
+        elif mark in _END and not is_text:
+            self._ended = True
+        elif mark in _THOUGHTS and not is_code and not line.strip():
             self._closing = _THOUGHTS[mark]
             if self._thoughts:
-                yield from self._take("\n")
-        elif mark in _THOUGHTS.values():
+                self._thoughts.append("\n")
+                yield "reasoning", "\n"
+        elif mark in _THOUGHTS.values() and not is_code:
             if said.strip():
                 self._thoughts.append(said)
                 yield "stray", said
             self._said, self._trims = [], True
-        elif mark in _END:
-            self._ended = True
         else:
             yield from self._take(mark)
 

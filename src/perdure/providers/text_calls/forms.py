@@ -17,22 +17,32 @@ from typing import Any
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import bare_name
 
-NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name", "call")
+FENCE = "```"
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
-    *("arguments", "parameters", "args", "input", "action_input", "kwargs", "params"),
-    *(f"{what}_{name}" for what in ("tool", "function") for name in ("input", "arguments", "args", "parameters")),
+    *("arguments", "parameters", "args", "params", "input", "kwargs"),
+    *("action_input", "tool_input", "tool_args", "function_args"),
 )
-_LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_CALL_KEYS = ("function_call", "tool_call", "function", "tool", "action", "command")
+_HOLDERS = (
+    "tool_calls",
+    "function_calls",
+    "calls",
+    "function_call",
+    "tool_call",
+    "function",
+    "tool",
+    "action",
+    "command",
+)
 _OTHER_KEYS = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
 
 _NAME = re.compile(r"[A-Za-z_][\w./:-]{0,63}")
-_EVALUATED_CHARS = 100_000
+_PARSED_CHARS = 100_000
 """Texts up to this length are read as Python: the parser takes memory for each character."""
 
 _BROKEN_NAME = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w./:-]+)["']""")
 _BROKEN_ARGUMENTS = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
-_TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
+_BRACKET = re.compile(r"""\"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|```|[{}\[\]()]""", re.DOTALL)
 
 Tools = Mapping[str, Mapping[str, Any]]
 """Name of a tool that is offered -> the schema of its arguments."""
@@ -51,17 +61,30 @@ class TextCall:
         return self.arguments if isinstance(self.arguments, str) else compact_json(self.arguments)
 
 
+def closing_bracket(text: str, at: int) -> tuple[int, bool]:
+    """Where the first bracket from this place on is closed, and whether it is; else where a fence or the text ends."""
+    depth = 0
+    for found in _BRACKET.finditer(text, at):
+        if found[0] == FENCE:
+            return found.start(), False
+        if found[0] in "{[(":
+            depth += 1
+        elif found[0] in "}])":
+            depth -= 1
+            if depth <= 0:
+                return found.end(), True
+    return len(text), False
+
+
 def read_value(text: str) -> Any:
     """The value of a JSON text, of one with line breaks in its strings or doubled braces, or of a Python literal; None:
     it is none of these."""
-    doubled = (text[1:-1],) if text.startswith("{{") and text.endswith("}}") else ()
-    for one in (text, *doubled):
-        try:
-            return json.loads(one, strict=False)
-        except (ValueError, RecursionError):
-            continue
-    tree = _parse(doubled[0] if doubled else text)
-    return None if tree is None else _literal(tree)
+    if text.startswith("{{") and text.endswith("}}"):
+        text = text[1:-1]
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return _literal(_parse(text))
 
 
 def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
@@ -72,79 +95,60 @@ def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
         return tuple(call for calls in each for call in calls) if all(each) else ()
     if not isinstance(value, Mapping):
         return ()
-    for key in _LIST_KEYS:
-        if isinstance(value.get(key), list):
-            return calls_in(value[key], tools)
-    for key in _CALL_KEYS:
-        if isinstance(value.get(key), Mapping):
+    for key in _HOLDERS:
+        if isinstance(value.get(key), list | Mapping):
             return calls_in(value[key], tools)
     if value and all(bare_name(key) in tools and isinstance(item, Mapping) for key, item in value.items()):
         return tuple(TextCall(bare_name(key), item) for key, item in value.items())
-    named = (key for key in NAME_KEYS if isinstance(value.get(key), str))
-    return next((_named_call(value, key, tools) for key in named), ())
-
-
-def _named_call(value: Mapping[str, Any], key: str, tools: Tools) -> tuple[TextCall, ...]:
-    """The call that an object with a name under this key is."""
+    key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), "")
+    if not key:
+        return ()
     name = bare_name(value[key])
-    inside = next((other for other in ARGUMENT_KEYS if other in value and other != key), None)
-    others = value.keys() - {key, inside} - _OTHER_KEYS
-    if inside is None:
-        return (
-            (TextCall(name, {other: item for other, item in value.items() if other in others}),)
-            if name in tools
-            else ()
-        )
-    arguments = {} if value[inside] is None else value[inside]
+    inside = next((other for other in ARGUMENT_KEYS if other in value), None)
+    others = {other: item for other, item in value.items() if other not in (key, inside) and other not in _OTHER_KEYS}
+    arguments = others if inside is None else value[inside] or {}
     if name in tools:
         return (TextCall(name, arguments),)
-    is_named = inside == "arguments" or _NAME.fullmatch(name)
-    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip()[:1] in ("", "{"))
-    is_schema = isinstance(arguments, Mapping) and "properties" in arguments
-    return (TextCall(name, arguments),) if is_named and is_object and not is_schema and not others else ()
+    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip().startswith("{"))
+    is_call = is_object and "properties" not in arguments and (inside == "arguments" or _NAME.fullmatch(name))
+    return (TextCall(name, arguments),) if is_call and inside is not None and not others else ()
 
 
-def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[TextCall, ...]:
+def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[TextCall, ...] | None:
     """The calls that a Python expression is, also those in a list or within `print(...)`; none: it is something else.
+    None: the text is no Python.
 
     Args:
         any_name: unknown tools are calls too.
     """
     tree = _parse(text)
-    while isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "print":
-        tree = tree.args[0] if len(tree.args) == 1 else None
-    nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
+    if tree is None:
+        return None
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
+        tree = tree.args[0]
+    nodes = tree.elts if isinstance(tree, ast.List) else [tree]
     calls = [_python_call(node, tools, any_name) for node in nodes]
-    return tuple(call for call in calls if call is not None) if calls and all(calls) else ()
+    return tuple(call for call in calls if call is not None) if all(calls) else ()
 
 
-def _python_call(node: ast.expr | None, tools: Tools, any_name: bool) -> TextCall | None:
+def _python_call(node: ast.expr, tools: Tools, any_name: bool) -> TextCall | None:
     """The call that a node is, if its arguments are literals."""
     if not isinstance(node, ast.Call):
         return None
     name = bare_name(ast.unparse(node.func))
     if name not in tools and not (any_name and _NAME.fullmatch(name)):
         return None
-    arguments: dict[str, Any] = {}
     places = list(tools.get(name, {}).get("properties", ()))
-    if len(node.args) > len(places):
-        return None
-    for key, part in (*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)):
-        value = _literal(part)
-        if value is None and not (isinstance(part, ast.Constant) and part.value is None):
-            return None
-        arguments |= {key: value} if key is not None else value if isinstance(value, dict) else {}
-    return TextCall(name, arguments)
-
-
-def is_python(text: str) -> bool:
-    """Whether a text is an expression in Python."""
-    return _parse(text) is not None
+    given = [*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+    arguments = {key: _literal(part) for key, part in given if key is not None}
+    is_whole = len(arguments) == len(node.args) + len(node.keywords)
+    is_literal = all(arguments[key] is not None or ast.unparse(part) == "None" for key, part in given if key)
+    return TextCall(name, arguments) if is_whole and is_literal else None
 
 
 def _parse(text: str) -> ast.expr | None:
     """The expression that a text is in Python; None: it is none."""
-    if len(text) > _EVALUATED_CHARS:
+    if len(text) > _PARSED_CHARS:
         return None
     try:
         with warnings.catch_warnings():
@@ -154,10 +158,10 @@ def _parse(text: str) -> ast.expr | None:
         return None
 
 
-def _literal(node: ast.expr) -> Any:
+def _literal(node: ast.expr | None) -> Any:
     """The value of a literal, as JSON can hold it; None: it is no literal."""
     try:
-        value = ast.literal_eval(node)
+        value = None if node is None else ast.literal_eval(node)
         json.dumps(value, allow_nan=False)
         return value
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -168,12 +172,6 @@ def looks_like_call(text: str) -> str:
     """The name in a text that begins as a call in JSON and can't be read as one; empty: it does not look like one."""
     found = _BROKEN_NAME.search(text)
     return bare_name(found[1]) if found and _BROKEN_ARGUMENTS.search(text) else ""
-
-
-def type_of(text: str) -> str:
-    """The `type` that a JSON object begins with; empty: it does not begin so."""
-    found = _TYPE.match(text)
-    return found[1] if found else ""
 
 
 def quotes(text: str, call: TextCall) -> bool:

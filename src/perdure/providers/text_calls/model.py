@@ -10,8 +10,8 @@ from typing import Any
 from perdure.core.errors import ModelError
 from perdure.core.messages import Text
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
-from perdure.providers.text_calls.answer import Answer
-from perdure.providers.text_calls.clean import Cleaner, without_marks
+from perdure.providers.text_calls.answer import ENVELOPE, Answer
+from perdure.providers.text_calls.clean import without_marks
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
 
 NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other words.)"
@@ -47,13 +47,13 @@ class TextCalls:
                 yield _cleaned(piece) if isinstance(piece, ModelReply) else piece
             return
         facts = RequestFacts(request)
-        first = second = Answer(facts, Cleaner(facts.person))
+        first = second = Answer(facts)
         async with aclosing(first.read(self.model.respond(request))) as deltas:
             async for delta in deltas:
                 yield delta
         if first.problem:
-            again = replace(request, tail="") if first.is_envelope else facts.again(first.raw, first.problem)
-            second = Answer(facts, Cleaner(facts.person), is_silent=bool(first.scanner.shown.strip()))
+            again = replace(request, tail="") if first.problem == ENVELOPE else facts.again(first.raw, first.problem)
+            second = Answer(facts, is_silent=bool(first.scanner.shown.strip()))
             try:
                 async with aclosing(second.read(self.model.respond(again))) as deltas:
                     async for delta in deltas:
@@ -75,35 +75,34 @@ class TextCalls:
 
 def _text(first: Answer, second: Answer) -> tuple[str, str]:
     """The words of an answer after both attempts, and those of them that were not shown yet."""
-    before, after = first.scanner, second.scanner
-    if second is first or not second.is_silent:
-        if after.prose.strip() or second.calls:
-            return ("", "") if second.in_text else (after.prose, after.rest)
-        if second is first and not first.problem:  # cut before it came to words
-            return after.prose, ""
-        left = before.prose.strip() or NO_ANSWER
-        return left, left
-    return (before.shown, "") if second.calls else (before.prose, before.rest)
+    spoken = (first if second.is_silent else second).scanner
+    has_all = second.calls and (second.in_text or second.is_silent)
+    text = spoken.shown if has_all else spoken.prose
+    if not text.strip() and (second.calls or first.problem):
+        text = "" if second.calls else first.scanner.prose.strip() or NO_ANSWER
+    return text, text.removeprefix(spoken.shown)
 
 
 def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
     """The reply after both attempts, with the tokens of both; the exchange is of the newer one, and says what happened
     before."""
     reply = second.reply if second.reply.parts else first.reply
-    said = (Text(text),) if text else ()
-    parts = (*second.reasoning(), *said, *second.calls)
     note: dict[str, Any] = {}
     if second.in_text:
-        note["calls_in_text"] = [call.name for call in second.calls]
+        note["calls_in_text"] = [call.name for call in second.calls.values()]
     if second is not first:
         note["asked_again"] = {"why": first.problem, "first_answer": first.raw[:ANSWER_CHARS]}
     exchange = reply.exchange
     if note and exchange is not None:
         exchange = replace(exchange, response={**exchange.response, **note})
-    usage = reply.usage if second is first else first.reply.usage + second.reply.usage
-    stop_reason = "end_turn" if second.in_text else reply.stop_reason
-    requests = 1 if second is first else 2
-    return replace(reply, parts=parts, usage=usage, exchange=exchange, stop_reason=stop_reason, requests=requests)
+    return replace(
+        reply,
+        parts=(*second.reasoning, *([Text(text)] if text else []), *second.calls.values()),
+        usage=reply.usage if second is first else first.reply.usage + second.reply.usage,
+        exchange=exchange,
+        stop_reason="end_turn" if second.in_text else reply.stop_reason,
+        requests=1 if second is first else 2,
+    )
 
 
 def _cleaned(reply: ModelReply) -> ModelReply:
