@@ -116,8 +116,10 @@ class _Span:
         """Read up to the first thing that is no part of it. Raises: _Unclear: more text may make it one."""
         while self.at < len(self.text):
             self._wait_if(bool(_BEGUN.match(self.text, self.at)))
-            if not (self._around(is_first) or self._value() or self._word()):
-                break
+            if not self._around(is_first):
+                is_value = bool(_VALUE.match(self.text, self.at))
+                if not (self._value() if is_value else self._word()):
+                    break
         else:
             self._wait_if(True)
         rest = self.text[self.at :]
