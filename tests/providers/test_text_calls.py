@@ -16,7 +16,8 @@ from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
 from perdure.core.models import NO_TRAITS, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.text_calls.model import TextCalls
-from perdure.providers.text_calls.scan import Scanner, Sights
+from perdure.providers.text_calls.request import RequestFacts
+from perdure.providers.text_calls.scan import Scanner
 from perdure.testing import ScriptedModel, calls, says
 from tests.providers.text_call_examples import (
     ARGUMENTS,
@@ -262,7 +263,7 @@ async def test_a_failure_when_asked_again_leaves_what_there_is() -> None:
 @pytest.mark.parametrize("answer", ["Hello Ada!", "I am fine. How are you?", "你好，阿达", "1. One\n2. Two"])
 async def test_words_stream_without_delay(answer: str) -> None:
     """From the first character that can't begin a call."""
-    scanner = Scanner(Sights(tools={str(tool["name"]): {} for tool in TOOLS}))
+    scanner = Scanner(RequestFacts(request_of()))
 
     assert "".join(scanner.read(char) for char in answer[:-1]) == answer[:-1]
 

@@ -52,7 +52,7 @@ class Answer:
     _speeches: dict[int, Speech] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cleaner, self.scanner = Cleaner(self.facts.person), Scanner(self.facts.sights)
+        self.cleaner, self.scanner = Cleaner(self.facts.person), Scanner(self.facts)
 
     @property
     def raw(self) -> str:
@@ -98,7 +98,7 @@ class Answer:
         """The deltas for cleaned pieces."""
         for kind, text in pieces:
             if kind == "stray":
-                self.scanner = Scanner(self.facts.sights)
+                self.scanner = Scanner(self.facts)
                 continue
             shown = self.scanner.read(text) if kind == "text" else text
             if shown and not self.is_silent:
@@ -126,10 +126,10 @@ class Answer:
             self.problem = "" if self.calls else BROKEN
             return
         kinds = {one.kind for one in scanner.sightings}
-        calls = [one.call for one in scanner.sightings if one.call is not None]
+        calls = [one.call for one in scanner.sightings if one.kind == "call"]
         if not kinds:
-            if not scanner.prose.strip() and self.reply.stop_reason == "end_turn":
-                self.problem = EMPTY
+            is_asked = facts.request.purpose == "reply" and self.reply.stop_reason == "end_turn"
+            self.problem = EMPTY if is_asked and not scanner.prose.strip() else ""
         elif "envelope" in kinds:
             self.problem = "" if kinds == {"envelope"} and scanner.shown.strip() else ENVELOPE
         elif problem := next(filter(None, map(facts.problem_of, calls)), ""):
@@ -137,16 +137,16 @@ class Answer:
         elif kinds == {"call"} and not scanner.prose.strip():
             # Like ids of providers: another answer has others.
             start = f"call_{zlib.crc32(self.raw.encode('utf-8', 'replace')):08x}"
-            self.calls = {at: ToolCall(f"{start}_{at}", call.name, call.json) for at, call in enumerate(calls)}
+            self.calls = {at: replace(call, call_id=f"{start}_{at}") for at, call in enumerate(calls)}
             self.in_text = True
         else:
-            unknown = [one.name for one in scanner.sightings if one.name and one.name not in facts.tools]
+            unknown = [name for one in scanner.sightings if (name := one.call.name) and name not in facts.tools]
             self.problem = facts.unknown(unknown[0]) if unknown else BROKEN if "broken" in kinds else AROUND
 
     def _spoken(self, call: ToolCall) -> ToolCall | None:
         """A real call; one of `send_message` without the calls and envelopes that its message holds, None if nothing
         is left of it."""
-        scanner = Scanner(self.facts.sights)
+        scanner = Scanner(self.facts)
         scanner.read(call.speech or "", final=True)
         if not scanner.sightings:
             return call

@@ -133,11 +133,3 @@ class Cleaner:
             self._said, self._trims = [], True
         else:
             yield from self._take(mark)
-
-
-def without_marks(text: str) -> str:
-    """The text of a whole answer, without thoughts and marks."""
-    cleaner, said = Cleaner(), ""
-    for kind, piece in (*cleaner.read(text), *cleaner.read(final=True)):
-        said = "" if kind == "stray" else said + piece if kind == "text" else said
-    return said

@@ -11,9 +11,9 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.messages import ToolCall
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import bare_name
 
@@ -24,15 +24,8 @@ ARGUMENT_KEYS = (
     *("action_input", "tool_input", "tool_args", "function_args"),
 )
 _HOLDERS = (
-    "tool_calls",
-    "function_calls",
-    "calls",
-    "function_call",
-    "tool_call",
-    "function",
-    "tool",
-    "action",
-    "command",
+    *("tool_calls", "function_calls", "calls"),
+    *("function_call", "tool_call", "function", "tool", "action", "command"),
 )
 _OTHER_KEYS = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
 
@@ -46,19 +39,6 @@ _BRACKET = re.compile(r"""\"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\
 
 Tools = Mapping[str, Mapping[str, Any]]
 """Name of a tool that is offered -> the schema of its arguments."""
-
-
-@dataclass(frozen=True, slots=True)
-class TextCall:
-    """A call as its text has it: `arguments` is an object, or a text that may be one."""
-
-    name: str
-    arguments: Any
-
-    @property
-    def json(self) -> str:
-        """The arguments as JSON, if they are any."""
-        return self.arguments if isinstance(self.arguments, str) else compact_json(self.arguments)
 
 
 def closing_bracket(text: str, at: int) -> tuple[int, bool]:
@@ -87,7 +67,12 @@ def read_value(text: str) -> Any:
         return _literal(_parse(text))
 
 
-def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
+def call_of(name: str, arguments: Any) -> ToolCall:
+    """A call, still without an id; its arguments are an object, or a text that may be one."""
+    return ToolCall("", name, arguments if isinstance(arguments, str) else compact_json(arguments))
+
+
+def calls_in(value: Any, tools: Tools) -> tuple[ToolCall, ...]:
     """The calls that a value is; none: it is something else. An unknown tool makes a call only of an object that has
     nothing besides name and arguments."""
     if isinstance(value, list):
@@ -98,52 +83,41 @@ def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
     for key in _HOLDERS:
         if isinstance(value.get(key), list | Mapping):
             return calls_in(value[key], tools)
-    if value and all(bare_name(key) in tools and isinstance(item, Mapping) for key, item in value.items()):
-        return tuple(TextCall(bare_name(key), item) for key, item in value.items())
+    if all(bare_name(key) in tools and isinstance(item, Mapping) for key, item in value.items()):
+        return tuple(call_of(bare_name(key), item) for key, item in value.items())
     key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), "")
-    if not key:
-        return ()
-    name = bare_name(value[key])
+    name = bare_name(value.get(key, ""))
     inside = next((other for other in ARGUMENT_KEYS if other in value), None)
-    others = {other: item for other, item in value.items() if other not in (key, inside) and other not in _OTHER_KEYS}
+    others = {other: item for other, item in value.items() if other not in (key, inside, *_OTHER_KEYS)}
     arguments = others if inside is None else value[inside] or {}
     if name in tools:
-        return (TextCall(name, arguments),)
+        return (call_of(name, arguments),)
     is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip().startswith("{"))
     is_call = is_object and "properties" not in arguments and (inside == "arguments" or _NAME.fullmatch(name))
-    return (TextCall(name, arguments),) if is_call and inside is not None and not others else ()
+    return (call_of(name, arguments),) if name and is_call and inside is not None and not others else ()
 
 
-def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[TextCall, ...] | None:
+def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[ToolCall, ...] | None:
     """The calls that a Python expression is, also those in a list or within `print(...)`; none: it is something else.
-    None: the text is no Python.
-
-    Args:
-        any_name: unknown tools are calls too.
-    """
+    None: the text is no Python. With `any_name` unknown tools are calls too."""
     tree = _parse(text)
     if tree is None:
         return None
     if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
         tree = tree.args[0]
-    nodes = tree.elts if isinstance(tree, ast.List) else [tree]
-    calls = [_python_call(node, tools, any_name) for node in nodes]
-    return tuple(call for call in calls if call is not None) if all(calls) else ()
-
-
-def _python_call(node: ast.expr, tools: Tools, any_name: bool) -> TextCall | None:
-    """The call that a node is, if its arguments are literals."""
-    if not isinstance(node, ast.Call):
-        return None
-    name = bare_name(ast.unparse(node.func))
-    if name not in tools and not (any_name and _NAME.fullmatch(name)):
-        return None
-    places = list(tools.get(name, {}).get("properties", ()))
-    given = [*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
-    arguments = {key: _literal(part) for key, part in given if key is not None}
-    is_whole = len(arguments) == len(node.args) + len(node.keywords)
-    is_literal = all(arguments[key] is not None or ast.unparse(part) == "None" for key, part in given if key)
-    return TextCall(name, arguments) if is_whole and is_literal else None
+    calls: list[ToolCall] = []
+    for node in tree.elts if isinstance(tree, ast.List) else [tree]:
+        name = bare_name(ast.unparse(node.func)) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or not (name in tools or (any_name and _NAME.fullmatch(name))):
+            return ()
+        places = list(tools.get(name, {}).get("properties", ()))
+        given = [*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+        arguments = {str(key): _literal(part) for key, part in given}
+        is_literal = all(arguments[str(key)] is not None or ast.unparse(part) == "None" for key, part in given)
+        if not is_literal or len(arguments) < len(node.args) + len(node.keywords):
+            return ()
+        calls.append(call_of(name, arguments))
+    return tuple(calls)
 
 
 def _parse(text: str) -> ast.expr | None:
@@ -174,9 +148,9 @@ def looks_like_call(text: str) -> str:
     return bare_name(found[1]) if found and _BROKEN_ARGUMENTS.search(text) else ""
 
 
-def quotes(text: str, call: TextCall) -> bool:
+def quotes(text: str, call: ToolCall) -> bool:
     """Whether a text, as `squeeze` leaves it, has the name and all arguments of a call, in JSON or as Python."""
-    arguments = call.arguments if isinstance(call.arguments, Mapping) else read_value(call.json)
+    arguments = read_value(call.arguments)
     if call.name not in text or not isinstance(arguments, Mapping) or not arguments:
         return False
     pairs = ((f'"{key}":{compact_json(value)}', f"{key}={value!r}") for key, value in arguments.items())

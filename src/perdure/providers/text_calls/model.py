@@ -11,7 +11,6 @@ from perdure.core.errors import ModelError
 from perdure.core.messages import Text
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
 from perdure.providers.text_calls.answer import ENVELOPE, Answer
-from perdure.providers.text_calls.clean import without_marks
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
 
 NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other words.)"
@@ -42,10 +41,6 @@ class TextCalls:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelProgress | ModelReply]:
         """Answer a request by the model. Raises: ModelError."""
-        if request.purpose != "reply":
-            async for piece in self.model.respond(request):
-                yield _cleaned(piece) if isinstance(piece, ModelReply) else piece
-            return
         facts = RequestFacts(request)
         first = second = Answer(facts)
         async with aclosing(first.read(self.model.respond(request))) as deltas:
@@ -103,9 +98,3 @@ def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
         stop_reason="end_turn" if second.in_text else reply.stop_reason,
         requests=1 if second is first else 2,
     )
-
-
-def _cleaned(reply: ModelReply) -> ModelReply:
-    """A reply that goes into no log, without thoughts and marks in its text."""
-    parts = (replace(part, text=without_marks(part.text)) if isinstance(part, Text) else part for part in reply.parts)
-    return replace(reply, parts=tuple(parts))
