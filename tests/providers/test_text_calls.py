@@ -323,7 +323,7 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
         ("<|start_header_id|>assistant<|end_header_id|>\n\nHi Ada.<|eot_id|>", "Hi Ada.", ""),
         ("<start_of_turn>model\nHi Ada.<end_of_turn>\n", "Hi Ada.", ""),
         ("Hi Ada.</s>", "Hi Ada.", ""),
-        ("<s> Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
+        ("Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
         ("a < b, <b>bold</b> and [1].", "a < b, <b>bold</b> and [1].", ""),
         ("Use `<|im_end|>` and `</think>`.", "Use `<|im_end|>` and `</think>`.", ""),
         ("```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", "```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", ""),

@@ -7,27 +7,20 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from perdure.core.messages import SEND_MESSAGE, Part, Reasoning, Text, ToolCall
+from perdure.core.messages import SEND_MESSAGE, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelProgress, ModelReply
-from perdure.core.text.json_strings import StringMember, compact_json
+from perdure.core.text.json_strings import compact_json, read_string
 from perdure.providers.text_calls.clean import Cleaner, Piece
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 
-SUSPECT = ("{", "[", "<", "`")
+SUSPECT, BEGUN_CHARS = ("{", "[", "<", "`"), 2_000
+"""Begins no words; and in so much of the arguments the words of a `send_message` begin, or they come at its end."""
+
 ENVELOPE = "It was a note of the system, not an answer."
 EMPTY = "It held no answer."
 BROKEN = "It was a tool call that can't be read: it is incomplete, or mixed with other text."
 AROUND = "Text stood around a tool call, so the call was not run."
-
-
-@dataclass(slots=True)
-class Speech:
-    """A real call of `send_message`, whose deltas wait until its message is clear to be words."""
-
-    deltas: list[ModelDelta]
-    member: StringMember = field(default_factory=lambda: StringMember("message"))
-    begun: str = ""
 
 
 @dataclass(slots=True)
@@ -49,7 +42,7 @@ class Answer:
     """Whether the calls stood in the text."""
     cleaner: Cleaner = field(init=False)
     scanner: Scanner = field(init=False)
-    _speeches: dict[int, Speech] = field(default_factory=dict)
+    _held: dict[int, list[ModelDelta]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cleaner, self.scanner = Cleaner(self.facts.person), Scanner(self.facts)
@@ -58,13 +51,6 @@ class Answer:
     def raw(self) -> str:
         """The text as it came."""
         return "".join(part.text for part in self.reply.parts if isinstance(part, Text))
-
-    @property
-    def reasoning(self) -> tuple[Part, ...]:
-        """The thoughts, those from tags last."""
-        own = tuple(part for part in self.reply.parts if isinstance(part, Reasoning))
-        thought = self.cleaner.thoughts.strip()
-        return (*own, Reasoning(thought)) if thought else own
 
     async def read(
         self, pieces: AsyncIterator[ModelDelta | ModelProgress | ModelReply]
@@ -107,15 +93,14 @@ class Answer:
     def _call(self, delta: ModelDelta) -> Iterable[ModelDelta]:
         """The deltas of a real call; of `send_message` only when its message begins as words."""
         if delta.kind == "tool_name" and delta.text == SEND_MESSAGE:
-            self._speeches[delta.index] = Speech([delta])
-            return ()
-        speech = self._speeches.get(delta.index)
-        if speech is None:
+            self._held[delta.index] = []
+        held = self._held.get(delta.index)
+        if held is None:
             return (delta,)
-        speech.deltas.append(delta)
-        speech.begun = (speech.begun + speech.member.read(delta.text)).lstrip()[:1]
-        is_clear = speech.begun and speech.begun not in SUSPECT
-        return self._speeches.pop(delta.index).deltas if is_clear else ()
+        held.append(delta)
+        arguments = "".join(one.text for one in held[1:])[:BEGUN_CHARS]
+        begun = (read_string(arguments, "message") or "").lstrip()[:1]
+        return self._held.pop(delta.index) if begun and begun not in SUSPECT else ()
 
     def _judge(self) -> None:
         """Find the calls that are run, or what is wrong."""
@@ -158,6 +143,6 @@ class Answer:
     def call_deltas(self) -> Iterator[ModelDelta]:
         """The deltas of calls that were not shown while they came."""
         for at, call in self.calls.items():
-            if self.in_text or self.is_silent or at in self._speeches:
+            if self.in_text or self.is_silent or at in self._held:
                 yield ModelDelta("tool_name", call.name, at, call.call_id)
                 yield ModelDelta("tool_arguments", call.arguments, at, call.call_id)

@@ -6,7 +6,6 @@ message has them, such marks are a part of the answer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -15,18 +14,13 @@ from perdure.providers.text_calls.forms import FENCE
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
+_BEGIN = {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
+"""What begins a turn -> what ends the name of who speaks."""
 _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
-    *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "<|im_start|>", "<|start_header_id|>", "<start_of_turn>"),
-    *("[INST]", "[/INST]"),
+    *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
 )
 _MARKS = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
-_HEAD = re.compile(
-    r"(<s>(?=\s)|<bos>|<\|begin_of_text\|>|<\|im_start\|>|<start_of_turn>|<\|start_header_id\|>)\s*"
-    r"(?:assistant|model)?(?:<\|end_header_id\|>)?\s*"
-)
-HEAD_CHARS = 60
-"""So much of an answer that begins like a mark is waited for."""
 
 Piece = tuple[Literal["text", "reasoning", "stray"], str]
 """A piece of the text or of the thoughts; `stray`: all text before it was thoughts that had not been opened."""
@@ -41,11 +35,11 @@ class Cleaner:
     """
 
     kept: str = ""
+    thoughts: str = ""
+    """All thoughts so far."""
     _text: str = ""  # not decided yet
-    _said: list[str] = field(default_factory=list)
-    _thoughts: list[str] = field(default_factory=list)
-    _closing: str = ""  # the mark that ends the thoughts
-    _begun: bool = False
+    _said: str = ""
+    _closing: str = ""  # the mark that ends the thoughts, or the name of who speaks
     _ended: bool = False
     _trims: bool = False  # white space at the beginning of what comes next
     _marks: tuple[str, ...] = field(init=False)
@@ -53,40 +47,21 @@ class Cleaner:
     def __post_init__(self) -> None:
         self._marks = tuple(mark for mark in _MARKS if mark not in self.kept)
 
-    @property
-    def thoughts(self) -> str:
-        """All thoughts so far."""
-        return "".join(self._thoughts)
-
     def read(self, piece: str = "", *, final: bool = False) -> Iterator[Piece]:
         """The pieces that this one makes clear. `final`: nothing follows."""
         self._text += piece
         while self._text and not self._ended:
-            if not self._begun and not self._begin(final):
-                return
             at, mark = self._next(final)
-            if not at and not mark:
-                return
             before, behind = self._text[:at], self._text[at + len(mark) :]
+            is_last = mark in _END and not self._closing and not behind.strip()
             if before:
                 self._text = self._text[at:]
                 yield from self._take(before)
-            elif mark in _END and not self._closing and not behind.strip() and not final:
-                return  # in code it ends the turn only if nothing follows
+            elif not mark or (is_last and not final):
+                return  # in code a mark ends the turn only if nothing follows
             else:
                 self._text = behind
-                yield from self._mark(mark, is_last=not behind.strip())
-
-    def _begin(self, final: bool) -> bool:
-        """Take away the marks before an answer; whether enough of it has come."""
-        text = self._text.lstrip()
-        if text[:1] in ("", "<") and len(text) < HEAD_CHARS and not final:
-            return False
-        while (head := _HEAD.match(text)) and head[1] not in self.kept:
-            self._text = text = text[head.end() :]
-            self._trims = True
-        self._begun = True
-        return True
+                yield from self._mark(mark, is_last=is_last)
 
     def _next(self, final: bool) -> tuple[int, str]:
         """Where the next mark stands, and the mark; without a mark, how much of the text is none."""
@@ -100,36 +75,37 @@ class Cleaner:
 
     def _take(self, text: str) -> Iterator[Piece]:
         """The pieces of a text without marks."""
+        if self._closing in _BEGIN.values():
+            return
         if self._closing:
-            self._thoughts.append(text)
+            self.thoughts += text
             yield "reasoning", text
             return
         if self._trims:
             text = text.lstrip()
             self._trims = not text
         if text:
-            self._said.append(text)
+            self._said += text
             yield "text", text
 
     def _mark(self, mark: str, *, is_last: bool) -> Iterator[Piece]:
         """What a mark does."""
-        said = "".join(self._said)
-        line = said.rpartition("\n")[2]
-        is_code = said.count(FENCE) % 2 == 1 or line.replace(FENCE, "").count("`") % 2 == 1
-        is_text = (is_code and not is_last) or (mark == "</s>" and "<s>" in said)
+        line = self._said.rpartition("\n")[2]
+        is_code = self._said.count(FENCE) % 2 == 1 or line.replace(FENCE, "").count("`") % 2 == 1
         if self._closing:
             self._closing, self._trims = "", True
-        elif mark in _END and not is_text:
+        elif (is_code and not is_last) or (mark == "</s>" and "<s>" in self._said):
+            yield from self._take(mark)
+        elif mark in _BEGIN and not self._said.strip():
+            self._closing = _BEGIN[mark]
+        elif mark in _END:
             self._ended = True
-        elif mark in _THOUGHTS and not is_code and not line.strip():
+        elif mark in _THOUGHTS and not line.strip():
             self._closing = _THOUGHTS[mark]
-            if self._thoughts:
-                self._thoughts.append("\n")
-                yield "reasoning", "\n"
-        elif mark in _THOUGHTS.values() and not is_code:
-            if said.strip():
-                self._thoughts.append(said)
-                yield "stray", said
-            self._said, self._trims = [], True
+        elif mark in _THOUGHTS.values():
+            if self._said.strip():
+                self.thoughts += self._said
+                yield "stray", self._said
+            self._said, self._trims = "", True
         else:
             yield from self._take(mark)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.core.errors import ModelError
-from perdure.core.messages import Text
+from perdure.core.messages import Reasoning, Text
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
 from perdure.providers.text_calls.answer import ENVELOPE, Answer
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
@@ -57,8 +57,8 @@ class TextCalls:
                 error.usage += first.reply.usage
                 if second.scanner.shown.strip() or not first.scanner.prose.strip():
                     raise
-        text, unsent = _text(first, second)
-        if unsent:
+        text = _text(first, second)
+        if unsent := text.removeprefix((first if second.is_silent else second).scanner.shown):
             yield ModelDelta("text", unsent)
         for delta in second.call_deltas():
             yield delta
@@ -68,14 +68,13 @@ class TextCalls:
         yield _reply(first, second, text)
 
 
-def _text(first: Answer, second: Answer) -> tuple[str, str]:
-    """The words of an answer after both attempts, and those of them that were not shown yet."""
+def _text(first: Answer, second: Answer) -> str:
+    """The words of an answer after both attempts."""
     spoken = (first if second.is_silent else second).scanner
-    has_all = second.calls and (second.in_text or second.is_silent)
-    text = spoken.shown if has_all else spoken.prose
-    if not text.strip() and (second.calls or first.problem):
-        text = "" if second.calls else first.scanner.prose.strip() or NO_ANSWER
-    return text, text.removeprefix(spoken.shown)
+    text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
+    if text.strip() or not (second.calls or first.problem):
+        return text
+    return "" if second.calls else first.scanner.prose.strip() or NO_ANSWER
 
 
 def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
@@ -90,9 +89,15 @@ def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
     exchange = reply.exchange
     if note and exchange is not None:
         exchange = replace(exchange, response={**exchange.response, **note})
+    thought = second.cleaner.thoughts.strip()
     return replace(
         reply,
-        parts=(*second.reasoning, *([Text(text)] if text else []), *second.calls.values()),
+        parts=(
+            *(part for part in second.reply.parts if isinstance(part, Reasoning)),
+            *((Reasoning(thought),) if thought else ()),
+            *((Text(text),) if text else ()),
+            *second.calls.values(),
+        ),
         usage=reply.usage if second is first else first.reply.usage + second.reply.usage,
         exchange=exchange,
         stop_reason="end_turn" if second.in_text else reply.stop_reason,

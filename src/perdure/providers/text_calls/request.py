@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from perdure.core.errors import InvalidArguments
-from perdure.core.messages import Message, ToolCall, ToolResult, unlogged_message
+from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.loops import HEARTBEAT, THINKING
@@ -81,9 +81,8 @@ class RequestFacts:
     @cached_property
     def _quotable(self) -> str:
         """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
-        request = self.request
-        said = [text for one in request.messages for text in _texts(one)]
-        return "\n".join(map(squeeze, (request.system, *said, request.tail)))
+        said = (one.text for one in self.request.messages)
+        return "\n".join(map(squeeze, (self.request.system, *said, self.request.tail)))
 
     def is_quoted(self, text: str, *calls: ToolCall) -> bool:
         """Whether a text, or one of the calls that it is, stands in what the model has read."""
@@ -120,8 +119,3 @@ class RequestFacts:
             unlogged_message("user", told),
         )
         return replace(self.request, messages=(*self.request.messages, *added))
-
-
-def _texts(message: Message) -> list[str]:
-    """The texts of a message, also those of results."""
-    return [part.text for part in message.parts if isinstance(part, ToolResult)] or [message.text]
