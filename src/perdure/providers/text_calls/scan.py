@@ -48,8 +48,8 @@ _ARGUMENT = re.compile(
     r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>)",
     re.DOTALL,
 )
-_WORD = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
-_VALUE = re.compile(r"[{\[][\s{\[]*(?=[\"'}]|\Z)|\[\s*(?=[A-Za-z_])")
+_WORD = re.compile(r"(?P<list>\[\s*)?(?P<name>[A-Za-z_][\w./-]*(?::\d+)?)")
+_VALUE = re.compile(r"[{\[][\s{\[]*(?=[\"'}]|\Z)")
 _BEGUN = re.compile(
     r"<(?:[/|｜a-z][^>\n]{0,98})?\Z|<(?:parameter|arg_key).*\Z|\[/?[A-Z_]{0,10}\Z|`{1,2}\Z|`{3,}[\w+-]*\Z",
     re.DOTALL | re.IGNORECASE,
@@ -96,8 +96,8 @@ class _Span:
         goes_on = True
         while goes_on and self.at < len(self.text):
             self._wait_if(bool(_BEGUN.match(self.text, self.at)))
-            value = _VALUE.match(self.text, self.at)
-            goes_on = self._around(is_first) or (self._value(value) if value else self._word())
+            is_value = bool(_VALUE.match(self.text, self.at))
+            goes_on = self._around(is_first) or (self._value() if is_value else self._word())
         self._wait_if(goes_on)
         rest = self.text[self.at :]
         if self.found and self.code == FENCE and rest:
@@ -139,50 +139,43 @@ class _Span:
             self._keep("", [call_of(name, arguments)])
         return True
 
-    def _value(self, begun: re.Match[str]) -> bool:
+    def _value(self) -> bool:
         """Read an object or a list, as JSON or as Python writes it."""
         text, tools = self.text, self.facts.sought
-        word = _WORD.match(text, begun.end())  # of a list of Python calls
-        self._wait_if(begun.end() == len(text) or (word is not None and self._may_be_name(begun.end())))
-        listed = bare_name(word[0]) if word and text.startswith("(", word.end()) else ""
-        if word and listed not in tools:
-            return False
         end, is_closed = closing_bracket(text, self.at)
         self._wait_if(not is_closed)
         raw = text[self.at : end]
         value = read_value(raw) if is_closed else None
-        python = python_calls(raw, tools) if value is None else None
-        calls = calls_in(value, tools) or python or ()
+        calls = calls_in(value, tools)
         if not calls and self._name and isinstance(value, Mapping):
             calls = (call_of(self._name, value),)
-        broken = "" if value is not None else looks_like_call(raw) or (listed if python is None else "")
         kind = _TYPE.match(raw)
         items = value if isinstance(value, list) and value else [value or {"type": kind and kind[1]}]
         is_envelope = all(isinstance(one, Mapping) and str(one.get("type")) in self.facts.kinds for one in items)
         if is_envelope:
             self.found.append(Sighting("envelope"))
-        is_found = is_envelope or self._keep(raw, calls, broken)
+        is_found = is_envelope or self._keep(raw, calls, looks_like_call(raw) if value is None else "")
         if is_found or not self.found:
-            self.at = end
+            self.at = end  # data is no part of what was found
         return is_found
 
     def _word(self) -> bool:
-        """Read a Python call, or the name of a tool before its arguments."""
+        """Read a Python call or a list of them, or the name of a tool before its arguments."""
         text, tools = self.text, self.facts.sought
         word = _WORD.match(text, self.at)
         if word is None or not tools:
             return False
-        any_name = self.at > 0 and self.any_name
-        self._wait_if(self._may_be_name(self.at) or (any_name and word.end() == len(text)))
-        name = bare_name(word[0])
+        any_name = self.at > 0 and self.any_name and not word["list"]
+        self._wait_if(self._may_be_name(word.start("name")) or (any_name and word.end() == len(text)))
+        name = bare_name(word["name"])
         if not text.startswith("(", word.end()):
-            return name in tools and self._named(name, word.end())
+            return not word["list"] and name in tools and self._named(name, word.end())
         if name not in tools and name != "print" and not any_name:
             return False
-        end, is_closed = closing_bracket(text, word.end())
+        end, is_closed = closing_bracket(text, self.at)
         behind = text[end:].lstrip(" \t;")
         self._wait_if(not is_closed or not behind)
-        if is_closed and behind and behind[0] not in "\n\r<`]":
+        if is_closed and behind and not word["list"] and behind[0] not in "\n\r<`]":
             return False  # a mention in a sentence
         raw = text[self.at : end]
         calls = python_calls(raw, tools, any_name=any_name)
