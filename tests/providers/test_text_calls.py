@@ -265,7 +265,7 @@ async def test_words_stream_without_delay(answer: str) -> None:
     """From the first character that can't begin a call."""
     scanner = Scanner(RequestFacts(request_of()))
 
-    assert "".join(scanner.read(char) for char in answer[:-1]) == answer[:-1]
+    assert "".join(text for char in answer[:-1] for _, text in scanner.read(char)) == answer[:-1]
 
 
 @pytest.mark.parametrize("form", RUN)
@@ -327,7 +327,6 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
         ("a < b, <b>bold</b> and [1].", "a < b, <b>bold</b> and [1].", ""),
         ("Use `<|im_end|>` and `</think>`.", "Use `<|im_end|>` and `</think>`.", ""),
         ("```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", "```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", ""),
-        ("```\nx = 1<|im_end|>", "```\nx = 1", ""),
         ("<s>old</s> new", "<s>old</s> new", ""),
     ],
 )

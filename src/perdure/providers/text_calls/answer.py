@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from perdure.core.messages import SEND_MESSAGE, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelProgress, ModelReply
 from perdure.core.text.json_strings import compact_json, read_string
-from perdure.providers.text_calls.clean import Cleaner, Piece
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 
@@ -40,12 +39,11 @@ class Answer:
     """Why the answer can't be taken as it is, in words for the model."""
     in_text: bool = False
     """Whether the calls stood in the text."""
-    cleaner: Cleaner = field(init=False)
     scanner: Scanner = field(init=False)
     _held: dict[int, list[ModelDelta]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.cleaner, self.scanner = Cleaner(self.facts.person), Scanner(self.facts)
+        self.scanner = Scanner(self.facts)
 
     @property
     def raw(self) -> str:
@@ -63,32 +61,25 @@ class Answer:
                     self.reply = piece
                 elif isinstance(piece, ModelProgress):
                     yield piece
-                elif piece.kind == "text":
-                    is_streamed = True
-                    for delta in self._show(self.cleaner.read(piece.text)):
-                        yield delta
-                elif not self.is_silent:
-                    for delta in (piece,) if piece.kind == "reasoning" else self._call(piece):
+                else:
+                    is_streamed |= piece.kind == "text"
+                    for delta in self._show(piece):
                         yield delta
         finally:
             if (close := getattr(pieces, "aclose", None)) is not None:
                 await close()
-        text = "" if is_streamed else self.raw
-        for delta in self._show((*self.cleaner.read(text), *self.cleaner.read(final=True))):
+        for delta in self._show(ModelDelta("text", "" if is_streamed else self.raw), final=True):
             yield delta
-        if (rest := self.scanner.read(final=True)) and not self.is_silent:
-            yield ModelDelta("text", rest)
         self._judge()
 
-    def _show(self, pieces: Iterable[Piece]) -> Iterator[ModelDelta]:
-        """The deltas for cleaned pieces."""
-        for kind, text in pieces:
-            if kind == "stray":
-                self.scanner = Scanner(self.facts)
-                continue
-            shown = self.scanner.read(text) if kind == "text" else text
-            if shown and not self.is_silent:
-                yield ModelDelta(kind, shown)
+    def _show(self, delta: ModelDelta, *, final: bool = False) -> Iterable[ModelDelta]:
+        """The deltas that are shown for one of the model's."""
+        if delta.kind == "text":
+            pieces = self.scanner.read(delta.text, final=final)
+            return () if self.is_silent else [ModelDelta(kind, text) for kind, text in pieces]
+        if self.is_silent:
+            return ()
+        return (delta,) if delta.kind == "reasoning" else self._call(delta)
 
     def _call(self, delta: ModelDelta) -> Iterable[ModelDelta]:
         """The deltas of a real call; of `send_message` only when its message begins as words."""

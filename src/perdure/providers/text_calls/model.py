@@ -89,7 +89,7 @@ def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
     exchange = reply.exchange
     if note and exchange is not None:
         exchange = replace(exchange, response={**exchange.response, **note})
-    thought = second.cleaner.thoughts.strip()
+    thought = second.scanner.thoughts.strip()
     return replace(
         reply,
         parts=(

@@ -1,7 +1,8 @@
-"""Tell calls and envelopes from prose while an answer streams.
+"""Tell calls, envelopes, thoughts and marks of turns from prose while an answer streams.
 
-What can't be one is shown at once. From the first that may be one on, the text is held back until that is clear; behind
-one, until the answer ends. Nothing is looked for in code: in a fence of something else, and between backticks.
+What can be none of them is shown at once. From the first that may be a call on, the text is held back until that is
+clear; behind one, until the answer ends. What follows the end of the turn is dropped: small models go on talking to
+themselves. Nothing is looked for in code: in a fence of something else, and between backticks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,15 @@ from perdure.providers.text_calls.forms import (
 )
 from perdure.providers.text_calls.request import RequestFacts
 
+_THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
+_THOUGHTS |= {"[THINK]": "[/THINK]"}
+_BEGIN = {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
+"""What begins a turn -> what ends the name of who speaks."""
+_END = (
+    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
+    *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
+)
+
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
 
@@ -37,7 +47,7 @@ _ONLY_AROUND_CALLS = re.compile(
     re.IGNORECASE,
 )
 _AROUND = re.compile(
-    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜[^｜<>]*｜>|\[(?:ARGS|CALL_ID)\]"
+    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>|\[(?:ARGS|CALL_ID)\]"
     rf"|(?:{'|'.join(_LABELS)}|function(?=<｜))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
     re.IGNORECASE,
 )
@@ -100,7 +110,7 @@ class _Span:
             goes_on = self._around(is_first) or (self._value() if is_value else self._word())
         self._wait_if(goes_on)
         rest = self.text[self.at :]
-        if self.found and self.code == FENCE and rest:
+        if self.found and self.code == FENCE and rest and not rest.startswith(_END):
             self.at += rest.find(FENCE) + len(FENCE) if FENCE in rest else len(rest)
             self.found.append(Sighting("broken", self.found[0].call))
         is_alone = starts_line and not self.found and bool(self.facts.sought)
@@ -142,6 +152,8 @@ class _Span:
     def _value(self) -> bool:
         """Read an object or a list, as JSON or as Python writes it."""
         text, tools = self.text, self.facts.sought
+        if not tools and not self.facts.kinds:
+            return False
         end, is_closed = closing_bracket(text, self.at)
         self._wait_if(not is_closed)
         raw = text[self.at : end]
@@ -200,6 +212,9 @@ class _Span:
         return True
 
 
+Piece = tuple[Literal["text", "reasoning"], str]
+
+
 @dataclass(slots=True)
 class Scanner:
     """Takes the pieces of an answer, and returns what of them is shown."""
@@ -211,64 +226,102 @@ class Scanner:
     """The prose before them."""
     rest: str = ""
     """The prose behind the first of them."""
+    thoughts: str = ""
     _text: str = ""  # not decided yet
     _next_look: int = 0  # how long it has to be for another look
-    _code: str = ""  # the mark that ends the code before it
+    _closing: str = ""  # the mark that ends the code, the thoughts or the name of who speaks
     _starts_line: bool = True
+    _trims: bool = False  # white space at the beginning of what comes next
+    _ended: bool = False  # the turn
+    _marks: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
+        self._marks = tuple(mark for mark in every if mark not in self.facts.person)
 
     @property
     def prose(self) -> str:
-        """All that is neither call nor envelope."""
+        """All that is no call, envelope or thought."""
         return self.shown + self.rest
 
-    def read(self, piece: str = "", *, final: bool = False) -> str:
-        """The text that is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
-        facts, before = self.facts, len(self.shown)
-        self._text += piece
+    def read(self, piece: str = "", *, final: bool = False) -> list[Piece]:
+        """What is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
+        pieces: list[Piece] = []
+        self._text += "" if self._ended else piece
         while self._text and (final or len(self._text) >= self._next_look):
-            if prose := self._prose_chars(final):
-                self._release(prose)
+            if chars := self._clear_chars(final):
+                pieces += self._release(chars)
                 continue
-            if self._code:
+            is_mark_begun = any(mark.startswith(self._text) for mark in self._marks)
+            if self._closing or (is_mark_begun and not final and self._text not in self._marks):
                 break
-            any_name = bool(facts.sought) and not facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
-            span = _Span(facts, self._text, any_name, final)
+            if mark := next((mark for mark in self._marks if self._text.startswith(mark)), ""):
+                pieces += self._mark(mark)
+                continue
+            any_name = bool(self.facts.sought) and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
+            span = _Span(self.facts, self._text, any_name, final)
             try:
                 span.read(starts_line=self._starts_line, is_first=not self.prose.strip())
             except _Unclear:
                 self._next_look = len(self._text) * 17 // 16  # a look at a long text takes time
                 break
             if not span.found:
-                self._code = span.code or ("`" if not span.at and self._text[0] == "`" else "")
-                self._release(span.at or 1)
+                code = span.code or ("`" if not span.at and self._text[0] == "`" else "")
+                pieces += self._release(span.at or 1)
+                self._closing = code
             elif final:
                 self.sightings += span.found
                 self._text, self._starts_line = self._text[span.at :], True
             else:
                 self._next_look = sys.maxsize  # no more is shown before the end
-        return self.shown[before:]
+        return pieces
 
-    def _prose_chars(self, final: bool) -> int:
-        """How many characters at the beginning are prose or code, whatever follows."""
-        text = self._text
-        if not self.facts.sought and not self.facts.kinds:
-            return len(text)
-        if not self._code:
+    def _clear_chars(self, final: bool) -> int:
+        """How many characters at the beginning begin nothing else, whatever follows."""
+        text, mark = self._text, self._closing
+        if not mark:
             before = "\n" if self._starts_line else " "
             suspect = _SUSPECT.search(before + text)
             return len(text) if suspect is None else suspect.end() - 2
-        ends = (self._code, "\n") if self._code == "`" else (self._code,)
-        places = [text.find(end) + len(end) for end in ends if end in text]
-        if places:
-            self._code = ""
-        return min(places, default=len(text) if final else len(text.rstrip("`")))
+        ends = [text.find(end) + len(end) for end in (mark, "\n"[: mark == "`"]) if end and end in text]
+        begun = 0 if final else max(size for size in range(len(mark)) if text.endswith(mark[:size]))
+        return min(ends, default=len(text) - begun)
 
-    def _release(self, chars: int) -> None:
-        """Decide that so much of the text is no call: it is shown, unless it follows one."""
+    def _release(self, chars: int) -> list[Piece]:
+        """Decide about so much of the text; what of it is shown now."""
         text, self._text = self._text[:chars], self._text[chars:]
+        mark, is_closed = self._closing, text.endswith(("`", "\n") if self._closing == "`" else self._closing)
+        self._closing = "" if is_closed else mark
+        if mark in _THOUGHTS.values() or mark in _BEGIN.values():
+            self._trims = self._starts_line = True
+            text = text.removesuffix(mark) if mark not in _BEGIN.values() else ""
+            self.thoughts += text
+            return [("reasoning", text)] if text else []
         line = text.rpartition("\n")[2]
         self._starts_line = not line.strip() and (self._starts_line or "\n" in text)
+        if self._trims:
+            text = text.lstrip()
+            self._trims = not text
         if self.sightings:
             self.rest += text
-        else:
-            self.shown += text
+            return []
+        self.shown += text
+        return [("text", text)] if text else []
+
+    def _mark(self, mark: str) -> list[Piece]:
+        """Decide about a mark; what of it is shown."""
+        said = self.prose
+        if (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
+            return self._release(len(mark))
+        self._text = self._text[len(mark) :]
+        if mark in _BEGIN and not said.strip():
+            self._closing = _BEGIN[mark]
+        elif mark in _END:
+            self._text, self._ended = "", True
+        elif mark in _THOUGHTS:
+            self._closing = _THOUGHTS[mark]
+        else:  # all before it was thoughts that had not been opened
+            self.thoughts += said
+            self.shown, self.rest, self.sightings = "", "", []
+            self._trims = self._starts_line = True
+        return []
