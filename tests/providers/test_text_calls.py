@@ -265,7 +265,7 @@ async def test_words_stream_without_delay(answer: str) -> None:
     """From the first character that can't begin a call."""
     scanner = Scanner(RequestFacts(request_of()))
 
-    assert "".join(text for char in answer[:-1] for _, text in scanner.read(char)) == answer[:-1]
+    assert "".join(delta.text for char in answer[:-1] for delta in scanner.read(char)) == answer[:-1]
 
 
 @pytest.mark.parametrize("form", RUN)
@@ -274,6 +274,14 @@ async def test_a_call_is_held_back_while_it_comes(form: str) -> None:
     heard = await Heard(*RUN[form]).of(request_of())
 
     assert heard.calls and not heard.shown.strip()
+
+
+@pytest.mark.parametrize("form", sorted(set(RUN) - {"backticks"}))
+async def test_a_call_behind_words_is_held_back_too(form: str) -> None:
+    """The words alone are shown. (In backticks it is a mention.)"""
+    heard = await Heard(*f"Sure.\n{RUN[form]}").of(request_of())
+
+    assert heard.shown.strip() == heard.text.strip() == "Sure."
 
 
 WORDS = st.sampled_from(

@@ -75,11 +75,10 @@ class Answer:
     def _show(self, delta: ModelDelta, *, final: bool = False) -> Iterable[ModelDelta]:
         """The deltas that are shown for one of the model's."""
         if delta.kind == "text":
-            pieces = self.scanner.read(delta.text, final=final)
-            return () if self.is_silent else [ModelDelta(kind, text) for kind, text in pieces]
-        if self.is_silent:
-            return ()
-        return (delta,) if delta.kind == "reasoning" else self._call(delta)
+            shown: Iterable[ModelDelta] = self.scanner.read(delta.text, final=final)
+        else:
+            shown = (delta,) if delta.kind == "reasoning" else self._call(delta)
+        return () if self.is_silent else shown
 
     def _call(self, delta: ModelDelta) -> Iterable[ModelDelta]:
         """The deltas of a real call; of `send_message` only when its message begins as words."""
@@ -126,10 +125,9 @@ class Answer:
         scanner.read(call.speech or "", final=True)
         if not scanner.sightings:
             return call
-        words = scanner.prose.strip()
-        return (
-            replace(call, arguments=compact_json({**json.loads(call.arguments), "message": words})) if words else None
-        )
+        if not (words := scanner.prose.strip()):
+            return None
+        return replace(call, arguments=compact_json({**json.loads(call.arguments), "message": words}))
 
     def call_deltas(self) -> Iterator[ModelDelta]:
         """The deltas of calls that were not shown while they came."""

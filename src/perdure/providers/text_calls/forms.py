@@ -35,17 +35,20 @@ _PARSED_CHARS = 100_000
 
 _BROKEN_NAME = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w./:-]+)["']""")
 _BROKEN_ARGUMENTS = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
-_BRACKET = re.compile(r"""\"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|```|[{}\[\]()]""", re.DOTALL)
+_BRACKET = re.compile(
+    r"""\"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|```|</think>|[{}\[\]()]""", re.DOTALL
+)
 
 Tools = Mapping[str, Mapping[str, Any]]
 """Name of a tool that is offered -> the schema of its arguments."""
 
 
 def closing_bracket(text: str, at: int) -> tuple[int, bool]:
-    """Where the first bracket from this place on is closed, and whether it is; else where a fence or the text ends."""
+    """Where the first bracket from this place on is closed, and whether it is; else where fence, thoughts or text
+    end."""
     depth = 0
     for found in _BRACKET.finditer(text, at):
-        if found[0] == FENCE:
+        if found[0] in (FENCE, "</think>"):
             return found.start(), False
         if found[0] in "{[(":
             depth += 1

@@ -52,19 +52,19 @@ class RequestFacts:
         return next(said, "") if self.request.purpose == "reply" else ""
 
     @cached_property
-    def is_free(self) -> bool:
-        """Whether the answer is one of a talk: neither ordered to be JSON nor a summary."""
-        return self.request.purpose == "reply" and self.request.options.response_format is None
-
-    @cached_property
     def sought(self) -> Tools:
-        """The tools whose calls are looked for in the answer; none, if the person asks to see one."""
+        """The tools whose calls are looked for; none, if the person asks to see one, or the answer is no talk."""
         said, orders = self.person, _ORDER.search(self.person)
         # A plain word, such as `remember`, names a tool only if it is written as one.
         names = [form for tool in self.tools for form in ((tool,) if "_" in tool else (f"{tool}(", f"`{tool}`"))]
         is_about_calls = bool(_CALL.search(said)) or any(name in said for name in names)
         shows = (orders and "json" in said.lower()) or (is_about_calls and (orders or re.search("[?？]", said)))
-        return self.tools if self.is_free and not shows else {}
+        return {} if shows or self._is_ordered else self.tools
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether the answer is a summary, or has a form that was asked for: then it is taken as it is."""
+        return self.request.purpose != "reply" or self.request.options.response_format is not None
 
     @cached_property
     def wants_data(self) -> bool:
@@ -76,7 +76,7 @@ class RequestFacts:
         """The types of the envelopes that are looked for in the answer."""
         engine = [one.text for one in self.request.messages if one.kind != "message" or one.role == "system"]
         kinds = ENVELOPES.union(*(_IN_REQUEST.findall(text) for text in (*engine, self.request.tail)))
-        return frozenset(kind for kind in kinds if self.is_free and kind not in self.person)
+        return frozenset(kind for kind in kinds if kind not in self.person and not self._is_ordered)
 
     @cached_property
     def _quotable(self) -> str:

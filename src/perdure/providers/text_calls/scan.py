@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from perdure.core.messages import ToolCall
+from perdure.core.models import ModelDelta
 from perdure.core.tools.spec import bare_name
 from perdure.providers.text_calls.forms import (
     FENCE,
@@ -38,7 +39,7 @@ _END = (
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
 
-_PREFIXES = ("", "functions.", "default_api.")
+_BEFORE_NAMES = ("functions.", "default_api.", "print(")
 _LABELS = ("action:", "action input:", "tool:", "tool call:", "tool input:", "function call:", "input:", "arguments:")
 
 _ONLY_AROUND_CALLS = re.compile(
@@ -48,7 +49,7 @@ _ONLY_AROUND_CALLS = re.compile(
 )
 _AROUND = re.compile(
     rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>|\[(?:ARGS|CALL_ID)\]"
-    rf"|(?:{'|'.join(_LABELS)}|function(?=<｜))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
+    rf"|(?:{'|'.join(_LABELS)}|function(?=<))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"[\s,;]+|`(?!`)")
@@ -197,9 +198,8 @@ class _Span:
 
     def _may_be_name(self, at: int) -> bool:
         """Whether more text may make a label, or the name of a tool, of the text from this place on."""
-        begun = self.text[at:].lower()
-        names = (f"{prefix}{name}".lower() for prefix in _PREFIXES for name in self.facts.sought)
-        return any(name.startswith(begun) for name in (*_LABELS, "print", *names))
+        begun = bare_name(self.text[at:]).lower()
+        return any(name.lower().startswith(begun) for name in (*_BEFORE_NAMES, *_LABELS, *self.facts.sought))
 
     def _keep(self, raw: str, calls: Sequence[ToolCall], broken: str = "") -> bool:
         """Keep calls, or a broken one of this name, if all count and none is a quotation."""
@@ -210,9 +210,6 @@ class _Span:
         self.found += [Sighting("call", call) for call in calls] or [Sighting("broken", call_of(broken, ""))]
         self._name = ""
         return True
-
-
-Piece = tuple[Literal["text", "reasoning"], str]
 
 
 @dataclass(slots=True)
@@ -244,9 +241,9 @@ class Scanner:
         """All that is no call, envelope or thought."""
         return self.shown + self.rest
 
-    def read(self, piece: str = "", *, final: bool = False) -> list[Piece]:
+    def read(self, piece: str = "", *, final: bool = False) -> list[ModelDelta]:
         """What is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
-        pieces: list[Piece] = []
+        pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
         while self._text and (final or len(self._text) >= self._next_look):
             if chars := self._clear_chars(final):
@@ -287,16 +284,16 @@ class Scanner:
         begun = 0 if final else max(size for size in range(len(mark)) if text.endswith(mark[:size]))
         return min(ends, default=len(text) - begun)
 
-    def _release(self, chars: int) -> list[Piece]:
+    def _release(self, chars: int) -> list[ModelDelta]:
         """Decide about so much of the text; what of it is shown now."""
-        text, self._text = self._text[:chars], self._text[chars:]
+        text, self._text, self._next_look = self._text[:chars], self._text[chars:], 0
         mark, is_closed = self._closing, text.endswith(("`", "\n") if self._closing == "`" else self._closing)
         self._closing = "" if is_closed else mark
         if mark in _THOUGHTS.values() or mark in _BEGIN.values():
             self._trims = self._starts_line = True
             text = text.removesuffix(mark) if mark not in _BEGIN.values() else ""
             self.thoughts += text
-            return [("reasoning", text)] if text else []
+            return [ModelDelta("reasoning", text)] if text else []
         line = text.rpartition("\n")[2]
         self._starts_line = not line.strip() and (self._starts_line or "\n" in text)
         if self._trims:
@@ -306,9 +303,9 @@ class Scanner:
             self.rest += text
             return []
         self.shown += text
-        return [("text", text)] if text else []
+        return [ModelDelta("text", text)] if text else []
 
-    def _mark(self, mark: str) -> list[Piece]:
+    def _mark(self, mark: str) -> list[ModelDelta]:
         """Decide about a mark; what of it is shown."""
         said = self.prose
         if (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
