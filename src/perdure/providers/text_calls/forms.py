@@ -21,7 +21,7 @@ FENCE = "```"
 NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
     *("arguments", "parameters", "args", "params", "input", "kwargs"),
-    *("action_input", "tool_input", "tool_args", "function_args"),
+    *(f"{of}_{what}" for of in ("action", "tool", "function") for what in ("input", "args", "arguments", "parameters")),
 )
 _HOLDERS = (
     *("tool_calls", "function_calls", "calls"),

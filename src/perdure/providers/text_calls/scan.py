@@ -48,8 +48,8 @@ _ONLY_AROUND_CALLS = re.compile(
     re.IGNORECASE,
 )
 _AROUND = re.compile(
-    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>|\[(?:ARGS|CALL_ID)\]"
-    rf"|(?:{'|'.join(_LABELS)}|function(?=<))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
+    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>"
+    rf"|\[(?:ARGS|CALL_ID)\]|(?:{'|'.join(_LABELS)}|function(?=<))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(r"[\s,;]+|`(?!`)")
