@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +11,11 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.features.local.folder import CatalogueModel
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.ui.routes import build_routes
+from tests.features.local.conftest import list_one_model
 from tests.support.model_files import file_server, gguf
 from tests.ui.browser import BASE, FORM, text_of
 from tests.ui.test_access import access_of
@@ -74,13 +73,13 @@ async def test_a_model_is_fetched_in_the_background(tmp_path: Path) -> None:
     assert unknown.status_code == 404
 
 
-async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path) -> None:
+async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = gguf()
     with file_server({"/mine.gguf": data}) as server:
-        model = CatalogueModel(name="mine", address=f"{server.url}/mine.gguf", sha256=hashlib.sha256(data).hexdigest())
+        list_one_model(monkeypatch, data, f"{server.url}/mine.gguf")
         async with dashboard(tmp_path) as (client, library):
-            library.app.shared.local.get_later(model)
-            await library.app.shared.local.transfers["mine"].task
+            await client.post("/connections/local/get", data={"name": "mine"})
+            await library.app.shared.local.transfers["mine"]
             answer = await client.post("/connections/local/use", data={"name": "mine"})
 
     assert "answer with local/mine" in text_of(answer.text)
