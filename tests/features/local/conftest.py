@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from perdure.features.local import folder
-from perdure.features.local.folder import LocalModel
+from perdure.features.local import catalogue, models
+from perdure.features.local.catalogue import LocalModel
 from tests.support.model_files import write_model
 
 LLAMA = Path(__file__).resolve().parents[2] / "support" / "llama"
@@ -51,4 +51,5 @@ def list_one_model(monkeypatch: pytest.MonkeyPatch, data: bytes, address: str) -
     """Let the catalogue hold one model, `mine`: with this contents, at this address."""
     sha256 = hashlib.sha256(data).hexdigest()
     model = LocalModel(name="mine", address=address, size_bytes=len(data), sha256=sha256)
-    monkeypatch.setattr(folder, "catalogue", lambda: {"mine": model})
+    for module in (catalogue, models):
+        monkeypatch.setattr(module, "catalogue", lambda: {"mine": model})

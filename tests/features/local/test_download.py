@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import InvalidInput
+from perdure.features.local.catalogue import LocalModel, catalogue
 from perdure.features.local.download import DownloadFailed, download
-from perdure.features.local.folder import LocalModel, catalogue
 from tests.support.model_files import FileServer, file_server, gguf
 
 DATA = gguf(tail=300_000)
@@ -147,4 +147,4 @@ def test_the_catalogue_names_what_a_person_has_to_know() -> None:
         assert model.address.startswith("https://") and "/resolve/main/" not in model.address
         assert len(model.sha256) == 64 and set(model.sha256) <= set("0123456789abcdef")
         assert model.licence in ("Apache-2.0", "MIT")
-        assert model.title and model.about
+        assert model.about

@@ -125,7 +125,7 @@ async def test_a_model_that_is_asked_for_takes_the_place_of_an_idle_one(
     """Two would need the memory of both."""
     write_model(model_file.parent, "two.gguf")
     async with opened(settings_for(tmp_path, model_file)) as (local, registry):
-        local.folder.use(str(model_file.parent / "two.gguf"))
+        local.use(str(model_file.parent / "two.gguf"))
         await ask(registry)
         first = seen()[0]["pid"]
         await ask(registry, "local/two")

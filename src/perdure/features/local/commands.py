@@ -7,7 +7,7 @@ from dataclasses import asdict
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, progress_bar
-from perdure.features.local.folder import catalogue, known_model
+from perdure.features.local.catalogue import catalogue, known_model
 from perdure.features.local.models import PROVIDER, LocalModels
 from perdure.settings import Settings
 
@@ -17,17 +17,16 @@ MB = 1_000_000
 async def list_models(view: View) -> None:
     """Print what is here and what can be fetched."""
     local = LocalModels(Settings.from_environment())
-    models = local.folder.models()
+    models = local.models()
     table = new_table("NAME", "", "SIZE", "LICENCE", "", right={"SIZE"})
     for model in models:
         state = "default" if model.is_default else "here" if model.is_here else ""
         if model.fetched_bytes and not model.is_here:
             state = f"{100 * model.fetched_bytes // model.size_bytes} % of it"
-        what = ": ".join(filter(None, (model.title, model.about)))
-        table.add_row(model.name, what, model.size, model.licence, state)
+        table.add_row(model.name, model.about, model.size, model.licence, state)
     view.show([asdict(model) for model in models], table)
     first = next((model.name for model in models if model.is_here), "")
-    named = local.folder.default or first
+    named = local.default or first
     view.hint(_next(local, named) if named else "`perdure model get small` fetches one.")
 
 
@@ -37,25 +36,25 @@ async def get_model(view: View, *, name: str) -> None:
     is_new = name not in local.names()
     if is_new:
         with progress_bar() as show:
-            await local.get(known_model(name), lambda done, total: show(f"{name}, MB", done // MB, total // MB))
-    view.show({"name": name, "file": str(local.folder.get(name))})
+            await local.fetch(known_model(name), lambda done, total: show(f"{name}, MB", done // MB, total // MB))
+    view.show({"name": name, "file": str(local.get(name))})
     view.hint(f"{name} is here{', and its checksum is right' if is_new else ' already'}. {_next(local, name)}")
 
 
 async def use_model(view: View, *, name: str) -> None:
     """Make a model the default."""
     local = LocalModels(Settings.from_environment())
-    name = local.folder.use(name)
-    view.show({"name": name, "model": f"{PROVIDER}/{name}", "file": str(local.folder.get(name))})
+    name = local.use(name)
+    view.show({"name": name, "model": f"{PROVIDER}/{name}", "file": str(local.get(name))})
     view.hint(_next(local, name))
 
 
 async def remove_model(view: View, *, name: str, yes: bool) -> None:
     """Remove the file of a model after a question, or the link to it."""
-    folder = LocalModels(Settings.from_environment()).folder
-    if not folder.removable(name).is_symlink():
+    local = LocalModels(Settings.from_environment())
+    if not local.removable(name).is_symlink():
         confirm(view, f"The file of model {name!r} will be gone. Remove?", action="remove the model", yes=yes)
-    is_gone = folder.remove(name)
+    is_gone = local.remove(name)
     view.show({"name": name, "removed": is_gone})
     again = f"`perdure model get {name}` fetches it again" if name in catalogue() else "`perdure model list` shows all"
     view.hint(f"Removed {name}. {again}." if is_gone else f"{name} is no model here any more; its file stays.")
@@ -68,7 +67,7 @@ def _next(local: LocalModels, name: str) -> str:
         return f"To run it, {missing}."
     if settings.model not in ("", handle):
         return f"PERDURE_MODEL is {settings.model!r} and decides: unset it to answer with {handle}."
-    if local.folder.default == name:
+    if local.default == name:
         return f"Agents without a model of their own answer with {handle}: `{program()}` starts the chat."
     if settings.local_model:
         return f"PERDURE_LOCAL_MODEL is {settings.local_model!r} and decides: unset it to answer with {handle}."

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import httpx
 
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.features.local.folder import LocalModel
+from perdure.features.local.catalogue import LocalModel
 
 Progress = Callable[[int, int], None]
 """Told the bytes that are here, and all."""

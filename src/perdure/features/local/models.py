@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import functools
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused, NotFound
 from perdure.core.models import ModelTraits
-from perdure.features.local.folder import LocalModel, ModelFolder
+from perdure.features.local.catalogue import LocalModel, catalogue
 from perdure.features.local.gguf import read_head
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint
@@ -27,7 +30,9 @@ if TYPE_CHECKING:
 PROVIDER = "local"
 BASE_URL = "http://local/v1"
 """Its requests go to no port: `LocalTransport` takes them to a process."""
-FOLDER = "models"
+SUFFIX = ".gguf"
+DEFAULT = "default"
+"""The file that holds the name of the default model."""
 
 
 class LocalModels:
@@ -46,7 +51,7 @@ class LocalModels:
             home = settings.folder
         except InvalidInput:  # whoever opens the store there is told
             home = default_home()
-        self.folder = ModelFolder(home / FOLDER, settings.local_model)
+        self.path, self.setting = home / "models", settings.local_model
         self.transfers: dict[str, asyncio.Task[None]] = {}
         self.processes: dict[str, ModelProcess] = {}
         self._settings = settings
@@ -64,14 +69,114 @@ class LocalModels:
             return ""
         return f"{ExtraMissing('a model without another program', extra='local')}; in a clone, `make local`"
 
+    def files(self) -> Mapping[str, Path]:
+        """Name -> file of the models that are here."""
+        found = [file for file in self.path.glob(f"[!.]*{SUFFIX}") if file.is_file()]
+        elsewhere = Path(self.setting).expanduser()
+        if elsewhere.suffix == SUFFIX and elsewhere.is_file():
+            found.append(elsewhere)
+        # Its other parts, if it has some, lie beside the file itself.
+        return {_name(file): file.resolve() for file in sorted(found, key=_name)}
+
+    def models(self) -> list[LocalModel]:
+        """The models that can be fetched, and the others that are here."""
+        files, default = self.files(), self.default
+        models = [*catalogue().values(), *(LocalModel(name=name) for name in files if name not in catalogue())]
+        return [
+            replace(
+                model,
+                size_bytes=files[model.name].stat().st_size if model.name in files else model.size_bytes,
+                is_here=model.name in files,
+                is_default=model.name == default,
+                fetched_bytes=part.stat().st_size if (part := self.part_of(model.name)).exists() else 0,
+            )
+            for model in models
+        ]
+
+    def get(self, name: str) -> Path:
+        """The file of a model. Raises: NotFound: with what helps."""
+        files = self.files()
+        if name in files:
+            return files[name]
+        if self.setting and name == self.default and name not in catalogue():
+            helps = f"PERDURE_LOCAL_MODEL is {self.setting!r}, and there is no such file"
+        elif name in catalogue():
+            helps = f"`perdure model get {name}` fetches it"
+        else:
+            helps = f"there are {', '.join(files)}" if files else "`perdure model list` shows all"
+        raise NotFound("model", name, hint=helps)
+
+    def place_of(self, name: str) -> Path:
+        """Where the file of a model has its place."""
+        return self.path / f"{name}{SUFFIX}"
+
+    def part_of(self, name: str) -> Path:
+        """Where it is until it is whole."""
+        return self.path / f"{name}{SUFFIX}.part"
+
+    @property
+    def default(self) -> str:
+        """The name of the model that a person chose; empty: nobody did."""
+        if self.setting:
+            return _name(Path(self.setting))
+        try:
+            name = (self.path / DEFAULT).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+        return name if name in self.files() else ""
+
+    def use(self, name_or_file: str) -> str:
+        """Make a model the default, and return its name; a file elsewhere gets a link.
+
+        Raises: NotFound; InvalidInput: it is no model file, or another one has its name.
+        """
+        name, file = name_or_file.removeprefix("local/"), Path(name_or_file).expanduser()
+        is_file = name not in self.files() and file.suffix == SUFFIX
+        file = file.resolve() if is_file else self.get(name)
+        read_head(file)
+        self.path.mkdir(parents=True, exist_ok=True)
+        if is_file:
+            name = _name(file)
+            place = self.place_of(name)
+            if place.exists() and place.resolve() != file:
+                raise InvalidInput(f"there is another model {name!r}: `perdure model remove {name}`, or rename {file}")
+            place.unlink(missing_ok=True)
+            place.symlink_to(file)
+        new = self.path / f"{DEFAULT}.new"
+        new.write_text(f"{name}\n", encoding="utf-8")
+        new.replace(self.path / DEFAULT)
+        return name
+
+    def removable(self, name: str) -> Path:
+        """The file that goes with a model: one that was fetched, wholly or in part, or the link to one elsewhere.
+
+        Raises: NotFound; InvalidInput: it is that of the setting, which names its file.
+        """
+        place, part = self.place_of(name), self.part_of(name)
+        if name in catalogue() and part.exists():
+            return part
+        self.get(name)
+        if not place.exists():
+            raise InvalidInput(f"{name} is the file of PERDURE_LOCAL_MODEL, {self.setting}: unset that instead")
+        return place
+
+    def remove(self, name: str) -> bool:
+        """Remove a model; return whether its file is gone: one elsewhere stays. Raises: as `removable`."""
+        file = self.removable(name)
+        is_link = file.is_symlink()
+        file.unlink()
+        if not self.setting and not self.default:  # it was this one
+            (self.path / DEFAULT).unlink(missing_ok=True)
+        return not is_link
+
     def names(self) -> tuple[str, ...]:
         """The models whose files are here."""
-        return tuple(self.folder.files())
+        return tuple(self.files())
 
     def choice(self) -> Choice | None:
         """The model that a person chose, or the first that was fetched; None: there is none."""
-        if name := self.folder.default:
-            source = "from PERDURE_LOCAL_MODEL" if self.folder.setting else "chosen by `perdure model use`"
+        if name := self.default:
+            source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
             return Choice(f"{PROVIDER}/{name}", source, is_setting=True)
         names = self.names()
         return Choice(f"{PROVIDER}/{names[0]}", "it is on this machine") if names and not self.missing() else None
@@ -79,7 +184,7 @@ class LocalModels:
     def what_helps(self, name: str) -> str:
         """Advice that makes this model available; empty: it is."""
         try:
-            read_head(self.folder.get(name))
+            read_head(self.get(name))
         except (NotFound, InvalidInput) as error:
             return str(error)
         return self.missing()
@@ -87,7 +192,7 @@ class LocalModels:
     def traits(self, name: str) -> ModelTraits:
         """What the file of a model says of it."""
         try:
-            head = read_head(self.folder.get(name))
+            head = read_head(self.get(name))
         except (NotFound, InvalidInput):
             return ModelTraits(local=True, plain=True)
         window = self._settings.local_window_tokens
@@ -110,7 +215,7 @@ class LocalModels:
                 await self._stop([one for one, other in self.processes.items() if one == name or not other.uses])
                 settings, window = self._settings, self.traits(name).window_tokens or 0
                 limits = settings.local_memory_mb, settings.local_idle_s
-                process = self.processes[name] = await start(name, self.folder.get(name), window, *limits)
+                process = self.processes[name] = await start(name, self.get(name), window, *limits)
             process.begin()
             return process
 
@@ -121,11 +226,11 @@ class LocalModels:
         await asyncio.gather(*self.transfers.values(), return_exceptions=True)
         await self._stop(list(self.processes))
 
-    async def get(self, model: LocalModel, progress: Progress = lambda done, total: None) -> None:
+    async def fetch(self, model: LocalModel, progress: Progress = lambda done, total: None) -> None:
         """Fetch the file of a model. Raises: DownloadFailed, InvalidInput."""
         from perdure.features.local.download import download
 
-        part, place = self.folder.part_of(model.name), self.folder.place_of(model.name)
+        part, place = self.part_of(model.name), self.place_of(model.name)
         await download(model, part, place, mirror=self._settings.model_mirror, progress=progress)
 
     def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
@@ -142,3 +247,7 @@ class LocalModels:
         """End processes: of all models, or of those that nobody uses when another one is about to need their memory."""
         for name in names:
             await self.processes.pop(name).stop()
+
+
+def _name(file: Path) -> str:
+    return file.name.removesuffix(SUFFIX)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from starlette.requests import Request
 
-from perdure.features.local.folder import known_model
+from perdure.features.local.catalogue import known_model
 from perdure.features.local.models import PROVIDER
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import is_whole_server
@@ -21,7 +21,7 @@ def section(request: Request, library: AsyncPerdure) -> Data | None:
         return None
     local = library.app.shared.local
     rows = []
-    for model in local.folder.models():
+    for model in local.models():
         task = local.transfers.get(model.name)
         failure = task.exception() if task is not None and task.done() and not task.cancelled() else None
         is_running = task is not None and not task.done()
@@ -34,16 +34,16 @@ async def get_model(request: Request, library: AsyncPerdure) -> Notice:
     model = known_model(name := field_of(await form_of(request), "name"))
     local = library.app.shared.local
     if name not in local.transfers or local.transfers[name].done():
-        local.transfers[name] = asyncio.create_task(local.get(model))
+        local.transfers[name] = asyncio.create_task(local.fetch(model))
     return Notice(f"{name} is being fetched. You can leave this page.")
 
 
 async def use_model(request: Request, library: AsyncPerdure) -> Notice:
     """Make a model the default."""
     name = field_of(await form_of(request), "name")
-    folder = library.app.shared.local.folder
-    folder.get(name)  # a file is for whoever sits at the machine
-    folder.use(name)
+    local = library.app.shared.local
+    local.get(name)  # a file is for whoever sits at the machine
+    local.use(name)
     choice = await library.app.choose()
     if choice.handle != f"{PROVIDER}/{name}":
         return Notice(f"{name} is chosen, but new agents answer with {choice.handle}: {choice.reason}.", is_error=True)
@@ -53,7 +53,7 @@ async def use_model(request: Request, library: AsyncPerdure) -> Notice:
 async def remove_model(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a model."""
     name = field_of(await form_of(request), "name")
-    is_gone = library.app.shared.local.folder.remove(name)
+    is_gone = library.app.shared.local.remove(name)
     await library.app.choose()
     return Notice(f"{name} was removed." if is_gone else f"{name} is no model here any more; its file stays.")
 
