@@ -91,6 +91,14 @@ async def test_it_answers_and_remembers_over_a_restart(tmp_path: Path, model_fil
         assert await agent.message_count() == 4
 
 
+async def test_what_its_answers_show_is_remembered_beside_what_its_file_says(tmp_path: Path, model_file: Path) -> None:
+    async with opened(settings_for(tmp_path, model_file)) as (_, registry):
+        registry.learn("local/one", calling="text")
+        traits = registry.traits("local/one")
+
+    assert (traits.calling, traits.window_tokens, traits.parameters) == ("text", 8_192, 896_896)
+
+
 async def test_the_process_gets_no_secrets(
     tmp_path: Path, model_file: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
