@@ -30,11 +30,6 @@ class LocalModel:
     is_default: bool = False
     fetched_bytes: int = 0
 
-    @property
-    def size(self) -> str:
-        """Its size as people write it."""
-        return f"{self.size_bytes / 1e9:.1f} GB"
-
 
 @functools.cache
 def catalogue() -> Mapping[str, LocalModel]:

@@ -23,11 +23,10 @@ async def list_models(view: View) -> None:
         state = "default" if model.is_default else "here" if model.is_here else ""
         if model.fetched_bytes and not model.is_here:
             state = f"{100 * model.fetched_bytes // model.size_bytes} % of it"
-        table.add_row(model.name, model.about, model.size, model.licence, state)
+        table.add_row(model.name, model.about, f"{model.size_bytes / 1e9:.1f} GB", model.licence, state)
     view.show([asdict(model) for model in models], table)
-    first = next((model.name for model in models if model.is_here), "")
-    named = local.default or first
-    view.hint(_next(local, named) if named else "`perdure model get small` fetches one.")
+    name = local.default or next(iter(local.names()), "")
+    view.hint(_next(local, name) if name else "`perdure model get small` fetches one.")
 
 
 async def get_model(view: View, *, name: str) -> None:

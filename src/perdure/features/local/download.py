@@ -71,6 +71,8 @@ async def _fetch(model: LocalModel, address: str, file: BinaryIO, progress: Prog
             try:
                 async with client.stream("GET", address, headers=headers) as response:
                     await _append(model, response, file, progress)
+            except OSError as error:
+                raise DownloadFailed(f"{file.name} can't be written: {error.strerror or error}") from error
             except (httpx.HTTPError, httpx.InvalidURL) as error:
                 tries = 1 if file.tell() > before else tries + 1
                 if tries >= TRIES:
@@ -105,10 +107,7 @@ async def _append(model: LocalModel, response: httpx.Response, file: BinaryIO, p
         here += len(piece)
         if here > total:  # another file
             raise DownloadFailed(f"{response.url} gives more than the {total:,} bytes of {model.name}")
-        try:
-            await asyncio.to_thread(file.write, piece)
-        except OSError as error:
-            raise DownloadFailed(f"{file.name} can't be written: {error.strerror or error}") from error
+        await asyncio.to_thread(file.write, piece)
         progress(here, total)
     if here < total:
         raise httpx.RemoteProtocolError(f"it ended after {here:,} of {total:,} bytes")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
     from perdure.features.local.process import ModelProcess
 
 PROVIDER = "local"
-BASE_URL = "http://local/v1"
-"""Its requests go to no port: `LocalTransport` takes them to a process."""
-SUFFIX = ".gguf"
+SUFFIX, PART = ".gguf", ".gguf.part"
 DEFAULT = "default"
 """The file that holds the name of the default model."""
 
@@ -42,6 +39,7 @@ class LocalModels:
     nobody has asked for a while.
 
     Args:
+        endpoint: the provider of these models, as the registry calls it.
         processes: model -> its process, which may have ended.
         transfers: model -> the task that fetches it, or has.
     """
@@ -56,12 +54,9 @@ class LocalModels:
         self.processes: dict[str, ModelProcess] = {}
         self._settings = settings
         self._starting = asyncio.Lock()
-
-    @functools.cached_property
-    def endpoint(self) -> Endpoint:
-        """The provider of these models, as the registry calls it."""
-        problem = self.missing()
-        return Endpoint(provider=PROVIDER, base_url=BASE_URL, source="`perdure model`", problem=problem, guard=self)
+        # Its requests go to no port: `LocalTransport` takes them to a process.
+        address, source = f"http://{PROVIDER}/v1", "`perdure model`"
+        self.endpoint = Endpoint(provider=PROVIDER, base_url=address, source=source, problem=self.missing(), guard=self)
 
     def missing(self) -> str:
         """What has to be installed before a model can run; empty: nothing."""
@@ -88,7 +83,7 @@ class LocalModels:
                 size_bytes=files[model.name].stat().st_size if model.name in files else model.size_bytes,
                 is_here=model.name in files,
                 is_default=model.name == default,
-                fetched_bytes=part.stat().st_size if (part := self.part_of(model.name)).exists() else 0,
+                fetched_bytes=part.stat().st_size if (part := self.place_of(model.name, PART)).exists() else 0,
             )
             for model in models
         ]
@@ -106,13 +101,9 @@ class LocalModels:
             helps = f"there are {', '.join(files)}" if files else "`perdure model list` shows all"
         raise NotFound("model", name, hint=helps)
 
-    def place_of(self, name: str) -> Path:
-        """Where the file of a model has its place."""
-        return self.path / f"{name}{SUFFIX}"
-
-    def part_of(self, name: str) -> Path:
-        """Where it is until it is whole."""
-        return self.path / f"{name}{SUFFIX}.part"
+    def place_of(self, name: str, suffix: str = SUFFIX) -> Path:
+        """Where the file of a model has its place; with the suffix `PART`, until it is whole."""
+        return self.path / f"{name}{suffix}"
 
     @property
     def default(self) -> str:
@@ -152,7 +143,7 @@ class LocalModels:
 
         Raises: NotFound; InvalidInput: it is that of the setting, which names its file.
         """
-        place, part = self.place_of(name), self.part_of(name)
+        place, part = self.place_of(name), self.place_of(name, PART)
         if name in catalogue() and part.exists():
             return part
         self.get(name)
@@ -230,7 +221,7 @@ class LocalModels:
         """Fetch the file of a model. Raises: DownloadFailed, InvalidInput."""
         from perdure.features.local.download import download
 
-        part, place = self.part_of(model.name), self.place_of(model.name)
+        part, place = self.place_of(model.name, PART), self.place_of(model.name)
         await download(model, part, place, mirror=self._settings.model_mirror, progress=progress)
 
     def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:

@@ -25,7 +25,7 @@ def section(request: Request, library: AsyncPerdure) -> Data | None:
         task = local.transfers.get(model.name)
         failure = task.exception() if task is not None and task.done() and not task.cancelled() else None
         is_running = task is not None and not task.done()
-        rows.append({**asdict(model), "size": model.size, "is_running": is_running, "problem": str(failure or "")})
+        rows.append({**asdict(model), "is_running": is_running, "problem": str(failure or "")})
     return {"models": rows, "missing": local.missing(), "is_running": any(row["is_running"] for row in rows)}
 
 
