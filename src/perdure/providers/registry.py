@@ -247,15 +247,17 @@ class ModelRegistry:
         """
         if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
-        if (own := self._own_of(handle)) is not None:
-            return own[0].traits(own[1])
         endpoint, name = match
-        facts = facts_of(self.catalog_handle(handle))
-        base = ModelTraits(
-            local=endpoint.local,
-            plain=not is_large(endpoint, name),
-            max_output_tokens=facts.max_output_tokens if endpoint.local else None,
-            takes_tools=facts.tools,
+        own, facts = self._own_of(handle), facts_of(self.catalog_handle(handle))
+        base = (
+            own[0].traits(name)
+            if own is not None
+            else ModelTraits(
+                local=endpoint.local,
+                plain=not is_large(endpoint, name),
+                max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+                takes_tools=facts.tools,
+            )
         )
         return self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
 
