@@ -14,7 +14,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.engine.workers.background import APART_S, IDLE_S, QUIET_S, Background
+from perdure.engine.workers.background import APART_S, IDLE_S, LOOK_S, QUIET_S, Background
 from perdure.settings import Settings
 from perdure.testing import Hanging, InlineStore, LocalServer, ScriptedModel, calls, says
 from tests.support.passing_time import time_passes
@@ -185,6 +185,45 @@ async def test_a_companion_lets_people_go_first() -> None:
         await silence()
         outcomes = [(one.outcome, one.cause) for one in await agent.companion.passes()]
         assert outcomes and set(outcomes) == {("finished", "turns")}
+
+
+async def test_a_pass_that_a_person_asks_for_waits_for_no_silence() -> None:
+    """Also where another one has just taken the conversation's place; what goes on in the background makes room."""
+    model = OneSlot()
+    model.open.set()
+    async with opened(model, facts="off") as perdure:
+        agent = await perdure.create_agent("a", sleeptime=True)
+        await agent.companion.update(frequency=1)
+        await agent.send("I'm Ada.")
+        await silence()
+        await agent.send("I live in Bern.")
+        asked = asyncio.create_task(agent.companion.wake())
+        await silence(LOOK_S)
+
+        assert asked.done()
+        assert [(one.outcome, one.cause) for one in await agent.companion.passes()] == [
+            ("finished", "request"),
+            ("finished", "turns"),
+        ]
+
+
+async def test_a_pass_that_waits_for_silence_goes_on_when_a_person_asks_for_it() -> None:
+    """One that was put back may wait for an hour; no second pass begins."""
+    model = OneSlot()
+    async with opened(model, facts="off") as perdure:
+        agent = await perdure.create_agent("a", sleeptime=True)
+        await agent.companion.update(frequency=1)
+        await agent.send("I'm Ada.")
+        await silence()
+        assert model.in_slot == "pass"
+        await agent.send("I live in Bern.")
+        model.open.set()
+        assert model.cut == 1
+        asked = asyncio.create_task(agent.companion.wake())
+        await silence(LOOK_S)
+
+        assert asked.done()
+        assert [(one.outcome, one.cause) for one in await agent.companion.passes()] == [("finished", "request")]
 
 
 async def test_nobody_waits_for_a_summary_of_a_local_model() -> None:

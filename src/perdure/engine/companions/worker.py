@@ -247,7 +247,7 @@ class Companions:
             max_steps=limits.steps_of(group),
             options=replace(NO_OPTIONS, max_tokens=tokens),
             sent_chars=0,
-            yields=True,
+            yields=one.cause != "request",
         )
         try:
             return (await self._runner.accept(request)).run
