@@ -44,6 +44,8 @@ async def get_model(view: View, *, name: str, sha256: str) -> None:
         view.show({"name": model.name, "file": str(local.folder.get(model.name))})
         view.hint(f"{model.name} is here already. {_next(local, model.name)}")
         return
+    if missing := local.missing():
+        view.note(f"To run {model.name}, {missing}.")
     with progress_bar() as show:
         await local.get(model, lambda done, total: show(f"{model.title or model.name}, MB", done // MB, total // MB))
     view.show({"name": model.name, "file": str(local.folder.get(model.name))})
