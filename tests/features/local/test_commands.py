@@ -9,12 +9,7 @@ from pathlib import Path
 
 import pytest
 
-<<<<<<< HEAD
 from tests.features.local.conftest import Seen, list_one_model
-=======
-from perdure.features.local import models
-from tests.features.local.conftest import Seen
->>>>>>> w-slot
 from tests.support.model_files import file_server, gguf
 from tests.support.programs import environment, perdure_from_cold, run_inside
 
@@ -110,16 +105,6 @@ def test_what_can_not_be_done_says_what_helps(tmp_path: Path, arguments: list[st
     assert done.returncode != 0
     assert words in " ".join(done.stderr.split())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_missing_is_said_before_a_model_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not behind a gigabyte."""
-    monkeypatch.setattr(models, "find_spec", lambda name: None)
-    with file_server({"/mine.gguf": b"no model"}) as server:
-        done = run_inside(tmp_path, "model", "get", f"{server.url}/mine.gguf")
-
-    assert done.returncode == 1
-    assert done.stderr.startswith("To run mine, a model without another program needs packages")
 
 
 def test_settings_decide_before_a_choice(tmp_path: Path, llama: str, model_file: Path) -> None:

@@ -32,26 +32,14 @@ async def list_models(view: View) -> None:
 async def get_model(view: View, *, name: str) -> None:
     """Fetch a model, with a bar of progress for people."""
     local = LocalModels(Settings.from_environment())
-<<<<<<< HEAD
     is_new = name not in local.names()
     if is_new:
+        if missing := local.missing():
+            view.note(f"To run {name}, {missing}.")
         with progress_bar() as show:
             await local.fetch(known_model(name), lambda done, total: show(f"{name}, MB", done // MB, total // MB))
     view.show({"name": name, "file": str(local.get(name))})
     view.hint(f"{name} is here{', and its checksum is right' if is_new else ' already'}. {_next(local, name)}")
-=======
-    if model.name in local.folder.names():
-        view.show({"name": model.name, "file": str(local.folder.get(model.name))})
-        view.hint(f"{model.name} is here already. {_next(local, model.name)}")
-        return
-    if missing := local.missing():
-        view.note(f"To run {model.name}, {missing}.")
-    with progress_bar() as show:
-        await local.get(model, lambda done, total: show(f"{model.title or model.name}, MB", done // MB, total // MB))
-    view.show({"name": model.name, "file": str(local.folder.get(model.name))})
-    checked = "is here, and its checksum is right" if model.sha256 else "is here; no checksum was given to compare"
-    view.hint(f"{model.title or model.name} {checked}. {_next(local, model.name)}")
->>>>>>> w-slot
 
 
 async def use_model(view: View, *, name: str) -> None:
