@@ -253,9 +253,8 @@ def compile_prefix(
     tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
-    base = agent.system
-    if base is None:
-        base = base_prompt(agent.agent_type, agent.settings.get(PROMPT, "full"), in_words=in_words)
+    own, size = agent.system, agent.settings.get(PROMPT, "full")
+    base = base_prompt(agent.agent_type, size, in_words=in_words) if own is None else own
     addition = inputs.engines.of(agent).addition
     place = Place(
         agent_id=agent.id,
