@@ -81,7 +81,7 @@ def test_a_linked_file_stays_when_its_model_is_removed(tmp_path: Path, llama: st
     fetched.write_bytes(gguf())
     run_inside(tmp_path, "model", "use", "small")
     refused = run_inside(tmp_path, "model", "remove", "small")
-    assert "Pass --yes to remove the model" in refused.stderr
+    assert "Pass --yes to delete the model" in refused.stderr
 
     done = run_inside(tmp_path, "model", "remove", "small", "--yes")
     assert (done.returncode, done.stderr) == (0, "Removed small. `perdure model get small` fetches it again.\n")
