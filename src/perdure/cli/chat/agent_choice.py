@@ -94,10 +94,8 @@ async def open_agent(
             " as in `perdure chat NAME --new --model HANDLE`"
         )
     if profile is not None and profile != agent.info.settings.get(PROFILE):
-        raise InvalidInput(
-            f"--profile {profile} is for an agent that is made, and there is {agent.name!r}:"
-            f" `perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
-        )
+        helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
+        raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
     return Target(await look_for_default(agent, perdure, view), False, await last_conversation(agent))
 
 

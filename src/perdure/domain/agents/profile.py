@@ -29,9 +29,7 @@ OFFERS: Final = ("all", "own", "none")
 none."""
 
 PROMPTS: Final = ("full", "small")
-
 WAKES: Final = ("due", "asked")
-"""When a companion makes passes: as they are due, only when somebody asks for one."""
 
 SMALL_WINDOW_TOKENS = 16_000
 SMALL_PARAMETERS = 4e9

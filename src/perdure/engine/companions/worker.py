@@ -59,8 +59,6 @@ LOOK_S = 5.0
 
 LEFT_MAX = 1_000
 
-ASKED_CAUSES: frozenset[PassCause] = frozenset({"request", "schedule"})
-
 
 class Companions:
     """The companions' passes of one process."""
@@ -162,8 +160,7 @@ class Companions:
             return await store.write(begin_due_pass, agent_id, self._limits, ids=ports.ids, at=now)
 
     def _due_model(self, tx: Tx, agent_id: AgentId) -> str | None:
-        """The model of the companion whose pass is due, or goes on where no other is wanted; None: none. Raises:
-        NotFound."""
+        """The model of the companion whose pass is due; None: none is. Raises: NotFound."""
         ports = self._ports
         group, cause = find_companion(tx, agent_id), due_cause(tx, agent_id, self._limits, now=ports.clock.now())
         if group is None or cause is None:
@@ -172,7 +169,7 @@ class Companions:
         # The profile of its agent is that of the model which does the work.
         own = replace(tx.agents.get(agent_id), model=companion.model)
         wakes = [as_requested(agent, ports.models).settings.get(PASSES) for agent in (own, companion)]
-        if (ports.background.mode == "never" or "asked" in wakes) and cause not in ASKED_CAUSES:
+        if (ports.background.mode == "never" or "asked" in wakes) and cause not in ("request", "schedule"):
             return None
         return companion.model
 

@@ -173,27 +173,27 @@ async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWo
     Raises: as `_ask`; GivenBack: this process is about to end.
     """
     assert work.request is not None
-    asked, options = work.request, work.request.options
+    options = work.request.options
     if options.max_output_tokens is None:
-        work.request = replace(asked, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
+        work.request = replace(work.request, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
     line = (log.run.key.agent_id, log.run.conversation_seq)
-    while await _yields(log, agent, ports):
-        try:
-            async with AsyncExitStack() as slot:
-                try:
-                    async with asyncio.timeout(LOOK_S):  # then look again whether somebody asks for it
-                        await slot.enter_async_context(ports.slot(work.model, line))
-                except TimeoutError:
-                    continue
-                async for piece in model.respond(work.request):
-                    if isinstance(piece, ModelReply):
-                        work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
-                return True
-        except PutBack as back:
-            if back.ended:
-                raise GivenBack from back
+    with ports.background.foreground.aside(line):
+        while await _yields(log, agent, ports):
+            try:
+                async with AsyncExitStack() as slot:
+                    try:
+                        async with asyncio.timeout(LOOK_S):  # then look again whether somebody asks for it
+                            await slot.enter_async_context(ports.slot(work.model))
+                    except TimeoutError:
+                        continue
+                    async for piece in model.respond(work.request):
+                        if isinstance(piece, ModelReply):
+                            work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
+                    return True
+            except PutBack as back:
+                if back.ended:
+                    raise GivenBack from back
     ports.background.foreground.note_begin()
-    work.request = asked
     return False
 
 
