@@ -55,6 +55,7 @@ class AgentOptions(TypedDict, total=False):
     tags: Sequence[str]
     metadata: Mapping[str, Any] | None
     settings: Mapping[str, Any] | None
+    profile: str | None
     agent_type: str
     sleeptime: bool
 
