@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from perdure.core.models import EXTRACTIVE
-from perdure.providers.discovery import find_providers
+from perdure.core.models import EXTRACTIVE, ModelTraits
+from perdure.providers.choosing import Choice
+from perdure.providers.discovery import Endpoint, find_providers
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.providers.probing import Trial, try_tools
 from perdure.providers.registry import ModelRegistry
+from perdure.providers.served import served_in
 from perdure.testing import CALL_FORMS, Hanging, HttpModel, LocalServer, RawBody, Status, calls, says, writes_call
 
 HI = {"text": "hi"}
@@ -143,6 +145,42 @@ async def test_the_window_is_what_the_server_runs_the_model_with(kind: Any) -> N
         await registry.refresh()
         await registry.look_at("openai/local")
         assert registry.window_tokens("openai/local") == 8_192
+
+
+def test_what_a_model_was_trained_for_is_no_window_of_it() -> None:
+    """LM Studio says it of a loaded model too, in versions that don't say what it is loaded with."""
+    row = {"id": "m", "state": "loaded", "max_context_length": 131_072}
+
+    assert served_in({"data": [row]}) == {}
+    assert served_in({"data": [{**row, "loaded_context_length": 4_096}]})["m"].window_tokens == 4_096
+
+
+class OwnModel:
+    """The models of this process: one, whose file says how large its window is."""
+
+    endpoint = Endpoint(provider="local", base_url="http://local/v1", source="here")
+
+    def names(self) -> tuple[str, ...]:
+        return ("small",)
+
+    def choice(self) -> Choice | None:
+        return None
+
+    def traits(self, name: str) -> ModelTraits:
+        return ModelTraits(local=True, plain=True, window_tokens=8_192)
+
+    def what_helps(self, name: str) -> str:
+        return ""
+
+
+def test_what_is_learned_of_a_model_of_this_process_is_used() -> None:
+    """But its window is that of its file."""
+    registry = ModelRegistry(own=OwnModel())
+    registry.learn("local/small", calling="text", tokens_per_s=(100.0, 10.0), window_tokens=50)
+    known = registry.traits("local/small")
+
+    assert (known.calling, known.tokens_per_s, known.window_tokens) == ("text", (100.0, 10.0), 8_192)
+    assert known.local and known.plain
 
 
 async def test_tools_are_not_offered_where_the_catalog_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
