@@ -12,7 +12,7 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
 from perdure.settings import Settings
-from perdure.testing import InlineStore, LocalServer, ScriptedModel, calls, says
+from perdure.testing import InlineStore, LocalServer, ScriptedModel, calls, says, writes_call
 from tests.support.library import MODEL
 
 HANDLE = "openai/local"
@@ -126,6 +126,27 @@ async def test_a_template_that_shows_no_tools_is_noticed(near: Any, shown: Any, 
     assert traits.takes_tools == (shown == "shown")
     assert any("template does not show" in record.getMessage() for record in caplog.records) != traits.takes_tools
     assert bool(server.requests[-1].get("tools")) == traits.takes_tools
+
+
+@pytest.mark.parametrize("first_in_text", [False, True])
+async def test_how_it_calls_changes_no_conversation_of_a_large_model(near: Any, first_in_text: bool) -> None:
+    """Though it writes every other call as text."""
+    native, written = (
+        calls("conversation_search", query="Ada"),
+        writes_call("fence", "conversation_search", query="Bob"),
+    )
+    lines = [written, native] if first_in_text else [native, written]
+    script = [line for one in lines * 2 for line in (one, says("Done."))]
+    async with LocalServer(*script, window_tokens=131_072, parameters=70_000_000_000) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE)
+            answers = [(await agent.send(f"Question {n}?")).text for n in range(4)]
+            known = perdure.app.models.traits(HANDLE).calling
+
+    assert answers == ["Done."] * 4
+    assert known == ("text" if first_in_text else "native")
+    assert len({str((one["messages"][0], one["tools"])) for one in server.requests}) == 1
 
 
 async def test_an_answer_always_has_a_limit(near: Any) -> None:

@@ -116,7 +116,7 @@ async def test_a_server_that_nobody_named_has_to_call_tools(monkeypatch: pytest.
 
 async def test_what_is_known_is_not_tried_again() -> None:
     """Neither in this process nor in one that has loaded what another one learned."""
-    async with LocalServer(otherwise=says("Hello!")) as server:
+    async with LocalServer(otherwise=calls("note", **HI)) as server:
         registry, _ = await chosen(server)
         other = ModelRegistry(endpoints=find_providers({"OPENAI_BASE_URL": server.url}))
         other.learned.put_stored({"openai/local": registry.learned.stored("openai/local")})
@@ -128,6 +128,30 @@ async def test_what_is_known_is_not_tried_again() -> None:
     assert again == loaded == registry.choice
     assert len(server.requests) == 1
     assert elsewhere.traits("openai/local").calling is None
+
+
+@pytest.mark.parametrize("tools", ["shown", "refused"])
+async def test_that_no_call_comes_may_change_when_the_server_starts_again(tools: Any) -> None:
+    """So it is not stored, and trying it sends tools whatever is known; answers in between change nothing."""
+    async with LocalServer(otherwise=says("Hello!"), tools=tools) as server:
+        registry, handle = await chosen(server)
+        stored = registry.learned.stored(handle)
+        server.tools = "shown"
+        server.then(calls("note", **HI), writes_call("fence", "note", **HI))
+        asked = len(server.requests)
+        seen = [registry.traits(handle)]
+        for _ in range(2):
+            await registry.try_tools(handle)
+            seen.append(registry.traits(handle))
+        await registry.close()
+
+    assert stored.keys() == {"address", "server", "window_tokens", "parameters"}
+    assert [(one.calling, one.takes_tools) for one in seen] == [
+        ("none", tools == "shown"),
+        ("native", True),
+        ("text", True),
+    ]
+    assert all(request["tools"] and request["temperature"] == 0 for request in server.requests[asked:])
 
 
 @pytest.mark.parametrize("kind", ["llamacpp", "vllm", "lmstudio", "ollama"])

@@ -34,7 +34,7 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
-from perdure.app.traits import StoredTraits
+from perdure.app.traits import StoredTraits as StoredTraits
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink

@@ -85,6 +85,8 @@ class ModelRegistry:
         # Of those that clients registered, and the shared ones.
         self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
         self.learned = LearnedTraits()
+        self.trials: dict[str, Trial] = {}
+        """What the models that this process has tried have shown last."""
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
@@ -440,16 +442,17 @@ class ModelRegistry:
         return await self.try_tools(handle)
 
     async def try_tools(self, handle: str) -> Trial:
-        """Ask a model for a tool call, and learn how it calls. Never raises a ModelError."""
+        """Ask a model for a tool call, whatever is known of it, and learn how it calls. Never raises a ModelError."""
         model = self.find(handle)
         if model is None:
             return Trial(f"is not available: {self.what_helps(handle)}")
-        trial = await try_tools(model, handle)
-        known = self.traits(handle).calling
-        if trial.calling == "native" and known is not None:  # the model writes them as text, which was read
-            trial = Trial(calling=known)
+        if not (took_tools := self.traits(handle).takes_tools):
+            self.learn(handle, takes_tools=True)
+        trial = self.trials[handle] = await try_tools(model, handle)
         if trial.calling is not None:
-            self.learn(handle, calling=trial.calling)
+            self.learn(handle, calling=trial.calling, by_trial=True)
+        if trial.calling in (None, "none") and not took_tools:
+            self.learn(handle, takes_tools=False)
         return trial
 
     def choose_offline(self, setting: str) -> Choice:

@@ -44,8 +44,13 @@ class LearnedTraits:
             self.on_change(handle)
 
     def stored(self, handle: str) -> dict[str, Any]:
-        """What is stored of a model, as JSON."""
-        return dict(self._learned.get(handle, {}))
+        """What is stored of a model, as JSON: that it takes or makes no calls may be another matter after a restart of
+        its server, so that is not."""
+        known = self._learned.get(handle, {})
+        unsure = {"takes_tools"} if known.get("takes_tools") is False else set()
+        if known.get("calling") == "none":
+            unsure |= {"calling", "by_trial"}
+        return {name: value for name, value in known.items() if name not in unsure}
 
     def put_stored(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what was stored, except of models that something has been learned of since."""
