@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
 from perdure.settings import Settings
-from perdure.testing import InlineStore, LocalServer, ScriptedModel, calls, says, writes_call
+from perdure.testing import InlineStore, LocalServer, ScriptedModel, Status, calls, says, writes_call
+from perdure.testing.http_model import HttpLine
 from tests.support.library import MODEL
 
 HANDLE = "openai/local"
@@ -147,6 +148,28 @@ async def test_how_it_calls_changes_no_conversation_of_a_large_model(near: Any, 
     assert answers == ["Done."] * 4
     assert known == ("text" if first_in_text else "native")
     assert len({str((one["messages"][0], one["tools"])) for one in server.requests}) == 1
+
+
+async def test_a_template_without_results_is_sent_texts(near: Any) -> None:
+    """Also of calls that another model made before; nothing is sent again as if the server were overloaded."""
+
+    def answer(request: Mapping[str, Any]) -> HttpLine:
+        if any(one["role"] == "tool" or one.get("tool_calls") for one in request["messages"]):
+            return Status(500, {"error": {"message": "Conversation roles must alternate user/assistant/user/..."}})
+        is_told = "Result of the call" in request["messages"][-1]["content"]
+        return says("Done.") if is_told else writes_call("bare", "conversation_search", query="Ada")
+
+    async with LocalServer(otherwise=answer, kind="vllm", window_tokens=8_192, parameters=70_000_000_000) as server:
+        near(server)
+        async with await opened() as perdure:
+            agent = await perdure.create_agent("ada", model=HANDLE, profile="full")
+            answers = [(await agent.send("Who am I?")).text for _ in range(2)]
+
+    roles = [one["role"] for one in server.requests[-1]["messages"]]
+    assert answers == ["Done."] * 2
+    assert len(server.requests) == 5  # one of them was refused
+    assert roles == ["system", *(["user", "assistant"] * 4)[:-1]]
+    assert '"query":"Ada"' in server.requests[-1]["messages"][2]["content"]
 
 
 async def test_an_answer_always_has_a_limit(near: Any) -> None:

@@ -74,6 +74,10 @@ _NO_TOOLS = re.compile(
     r"|support tool use|tool(?: use|s| calling)? (?:is|are) not supported",
     re.IGNORECASE,
 )
+# Of the models' templates: the same request fails again.
+_TEMPLATE = re.compile(
+    r"roles? must alternate|roles? (?:is |are )?(?:not |un)?supported|chat.?template|jinja", re.IGNORECASE
+)
 _LOADING = re.compile(r"\bload(?:ing)?\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
     (
@@ -258,7 +262,7 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
             return ModelTimeout, ""
         case 413:
             return ModelOverflow, "the request is too large"
-        case _ if status >= 500:
+        case _ if status >= 500 and not _TEMPLATE.search(text):
             return ModelOverloaded, "the server failed or is overloaded"
         case _:
             return ModelRequestRefused, ""
