@@ -46,6 +46,7 @@ async def talk(agent: AsyncAgent, count: int) -> list[str]:
         ("llamacpp", 2_048, {"has_listing": False, "tools": []}),
         ("vllm", 4_096, {"has_listing": False}),
         ("lmstudio", 4_096, {"has_listing": False}),
+        ("lmstudio", 2_048, {"has_listing": False}),
         ("ollama", 4_096, {}),
     ],
 )
@@ -64,7 +65,8 @@ async def test_a_long_talk_loses_no_message(near: Any, kind: Any, window_tokens:
     assert answers == ["Noted."] * 60
     assert all(row.prompt_tokens < window_tokens for row in server.served)
     assert len(failed) <= (4 if served else 0)
-    assert known == (None if kind == "lmstudio" and served else window_tokens)
+    # LM Studio's refusal has no figures, so it is guessed: smaller than what was refused.
+    assert known is not None and (known == window_tokens or (kind == "lmstudio" and served and known < 16_000))
 
 
 async def test_a_request_that_can_not_fit_says_so(near: Any) -> None:
