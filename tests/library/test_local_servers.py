@@ -206,6 +206,25 @@ async def test_who_names_no_model_gets_that_of_the_server(near: Any, tmp_path: P
     assert (known.calling, known.window_tokens, known.server) == ("native", 4_096, "llamacpp")
 
 
+async def test_a_server_that_comes_up_later_answers(near: Any, caplog: Any) -> None:
+    """Agents that follow the default, as soon as somebody speaks to them, and new ones; it is tried once."""
+    async with LocalServer() as gone:
+        port = int(gone.url.rpartition(":")[2])
+    near(gone)
+    caplog.set_level("INFO", "perdure")
+    async with await opened() as perdure:
+        agents = [await perdure.create_agent(name) for name in ("ada", "bob")]
+        before = await agents[0].send("Hi")
+        async with LocalServer(calls("note", text="hi"), otherwise=says("Hello."), port=port) as server:
+            replies = await asyncio.gather(*(agent.send("Hi") for agent in agents))
+            new = await perdure.create_agent("new")
+
+    assert EXTRACTIVE in before.text
+    assert [reply.text for reply in replies] == ["Hello."] * 2 and new.info.model == HANDLE
+    assert len(server.requests) == 3
+    assert sum("a server answers that did not: openai/local" in one.getMessage() for one in caplog.records) == 1
+
+
 class SlowModel:
     """Answers when it is let; says that it waits before."""
 

@@ -217,8 +217,13 @@ class App:
         return self.choice
 
     async def decide(self) -> Choice:
-        """The default model for whoever names none: chosen once, as `choose` does."""
-        return self.choice if self.models.has_chosen else await self.choose()
+        """The default model for whoever names none: chosen once, as `choose` does; anew when a server has come up."""
+        async with self.models.deciding:
+            if not self.models.has_chosen:
+                return await self.choose()
+            if await self.models.have_come():
+                logging.getLogger(__name__).info("a server answers that did not: %s", (await self.choose()).handle)
+            return self.choice
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""

@@ -94,6 +94,7 @@ class ModelRegistry:
         """The default: the model of agents that name none."""
         self.has_chosen = False
         """Whether the providers were asked for it; else it is what their variables tell."""
+        self.deciding = asyncio.Lock()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -431,6 +432,21 @@ class ModelRegistry:
             if choice := await choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
         return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
+
+    @property
+    def unused_servers(self) -> Sequence[Endpoint]:
+        """The servers at addresses that somebody gave for models, as long as the built-in program answers for them."""
+        if not self.has_chosen or self.choice.handle != EXTRACTIVE or self.choice.is_setting:
+            return ()
+        return [one for one in (*self._configured.values(), *self._stored.values()) if one.local and not one.problem]
+
+    async def have_come(self) -> bool:
+        """Whether one of those servers has a model by now. At most 1 s; never raises."""
+        servers = self.unused_servers
+        answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_FOR_TIMEOUT_S) for one in servers))
+        for endpoint, listing in zip(servers, answers, strict=True):
+            self._record(endpoint, listing)
+        return any(is_chat_model(name) for listing in answers for name in listing.models)
 
     async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> Trial:
         """Whether a model of a local server calls tools, as it is known or as a request with one shows."""
