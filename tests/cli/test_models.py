@@ -228,6 +228,18 @@ def test_settings_of_an_agent_are_shown_changed_and_taken_back(tmp_path: Path) -
     assert shown("guards=null") == {**before, "context_engine": "sliding_window"}
 
 
+def test_a_chat_gives_its_new_agent_a_profile(tmp_path: Path) -> None:
+    """One that is there keeps its own; the error says what changes it."""
+    chat = ("chat", "ann", "-p", "Hello.", "--profile")
+    (made, again, other) = [run_inside(tmp_path, *chat, *more) for more in (("small", "--new"), ("small",), ("full",))]
+    settings = json.loads(run_inside(tmp_path, "agent", "settings", "ann", "--json").stdout)
+
+    assert (made.returncode, again.returncode, other.returncode) == (0, 0, 1), made.stderr
+    assert settings["profile"] == "small"
+    assert "`perdure agent settings ann profile=full` changes it" in other.stderr
+    assert "give full or small" in run_inside(tmp_path, "chat", "bob", "--new", "--profile", "tiny", "-p", "Hi.").stderr
+
+
 async def test_a_handle_that_a_provider_lacks_is_refused_with_what_there_is(tmp_path: Path) -> None:
     """The command asks the providers first; a name without its provider is completed in the error."""
     async with fake_provider({"/v1/models": {"data": [{"id": "gpt-4.1"}, {"id": "gpt-5"}]}}) as provider:

@@ -89,3 +89,10 @@ def test_what_was_recalled_is_read_back_from_the_tail(notes: list[str], recalled
     tail = tail_in_words([note for note in notes if note], recalled)
 
     assert recalled_in_words(tail) == recalled
+
+
+def test_the_first_day_of_the_calendar_has_a_date() -> None:
+    """A time zone may put it before all days."""
+    row = said("a", datetime(1, 1, 1, tzinfo=UTC))
+
+    assert render_in_words(row, None, "America/New_York")[0].text == "(Monday, 0001-01-01)\n\na"

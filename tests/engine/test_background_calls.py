@@ -14,7 +14,8 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
-from perdure.engine.workers.background import APART_S, IDLE_S, QUIET_S, Background
+from perdure.domain.agents.profile import check_profile
+from perdure.engine.workers.background import APART_S, IDLE_S, LOOK_S, QUIET_S, Background
 from perdure.settings import Settings
 from perdure.testing import Hanging, InlineStore, LocalServer, ScriptedModel, calls, says
 from tests.support.passing_time import time_passes
@@ -187,6 +188,45 @@ async def test_a_companion_lets_people_go_first() -> None:
         assert outcomes and set(outcomes) == {("finished", "turns")}
 
 
+async def test_a_pass_that_a_person_asks_for_waits_for_no_silence() -> None:
+    """Also where another one has just taken the conversation's place; what goes on in the background makes room."""
+    model = OneSlot()
+    model.open.set()
+    async with opened(model, facts="off") as perdure:
+        agent = await perdure.create_agent("a", sleeptime=True)
+        await agent.companion.update(frequency=1)
+        await agent.send("I'm Ada.")
+        await silence()
+        await agent.send("I live in Bern.")
+        asked = asyncio.create_task(agent.companion.wake())
+        await silence(LOOK_S)
+
+        assert asked.done()
+        assert [(one.outcome, one.cause) for one in await agent.companion.passes()] == [
+            ("finished", "request"),
+            ("finished", "turns"),
+        ]
+
+
+async def test_a_pass_that_waits_for_silence_goes_on_when_a_person_asks_for_it() -> None:
+    """One that was put back may wait for an hour; no second pass begins."""
+    model = OneSlot()
+    async with opened(model, facts="off") as perdure:
+        agent = await perdure.create_agent("a", sleeptime=True)
+        await agent.companion.update(frequency=1)
+        await agent.send("I'm Ada.")
+        await silence()
+        assert model.in_slot == "pass"
+        await agent.send("I live in Bern.")
+        model.open.set()
+        assert model.cut == 1
+        asked = asyncio.create_task(agent.companion.wake())
+        await silence(LOOK_S)
+
+        assert asked.done()
+        assert [(one.outcome, one.cause) for one in await agent.companion.passes()] == [("finished", "request")]
+
+
 async def test_nobody_waits_for_a_summary_of_a_local_model() -> None:
     """A full window takes what code makes of the messages; the model writes it later."""
     model = OneSlot()
@@ -280,6 +320,51 @@ async def test_never_means_no_call_at_all() -> None:
         assert model.begun == 0
         assert any("Bern" in hit.fact.text for hit in await agent.facts.list())
         assert await agent.companion.passes() == []
+
+
+@pytest.mark.parametrize("settings", [{}, {"profile": "full"}, {"companion_passes": "due"}])
+async def test_a_companion_on_a_small_model_works_when_it_is_asked_to(settings: dict[str, str]) -> None:
+    """Such a model keeps no blocks in order. The agent's own settings win over the profile of the model."""
+    model = OneSlot()
+    model.open.set()
+    async with opened(model, facts="off") as perdure:
+        perdure.app.models.learn(MODEL, parameters=1_500_000_000)
+        agent = await perdure.create_agent("a", sleeptime=True, settings=settings)
+        await agent.companion.update(frequency=1)
+        await agent.send("I'm Ada.")
+        await silence(IDLE_S)
+        causes = [one.cause for one in await agent.companion.passes()]
+        await agent.send("I live in Bern.")
+        asked = asyncio.create_task(agent.companion.wake())
+        await silence(LOOK_S)
+
+        assert causes == (["turns"] if settings else [])
+        assert asked.done()
+        assert [one.outcome for one in await agent.companion.passes()] == ["finished"] * (len(causes) + 1)
+
+
+async def test_the_model_of_the_companion_decides_not_that_of_its_agent() -> None:
+    """A companion with a large model of its own makes its passes; one that is given the small profile does not."""
+    for profile, causes in ((None, ["turns"]), ("small", [])):
+        model = OneSlot()
+        model.open.set()
+        store, models = InlineStore(), {MODEL: model, "test/large": model}
+        settings = Settings(model=MODEL, embedding="none", facts="off")
+        async with await AsyncPerdure.open(store=store, models=models, settings=settings) as perdure:
+            perdure.app.models.learn(MODEL, local=True, parameters=1_500_000_000)
+            agent = await perdure.create_agent("a", sleeptime=True)
+            companion = await perdure.agent((await agent.companion.update(frequency=1)).companion.id)
+            own = companion.info.settings if profile is None else {**companion.info.settings, "profile": profile}
+            await companion.update(model="test/large", settings=own)
+            await agent.send("I'm Ada.")
+            await silence(IDLE_S)
+
+            assert [one.cause for one in await agent.companion.passes()] == causes
+
+
+def test_a_word_that_says_no_passes_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="companion_passes is 'never': give due or asked"):
+        check_profile({"companion_passes": "never"})
 
 
 async def test_closing_waits_for_no_silence() -> None:

@@ -16,7 +16,8 @@ from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
 from perdure.core.models import NO_TRAITS, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.text_calls.model import TextCalls
-from perdure.providers.text_calls.scan import Scanner, Sights
+from perdure.providers.text_calls.request import RequestFacts
+from perdure.providers.text_calls.scan import Scanner
 from perdure.testing import ScriptedModel, calls, says
 from tests.providers.text_call_examples import (
     ARGUMENTS,
@@ -262,9 +263,9 @@ async def test_a_failure_when_asked_again_leaves_what_there_is() -> None:
 @pytest.mark.parametrize("answer", ["Hello Ada!", "I am fine. How are you?", "你好，阿达", "1. One\n2. Two"])
 async def test_words_stream_without_delay(answer: str) -> None:
     """From the first character that can't begin a call."""
-    scanner = Scanner(Sights(tools={str(tool["name"]): {} for tool in TOOLS}))
+    scanner = Scanner(RequestFacts(request_of()))
 
-    assert "".join(scanner.read(char) for char in answer[:-1]) == answer[:-1]
+    assert "".join(delta.text for char in answer[:-1] for delta in scanner.read(char)) == answer[:-1]
 
 
 @pytest.mark.parametrize("form", RUN)
@@ -273,6 +274,14 @@ async def test_a_call_is_held_back_while_it_comes(form: str) -> None:
     heard = await Heard(*RUN[form]).of(request_of())
 
     assert heard.calls and not heard.shown.strip()
+
+
+@pytest.mark.parametrize("form", sorted(set(RUN) - {"backticks"}))
+async def test_a_call_behind_words_is_held_back_too(form: str) -> None:
+    """The words alone are shown. (In backticks it is a mention.)"""
+    heard = await Heard(*f"Sure.\n{RUN[form]}").of(request_of())
+
+    assert heard.shown.strip() == heard.text.strip() == "Sure."
 
 
 WORDS = st.sampled_from(
@@ -322,11 +331,10 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
         ("<|start_header_id|>assistant<|end_header_id|>\n\nHi Ada.<|eot_id|>", "Hi Ada.", ""),
         ("<start_of_turn>model\nHi Ada.<end_of_turn>\n", "Hi Ada.", ""),
         ("Hi Ada.</s>", "Hi Ada.", ""),
-        ("<s> Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
+        ("Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
         ("a < b, <b>bold</b> and [1].", "a < b, <b>bold</b> and [1].", ""),
         ("Use `<|im_end|>` and `</think>`.", "Use `<|im_end|>` and `</think>`.", ""),
         ("```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", "```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", ""),
-        ("```\nx = 1<|im_end|>", "```\nx = 1", ""),
         ("<s>old</s> new", "<s>old</s> new", ""),
     ],
 )

@@ -70,8 +70,6 @@ RUN: Mapping[str, str] = {
     "<parameter=new_string>\nName: Ada\n</parameter>\n</function>\n</tool_call>",
     "Anthropic's tags": '<function_calls>\n<invoke name="memory_insert">\n<parameter name="label">human</parameter>\n'
     '<parameter name="new_string">Name: Ada</parameter>\n</invoke>\n</function_calls>',
-    "tags of the tool's own": "<memory_insert>\n<label>human</label>\n"
-    "<new_string>Name: Ada</new_string>\n</memory_insert>",
     "a command among thoughts": J({"thoughts": "hm", "command": {"name": "memory_insert", "args": ARGUMENTS}}),
     "a tool and its input": f"Tool: memory_insert\nInput: {J(ARGUMENTS)}",
     "a comma too many": J(CALL)[:-2] + ",}}",

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import Agent, AsJson, LastAgent, Verb, Yes, agent_option, command, run_and_exit
+from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Verb, Yes, agent_option, command, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -68,6 +69,7 @@ def chat(
     as_json: ChatJson = False,
     new: Annotated[bool, typer.Option("--new", help="Create the agent AGENT first.")] = False,
     model: NewModel = None,
+    profile: NewProfile = None,
     conversation: Annotated[
         str | None,
         typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default the one used last."),
@@ -84,9 +86,8 @@ def chat(
         raise typer.BadParameter("an agent that is made has none yet: leave it out", param_hint="--conversation")
     from perdure.cli.chat.chat import chat
 
-    run_and_exit(
-        chat(name=agent, new=new, model=model, message=message, as_json=as_json, conversation=conversation, turns=turns)
-    )
+    made = functools.partial(chat, name=agent, new=new, model=model, profile=profile)
+    run_and_exit(made(message=message, as_json=as_json, conversation=conversation, turns=turns))
 
 
 @command(app, "conversations.history")

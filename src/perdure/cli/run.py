@@ -65,6 +65,10 @@ LastAgent = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+NewProfile = Annotated[
+    str | None,
+    typer.Option("--profile", metavar="NAME", help="Of a new agent: `small` or `full`; by default as its model needs."),
+]
 Org = Annotated[
     str | None, typer.Option("--org", metavar="ORG", help="Name or id of the organisation; by default the default one.")
 ]

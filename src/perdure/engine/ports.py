@@ -229,9 +229,9 @@ class Ports:
         """Return whether calls of this model that nobody waits for let everybody go first."""
         return self.background.yields(local=self.models.traits(model).local)
 
-    def slot(self, model: str, line: Line | None = None) -> AbstractAsyncContextManager[None]:
+    def slot(self, model: str) -> AbstractAsyncContextManager[None]:
         """The place of a model call that nobody waits for; see `Background.slot`. Raises: PutBack."""
-        return self.background.slot(model, line, local=self.models.traits(model).local)
+        return self.background.slot(model, local=self.models.traits(model).local)
 
     def limit_s(self, model: str, seconds: float) -> float | None:
         """How long a call of this model may take, beside what its server's silence may; None: a local one is slow."""

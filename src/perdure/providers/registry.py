@@ -251,19 +251,19 @@ class ModelRegistry:
         if handle == EXTRACTIVE or handle in self._own_handles or (match := self.provider_of(handle)) is None:
             return self.learned.of(handle, NO_TRAITS, address="")
         endpoint, name = match
-        known_as, address = f"{endpoint.provider}/{name}", endpoint.address
-        if (own := self._own_of(handle)) is not None:
-            base = own[0].traits(own[1])
-            known = self.learned.of(known_as, base, address=address)
-            return replace(known, window_tokens=base.window_tokens or known.window_tokens)
-        facts = facts_of(self.catalog_handle(handle))
-        base = ModelTraits(
-            local=endpoint.local,
-            plain=not is_large(endpoint, name),
-            max_output_tokens=facts.max_output_tokens if endpoint.local else None,
-            takes_tools=facts.tools,
+        own, facts = self._own_of(handle), facts_of(self.catalog_handle(handle))
+        base = (
+            own[0].traits(name)
+            if own is not None
+            else ModelTraits(
+                local=endpoint.local,
+                plain=not is_large(endpoint, name),
+                max_output_tokens=facts.max_output_tokens if endpoint.local else None,
+                takes_tools=facts.tools,
+            )
         )
-        return self.learned.of(known_as, base, address=address)
+        known = self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
+        return known if own is None else replace(known, window_tokens=base.window_tokens or known.window_tokens)
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""

@@ -36,6 +36,8 @@ from perdure.storage.tx import Tx
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this
 CANDIDATES_MIN, CANDIDATES_MAX = 12, 150
 READ_AHEAD = 2  # passages to read for each candidate: some are captured turns, and the search of messages finds those
+COPIES_MAX = 500
+"""Rows in view that are compared with what is recalled."""
 FILL_TURNS = 80
 """The newest turns out of view that may fill the budget."""
 NEIGHBOUR_HITS = 24
@@ -322,7 +324,8 @@ def _add_turns(
                 if not is_in_view(near):
                     neighbours.setdefault(near, {})[hit] = share * scores[hit]
     numbers = {index: int(history.seq[index]) for index in (*scores, *neighbours)}
-    messages = {message.seq: message for message in tx.messages.list_by_seqs(ranked.agent.id, list(numbers.values()))}
+    found = tx.messages.list_by_seqs(ranked.agent.id, list(numbers.values()))
+    messages = {message.seq: message for message in _without_copies(tx, history, scope, found)}
     conversations: dict[int, ConversationId] = {}
     for index, seq in numbers.items():
         message = messages.get(seq)
@@ -414,7 +417,8 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
     newest = [seq for seq in reversed(indexes) if seq not in scope.pinned]
     conversations: dict[int, ConversationId] = {}
     from_outside: dict[int, Collection[int]] = {}
-    for place, message in enumerate(tx.messages.list_by_seqs(agent.id, newest)):
+    messages = _without_copies(tx, history, scope, tx.messages.list_by_seqs(agent.id, newest))
+    for place, message in enumerate(messages):
         line = message.conversation_seq
         if line not in from_outside:
             entered = tx.sources.list_by_conversation(agent.id, line, from_seq=0, before_seq=message.seq + 1)
@@ -427,6 +431,18 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
         score = (1 if message.role == "user" else 0) - _rank(place)
         turn = _turn(message, history, indexes[message.seq], score, fills=True)
         collection.add(turn, **_facts_of(message, conversations[line]))
+
+
+def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages without those that stand in view as copies: a fork begins with copies of its origin's."""
+    if scope.in_view is None or not messages:
+        return messages
+    conversation, first = scope.in_view
+    times = [message.occurred_at.timestamp() for message in messages]
+    in_view = (history.conversation == conversation) & (history.seq >= first) & np.isin(history.occurred_at, times)
+    seqs = [int(seq) for seq in history.seq[in_view][-COPIES_MAX:]]
+    shown = {(row.role, row.text) for row in tx.messages.list_by_seqs(messages[0].agent_id, seqs)} if seqs else ()
+    return [message for message in messages if (message.role, message.text) not in shown]
 
 
 def _rank(place: int) -> float:

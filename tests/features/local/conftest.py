@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from perdure.features.local import catalogue, models
+from perdure.features.local.catalogue import LocalModel
 from tests.support.model_files import write_model
 
 LLAMA = Path(__file__).resolve().parents[2] / "support" / "llama"
@@ -42,3 +45,11 @@ def seen(model_file: Path) -> Seen:
         return [json.loads(line) for line in lines]
 
     return read
+
+
+def list_one_model(monkeypatch: pytest.MonkeyPatch, data: bytes, address: str) -> None:
+    """Let the catalogue hold one model, `mine`: with this contents, at this address."""
+    sha256 = hashlib.sha256(data).hexdigest()
+    model = LocalModel(name="mine", address=address, size_bytes=len(data), sha256=sha256)
+    for module in (catalogue, models):
+        monkeypatch.setattr(module, "catalogue", lambda: {"mine": model})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from perdure import InvalidInput
+from perdure.features.local.catalogue import LocalModel, catalogue
 from perdure.features.local.download import DownloadFailed, download
-from perdure.features.local.folder import CatalogueModel, catalogue
 from tests.support.model_files import FileServer, file_server, gguf
 
 DATA = gguf(tail=300_000)
@@ -24,7 +25,7 @@ def server() -> Iterator[FileServer]:
         yield server
 
 
-def model_at(server: FileServer, **changes: object) -> CatalogueModel:
+def model_at(server: FileServer, **changes: object) -> LocalModel:
     """What a catalogue says of the file."""
     fields: dict[str, object] = {
         "name": "small",
@@ -32,7 +33,7 @@ def model_at(server: FileServer, **changes: object) -> CatalogueModel:
         "size_bytes": len(DATA),
         "sha256": hashlib.sha256(DATA).hexdigest(),
     }
-    return CatalogueModel(**(fields | changes))  # type: ignore[arg-type]
+    return LocalModel(**(fields | changes))  # type: ignore[arg-type]
 
 
 def names_in(folder: Path) -> list[str]:
@@ -40,10 +41,11 @@ def names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-async def fetch(model: CatalogueModel, target: Path, *, mirror: str = "") -> list[tuple[int, int]]:
+async def fetch(model: LocalModel, target: Path, *, mirror: str = "") -> list[tuple[int, int]]:
     """Fetch it; the progress that was told."""
     told: list[tuple[int, int]] = []
-    await download(model, target, mirror=mirror, progress=lambda done, total: told.append((done, total)))
+    part = target.with_name(f"{target.name}.part")
+    await download(model, part, target, mirror=mirror, progress=lambda done, total: told.append((done, total)))
     return told
 
 
@@ -106,24 +108,23 @@ async def test_a_longer_file_is_not_fetched_to_its_end(server: FileServer, tmp_p
         await fetch(model_at(server, size_bytes=len(DATA) - 5), tmp_path / "small.gguf")
 
 
-async def test_a_page_in_place_of_a_file_is_refused(server: FileServer, tmp_path: Path) -> None:
-    """Where nobody has said a checksum, the form decides."""
-    server.files[PATH] = b"<html>Please sign in</html>"
-    model = model_at(server, size_bytes=0, sha256="")
-
-    with pytest.raises(DownloadFailed, match="is no model"):
-        await fetch(model, tmp_path / "small.gguf")
-    assert not (tmp_path / "small.gguf").exists()
-
-
-@pytest.mark.parametrize("path", [PATH, "/small-q4.gguf"])
-async def test_a_mirror_has_files_by_their_paths_or_by_their_names(tmp_path: Path, path: str) -> None:
+async def test_a_mirror_has_files_by_their_paths(tmp_path: Path) -> None:
     """The address of the catalogue is not asked."""
-    with file_server({f"/mirror{path}": DATA}) as server:
+    with file_server({f"/mirror{PATH}": DATA}) as server:
         model = model_at(server, address=f"https://models.invalid{PATH}")
         await fetch(model, tmp_path / "small.gguf", mirror=f"{server.url}/mirror/")
 
     assert (tmp_path / "small.gguf").read_bytes() == DATA
+
+
+async def test_a_file_that_is_being_fetched_is_not_fetched_twice(server: FileServer, tmp_path: Path) -> None:
+    """Another process has it open."""
+    with (tmp_path / "small.gguf.part").open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(InvalidInput, match="small is being fetched already"):
+            await fetch(model_at(server), tmp_path / "small.gguf")
+
+    assert server.asked == []
 
 
 async def test_what_can_not_be_fetched_says_so(server: FileServer, tmp_path: Path) -> None:
@@ -146,4 +147,4 @@ def test_the_catalogue_names_what_a_person_has_to_know() -> None:
         assert model.address.startswith("https://") and "/resolve/main/" not in model.address
         assert len(model.sha256) == 64 and set(model.sha256) <= set("0123456789abcdef")
         assert model.licence in ("Apache-2.0", "MIT")
-        assert model.title and model.about
+        assert model.about

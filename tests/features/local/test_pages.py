@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.features.local.folder import CatalogueModel
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.ui.routes import build_routes
+from tests.features.local.conftest import list_one_model
 from tests.support.model_files import file_server, gguf
 from tests.ui.browser import BASE, FORM, text_of
 from tests.ui.test_access import access_of
@@ -59,7 +59,7 @@ async def test_a_model_that_is_here_is_used_and_removed(tmp_path: Path) -> None:
 
 
 async def test_a_model_is_fetched_in_the_background(tmp_path: Path) -> None:
-    """The page says how far it is, and why it failed."""
+    """The page says why it failed."""
     with file_server({}) as server:
         async with dashboard(tmp_path, model_mirror=server.url) as (client, _):
             begun = await client.post("/connections/local/get", data={"name": "tiny"})
@@ -69,18 +69,34 @@ async def test_a_model_is_fetched_in_the_background(tmp_path: Path) -> None:
             unknown = await client.post("/connections/local/get", data={"name": f"{server.url}/a.gguf"})
 
     assert "tiny is being fetched. You can leave this page." in text_of(begun.text)
-    assert 'hx-trigger="every 1s"' in begun.text
     assert "answered 404" in problem
     assert unknown.status_code == 404
 
 
-async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path) -> None:
+async def test_the_page_says_how_far_a_model_has_come(tmp_path: Path) -> None:
+    """And looks again, as long as it is fetched."""
+
+    async def fetch() -> None:
+        await asyncio.Event().wait()
+
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "tiny.gguf.part").write_bytes(bytes(50_000_000))
+    async with dashboard(tmp_path) as (client, library):
+        stopped = (await client.get("/connections")).text
+        library.app.shared.local.transfers["tiny"] = asyncio.create_task(fetch())
+        running = (await client.get("/connections")).text
+
+    assert 'hx-trigger="every 1s"' in running and "10 %" in text_of(running)
+    assert 'hx-trigger="every 1s"' not in stopped and "Go on" in text_of(stopped)
+
+
+async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = gguf()
     with file_server({"/mine.gguf": data}) as server:
-        model = CatalogueModel(name="mine", address=f"{server.url}/mine.gguf", sha256=hashlib.sha256(data).hexdigest())
+        list_one_model(monkeypatch, data, f"{server.url}/mine.gguf")
         async with dashboard(tmp_path) as (client, library):
-            library.app.shared.local.get_later(model)
-            await library.app.shared.local.transfers["mine"].task
+            await client.post("/connections/local/get", data={"name": "mine"})
+            await library.app.shared.local.transfers["mine"]
             answer = await client.post("/connections/local/use", data={"name": "mine"})
 
     assert "answer with local/mine" in text_of(answer.text)

@@ -91,6 +91,14 @@ async def test_it_answers_and_remembers_over_a_restart(tmp_path: Path, model_fil
         assert await agent.message_count() == 4
 
 
+async def test_what_its_answers_show_is_remembered_beside_what_its_file_says(tmp_path: Path, model_file: Path) -> None:
+    async with opened(settings_for(tmp_path, model_file)) as (_, registry):
+        registry.learn("local/one", calling="text")
+        traits = registry.traits("local/one")
+
+    assert (traits.calling, traits.window_tokens, traits.parameters) == ("text", 8_192, 896_896)
+
+
 async def test_the_process_gets_no_secrets(
     tmp_path: Path, model_file: Path, seen: Seen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +133,7 @@ async def test_a_model_that_is_asked_for_takes_the_place_of_an_idle_one(
     """Two would need the memory of both."""
     write_model(model_file.parent, "two.gguf")
     async with opened(settings_for(tmp_path, model_file)) as (local, registry):
-        local.folder.use(str(model_file.parent / "two.gguf"))
+        local.use(str(model_file.parent / "two.gguf"))
         await ask(registry)
         first = seen()[0]["pid"]
         await ask(registry, "local/two")

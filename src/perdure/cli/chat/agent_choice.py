@@ -18,6 +18,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotF
 from perdure.core.ids import ConversationId
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.zones import is_zone
+from perdure.domain.agents.profile import PROFILE
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
@@ -72,7 +73,7 @@ async def open_agent(
         new: make an agent of this name.
         model: the handle for a new agent.
         profile: for a new agent; by default it follows from its model.
-    Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model.
+    Raises: NotFound, AlreadyExists, NameInvalid, ModelNotFound; InvalidInput: the agent has another model or profile.
     """
     agent = await _find_agent(view, perdure, name, new=new)
     if agent is None:
@@ -92,6 +93,9 @@ async def open_agent(
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
             " as in `perdure chat NAME --new --model HANDLE`"
         )
+    if profile is not None and profile != agent.info.settings.get(PROFILE):
+        helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
+        raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
     return Target(await look_for_default(agent, perdure, view), False, await last_conversation(agent))
 
 

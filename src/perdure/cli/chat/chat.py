@@ -22,6 +22,7 @@ async def chat(
     name: str | None,
     new: bool,
     model: str | None,
+    profile: str | None = None,
     message: str | None,
     as_json: bool,
     conversation: str | None = None,
@@ -42,7 +43,7 @@ async def chat(
         async with await AsyncPerdure.open(settings=settings) as perdure:
             if conversation is not None and name is None and await perdure.last_agent() is None:
                 raise NotFound("conversation", conversation, hint=NO_AGENT)
-            target = await open_agent(perdure, name=name, new=new, model=model, view=view)
+            target = await open_agent(perdure, name=name, new=new, model=model, profile=profile, view=view)
             conversation_id = target.conversation
             if conversation is not None:
                 conversation_id = (await conversation_named(target.agent, conversation)).id

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import Agent, AsJson, LastAgent, Org, Yes, command, verbs
+from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Org, Yes, command, verbs
 
 agent, memory, conversation, approval, run, source = (verbs() for _ in range(6))
 
@@ -31,9 +31,7 @@ def create_agent(
     model: Annotated[
         str | None, typer.Option("--model", metavar="HANDLE", help="Its model, as provider/name; by default as found.")
     ] = None,
-    profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="`small` or `full`; by default as its model needs.")
-    ] = None,
+    profile: NewProfile = None,
     sleeptime: Annotated[
         bool, typer.Option("--sleeptime", help="With a companion that tidies its memory while nobody waits.")
     ] = False,

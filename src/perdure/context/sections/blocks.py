@@ -19,7 +19,8 @@ def blocks_xml(blocks: Sequence[Block]) -> str:
 
 def blocks_in_words(blocks: Sequence[Block]) -> str:
     """The blocks that hold something, each as its label and its text; empty for none."""
-    values = ((block.label, block.value.strip()) for block in blocks)
+    # Indented, so that no value can begin another note.
+    values = ((block.label, block.value.strip().replace("\n", "\n  ")) for block in blocks)
     notes = "\n".join(f"{label}: {value}" for label, value in values if value)
     return f"Your notes:\n{notes}" if notes else ""
 

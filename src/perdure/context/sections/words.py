@@ -7,6 +7,7 @@ keeps envelopes; the view renders them, so the same rows serve both kinds of mod
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +43,9 @@ def render_in_words(row: Message, day: date | None, words_zone: str) -> tuple[Me
         return replace(row, kind="alert", parts=(Text(text),)), day
     if row.role != "user":
         return row, day
-    today = row.occurred_at.astimezone(zone(words_zone)).date()
+    today = row.occurred_at.date()
+    with contextlib.suppress(OverflowError):  # the first day of the calendar has none before it
+        today = row.occurred_at.astimezone(zone(words_zone)).date()
     if today == day:
         return row, day
     parts: list[Part] = list(row.parts)
@@ -102,7 +105,8 @@ def _block(label: str, fields: Mapping[str, Any]) -> str:
         case {"op": "detached"}:
             return f'Your note "{label}" is gone.'
         case {"value": str(value)}:
-            return f'Your note "{label}" now says:\n{value}' if value.strip() else f'Your note "{label}" is empty now.'
+            shown = value.strip().replace("\n", "\n  ")
+            return f'Your note "{label}" now says:\n{shown}' if shown else f'Your note "{label}" is empty now.'
     return f'Your note "{label}" has changed: what stands above holds now.'
 
 

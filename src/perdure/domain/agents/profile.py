@@ -14,19 +14,22 @@ from perdure.core.errors import InvalidInput
 from perdure.core.models import ModelTraits
 from perdure.core.tools.loops import FREE, loop_of
 
+FULL: Final = "full"
 PROFILE: Final = "profile"
 OFFERED_TOOLS: Final = "offered_tools"
 PROMPT: Final = "prompt_size"
-"""Where an agent's settings hold the name of its profile, which of its tools models are offered, and the size of its
-base prompt."""
+PASSES: Final = "companion_passes"
+"""Where an agent's settings hold the name of its profile, which of its tools models are offered, the size of its base
+prompt, and when its companion makes passes."""
 
-PROFILE_SETTINGS: Final = (PROFILE, OFFERED_TOOLS, PROMPT)
+PROFILE_SETTINGS: Final = (PROFILE, OFFERED_TOOLS, PROMPT, PASSES)
 
 OFFERS: Final = ("all", "own", "none")
 """Which tools are offered: all, all but those for memory that agents have from the start,
 none."""
 
 PROMPTS: Final = ("full", "small")
+WAKES: Final = ("due", "asked")
 
 SMALL_WINDOW_TOKENS = 16_000
 SMALL_PARAMETERS = 4e9
@@ -37,6 +40,7 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
     "small": {
         PROMPT: "small",
         OFFERED_TOOLS: "own",
+        PASSES: "asked",
         "auto_recall": {"budget_tokens": 400},
         "summaries": {"background": False, "author": "code"},
         "max_output_tokens": 512,
@@ -48,12 +52,12 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
 def choose_profile(agent: Agent, traits: ModelTraits) -> str:
     """Return the name of an agent's profile: its own setting, else by what is known of its model.
 
-    An agent whose loop lives on tool calls gets the small one by its own setting only.
+    An agent whose loop or rules live on tool calls gets the small one by its own setting only.
     """
     own = agent.settings.get(PROFILE)
     if isinstance(own, str) and own in PROFILES:
         return own
-    if loop_of(agent.agent_type, agent.settings) != FREE:
+    if loop_of(agent.agent_type, agent.settings) != FREE or agent.settings.get("tool_rules"):
         return "full"
     return "small" if is_small(traits) else "full"
 
@@ -82,6 +86,7 @@ def with_profile(agent: Agent, traits: ModelTraits) -> Agent:
 
 def check_profile(settings: Mapping[str, Any]) -> None:
     """Check the settings of a profile. Raises: InvalidInput, naming setting and value."""
-    for name, choices in ((PROFILE, tuple(PROFILES)), (OFFERED_TOOLS, OFFERS), (PROMPT, PROMPTS)):
+    names = ((PROFILE, tuple(PROFILES)), (OFFERED_TOOLS, OFFERS), (PROMPT, PROMPTS), (PASSES, WAKES))
+    for name, choices in names:
         if (value := settings.get(name)) is not None and value not in choices:
             raise InvalidInput(f"{name} is {value!r:.80}: give {', '.join(choices[:-1])} or {choices[-1]}")

@@ -119,7 +119,7 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
         return None
     last = tx.passes.find_last(agent_id, group.id)
     if last is not None and last.outcome is None:
-        return last
+        return tx.passes.ask(last) if cause == "request" else last
     from_seq = _from_seq(tx, group)
     apart = tx.passes.list_apart(agent_id)
     newest = [

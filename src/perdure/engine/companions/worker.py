@@ -29,6 +29,7 @@ from perdure.core.groups.passes import COMPANION, REFUSALS_MAX, Pass, PassCause,
 from perdure.core.ids import AgentId, MessageId, id_in_run
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import NO_OPTIONS, Run
+from perdure.domain.agents.profile import PASSES
 from perdure.domain.companions.passes import (
     PassLimits,
     begin_due_pass,
@@ -40,7 +41,7 @@ from perdure.domain.companions.passes import (
     read_pass,
 )
 from perdure.domain.companions.units import companions_of, find_companion
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
@@ -149,8 +150,6 @@ class Companions:
         Raises: NotFound, StoreError; PutBack: this process begins none any more.
         """
         ports, store = self._ports, self._ports.store
-        if ports.background.mode == "never":
-            return None
         if (model := await store.read(self._due_model, agent_id)) is None:
             return None
         await ports.background.wait(model, local=ports.models.traits(model).local)
@@ -162,10 +161,17 @@ class Companions:
 
     def _due_model(self, tx: Tx, agent_id: AgentId) -> str | None:
         """The model of the companion whose pass is due; None: none is. Raises: NotFound."""
-        group = find_companion(tx, agent_id)
-        if group is None or due_cause(tx, agent_id, self._limits, now=self._ports.clock.now()) is None:
+        ports = self._ports
+        group, cause = find_companion(tx, agent_id), due_cause(tx, agent_id, self._limits, now=ports.clock.now())
+        if group is None or cause is None:
             return None
-        return in_effect(tx.agents.get(group.agent_ids[0]), self._ports.models).model
+        companion = in_effect(tx.agents.get(group.agent_ids[0]), ports.models)
+        # The profile of its agent is that of the model which does the work.
+        own = replace(tx.agents.get(agent_id), model=companion.model)
+        wakes = [as_requested(agent, ports.models).settings.get(PASSES) for agent in (own, companion)]
+        if (ports.background.mode == "never" or "asked" in wakes) and cause not in ("request", "schedule"):
+            return None
+        return companion.model
 
     def _start(self, one: Pass) -> asyncio.Task[Pass | None]:
         """The task that carries a pass out; each is carried out once here."""
@@ -247,7 +253,7 @@ class Companions:
             max_steps=limits.steps_of(group),
             options=replace(NO_OPTIONS, max_tokens=tokens),
             sent_chars=0,
-            yields=True,
+            yields=one.cause != "request",
         )
         try:
             return (await self._runner.accept(request)).run

@@ -204,7 +204,9 @@ async def begin_run(request: Request, ports: Ports) -> Accepted:
     if request.options.note or "before_model" in ports.hooks.points:  # they are called between T2 and T3
         return await ports.store.write(accept, request, inputs)
     texts = user_texts(request.drafts)
-    plan = await ports.store.read(plan_recall, request.agent_id, request.conversation_seq, texts, inputs)
+    plan = await ports.store.read(
+        plan_recall, request.agent_id, request.conversation_seq, texts, inputs, model=request.options.model
+    )
     if plan is not None:
         inputs = replace(inputs, recalled=await recall(plan, ports))
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from perdure.context.request.assemble import assemble
@@ -45,7 +46,7 @@ from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
 from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_reply
-from perdure.engine.workers.background import PutBack
+from perdure.engine.workers.background import LOOK_S, PutBack
 from perdure.storage.tx import Tx
 
 FACTOR_CHANGE = 1.02
@@ -137,8 +138,7 @@ async def _ask(
         if model is None:
             raise ModelNotFound(step.model, known=ports.models.handles())
         work.request = assemble(step.model, request.view, step.recipe, options=options)
-        if _yields(log, request.agent, ports):
-            await _ask_in_silence(log, model, work, ports)
+        if await _yields(log, request.agent, ports) and await _ask_in_silence(log, request.agent, model, work, ports):
             return _checked_reply(work.reply, step, choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
@@ -158,16 +158,17 @@ async def _ask(
     return _checked_reply(work.reply, step, choice)
 
 
-def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
-    """Whether everybody goes before this run: it is a pass of a companion, whose input its agent has sent."""
-    accompanied = agent.settings.get(COMPANION_OF)
-    if not isinstance(accompanied, Mapping) or not ports.yields(agent.model):
+async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
+    """Whether everybody goes before this run: it is a pass of a companion that no person has asked for."""
+    if COMPANION_OF not in agent.settings or not ports.yields(agent.model):
         return False
-    return bool(log.messages) and log.messages[0].sender_id == accompanied.get("agent_id")
+    found = await ports.store.read(lambda tx: tx.passes.find_by_run(log.run.id))
+    return found is not None and found.cause != "request"
 
 
-async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Ports) -> None:
-    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces.
+async def _ask_in_silence(log: RunLog, agent: Agent, model: Model, work: ModelWork, ports: Ports) -> bool:
+    """Have a request answered while nobody else is, as often as it is put back; nobody sees the pieces. False: a
+    person asks for it meanwhile, and waits.
 
     Raises: as `_ask`; GivenBack: this process is about to end.
     """
@@ -175,16 +176,25 @@ async def _ask_in_silence(log: RunLog, model: Model, work: ModelWork, ports: Por
     options = work.request.options
     if options.max_output_tokens is None:
         work.request = replace(work.request, options=replace(options, max_output_tokens=UNSEEN_TOKENS))
-    while work.reply is None:
-        try:
-            async with ports.slot(work.model, (log.run.key.agent_id, log.run.conversation_seq)):
-                async for piece in model.respond(work.request):
-                    if isinstance(piece, ModelReply):
-                        work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
-                return
-        except PutBack as back:
-            if back.ended:
-                raise GivenBack from back
+    line = (log.run.key.agent_id, log.run.conversation_seq)
+    with ports.background.foreground.aside(line):
+        while await _yields(log, agent, ports):
+            try:
+                async with AsyncExitStack() as slot:
+                    try:
+                        async with asyncio.timeout(LOOK_S):  # then look again whether somebody asks for it
+                            await slot.enter_async_context(ports.slot(work.model))
+                    except TimeoutError:
+                        continue
+                    async for piece in model.respond(work.request):
+                        if isinstance(piece, ModelReply):
+                            work.reply, _ = tidy_reply(piece, in_words=log.must_speak)
+                    return True
+            except PutBack as back:
+                if back.ended:
+                    raise GivenBack from back
+    ports.background.foreground.note_begin()
+    return False
 
 
 def _store_reply(

@@ -39,6 +39,7 @@ from perdure.core.blocks import WORKING_CHECKPOINT, Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.errors import NotFound
 from perdure.core.ids import BlockId
+from perdure.core.messages import SEND_MESSAGE
 from perdure.core.models import EXTRACTIVE, Models
 from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
@@ -252,7 +253,8 @@ def compile_prefix(
     tools = _offered_tools(tx, agent, client_tools)
     if any(tool["name"] == CHECKPOINT_TOOL for tool in tools):  # the tail has it
         blocks = [block for block in blocks if block.label != WORKING_CHECKPOINT]
-    base = base_prompt(agent.agent_type, agent.settings.get(PROMPT, "full")) if agent.system is None else agent.system
+    own, size = agent.system, agent.settings.get(PROMPT, "full")
+    base = base_prompt(agent.agent_type, size, in_words=in_words) if own is None else own
     addition = inputs.engines.of(agent).addition
     place = Place(
         agent_id=agent.id,
@@ -312,7 +314,9 @@ def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapp
     offer = agent.settings.get(OFFERED_TOOLS, "all")
     if offer == "none":
         return ()
-    left_out = () if offer == "all" else (*DEFAULT_TOOLS.get(agent.agent_type, ()), *ARCHIVAL_TOOLS)
+    if agent.settings.get("tool_rules"):  # they may demand any of them
+        offer = "all"
+    left_out = {*DEFAULT_TOOLS.get(agent.agent_type, ()), *ARCHIVAL_TOOLS} - {SEND_MESSAGE} if offer == "own" else ()
     tools = [tool for tool in tx.tools.list_by_agent(agent.id) if tool.name not in left_out]
     client = () if client_tools is None else tuple(client_specs(tx, agent.id, client_tools).values())
     loop = loop_of(agent.agent_type, agent.settings)

@@ -14,7 +14,7 @@ from perdure.core.errors import TooMany
 from perdure.core.events import Event, MemoryRecalled, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
-from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, Step
+from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
 from perdure.domain.provenance.context import recalled_sources
 from perdure.engine.budget import find_exceeded
 from perdure.engine.estimates import (
@@ -129,10 +129,7 @@ def make_request(
             tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id, conversation.seq))
         except TooMany as error:
             return builder.end(error)
-    # What the run's requests show of memory in their tail is the same in each.
-    recalled = (
-        AutoRecalled(parse_recalled(log.steps[-1].recipe.tail), None) if log.steps else inputs.recalled or NO_RECALL
-    )
+    recalled = _recalled_before(tx, log) or inputs.recalled or NO_RECALL
     if action.abandoned is not None:
         abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
         builder.log = replace(builder.log, steps=(*log.steps[:-1], abandoned))
@@ -164,6 +161,14 @@ def make_request(
     stored = tx.events.add(log.run.key, events, at=inputs.now)
     log = replace(builder.log, steps=(*builder.log.steps, step))
     return Progress(log, stored, request=RequestParts(builder.agent, view))
+
+
+def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
+    """What the turn's requests show of memory, which is the same in each; None: this is its first one."""
+    steps: Sequence[Step] = log.steps
+    if not steps and log.run.resumes is not None:
+        steps = tx.steps.list_by_run(RunKey(log.run.key.agent_id, log.run.resumes))
+    return AutoRecalled(parse_recalled(steps[-1].recipe.tail), None) if steps else None
 
 
 def _note_recalled(builder: RequestBuilder, event: MemoryRecalled) -> None:

@@ -12,9 +12,9 @@ import importlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from perdure.core.agents import Agent
+from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
@@ -23,7 +23,7 @@ from perdure.core.messages import MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
-from perdure.engine.ports import Ports, UnitInputs, as_requested
+from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
 from perdure.engine.run.prefixes import (
     read_memory,
@@ -58,20 +58,35 @@ def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPla
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
         drafts, _ = decode_drafts(waiting)
         texts += user_texts(drafts)
-    return plan_recall(tx, run.key.agent_id, run.conversation_seq, texts, inputs)
+    return plan_recall(tx, run.key.agent_id, run.conversation_seq, texts, inputs, model=run.options.model)
 
 
 def plan_recall(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, texts: Sequence[str], inputs: UnitInputs
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_seq: int,
+    texts: Sequence[str],
+    inputs: UnitInputs,
+    *,
+    model: str | None = None,
 ) -> RecallPlan | None:
-    """The search for the first request after these messages of a user; None: none is needed. Raises: NotFound."""
-    agent = tx.agents.get(agent_id)
-    setting = find_automatic(AutoRecall, as_requested(agent, inputs.models).settings)
-    if setting is None or not (query := _query(texts)):
+    """The search for the first request after these messages of a user; None: none is needed.
+
+    An agent whose requests begin with an empty view recalls only if it says so itself.
+
+    Args:
+        model: of the run, if it has one of its own.
+    Raises: NotFound.
+    """
+    if not (query := _query(texts)):
         return None
     opening = tx.conversations.get_state(agent_id, conversation_seq)
-    conversation = opening.conversation
-    if bypasses(agent.settings, conversation):
+    conversation, agent = opening.conversation, in_effect(opening.agent, inputs.models)
+    agent = as_requested(agent if model is None else replace(agent, model=model), inputs.models)
+    setting = find_automatic(AutoRecall, agent.settings)
+    if setting is None or bypasses(agent.settings, conversation):
+        return None
+    if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
     first_seq, pinned = _rows_in_view(tx, conversation, inputs)
     facts = _fact_scope(tx, agent, conversation, texts)

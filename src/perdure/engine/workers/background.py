@@ -60,6 +60,16 @@ class Foreground:
             self._people -= 1
             self.note_end()
 
+    @contextlib.contextmanager
+    def aside(self, line: Line) -> Iterator[None]:
+        """Let everybody go before a conversation within the block: it counts as silent."""
+        self.lines[line] += 1
+        try:
+            yield
+        finally:
+            self.lines[line] -= 1
+            self.lines += Counter()  # without those that are 0
+
     def note_begin(self) -> None:
         """Note that somebody is about to be answered: the call that goes on is put back."""
         self.note_end()
@@ -149,27 +159,15 @@ class Background:
         return local or self.mode == "idle"
 
     @contextlib.asynccontextmanager
-    async def slot(self, model: str, line: Line | None = None, *, local: bool) -> AsyncIterator[None]:
-        """Wait until a call of a model may begin, and make it within the block.
-
-        Args:
-            line: the conversation whose run makes the call, if one does.
-        Raises: PutBack, also inside the block.
-        """
+    async def slot(self, model: str, *, local: bool) -> AsyncIterator[None]:
+        """Wait until a call of a model may begin, and make it within the block. Raises: PutBack, also inside it."""
         if not self.yields(local=local):
             yield
             return
-        if line is not None:
-            self.foreground.lines[line] += 1
-        try:
-            async with self.foreground.turns[model]:
-                await self.wait(model, local=local)
-                async with self.foreground.call(model):
-                    yield
-        finally:
-            if line is not None:
-                self.foreground.lines[line] -= 1
-                self.foreground.lines += Counter()  # without those that are 0
+        async with self.foreground.turns[model]:
+            await self.wait(model, local=local)
+            async with self.foreground.call(model):
+                yield
 
     async def wait(self, model: str, *, local: bool) -> None:
         """Wait until a call of a model may begin. Raises: PutBack: this process makes none any more."""

@@ -23,14 +23,10 @@ def main() -> None:
     # Whatever the library prints goes to stderr; stdout is for the one line.
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    _die_with_parent(task["parent"])
-    _limit(task["memory_bytes"])
-    try:
-        server = _start(task)
-    except BaseException as error:
-        print(json.dumps({"error": str(error) or type(error).__name__}), file=answer, flush=True)
-        raise SystemExit(1) from error
-    print(json.dumps({"address": server.listening_address}), file=answer, flush=True)
+    if sys.platform == "linux":
+        _obey_kernel(task["parent"], task["memory_bytes"])
+    server = _start(task)
+    print(server.listening_address, file=answer, flush=True)
     sys.stdin.buffer.read()
     os._exit(0)  # the threads of the library have nothing to put in order
 
@@ -54,31 +50,23 @@ def _start(task: dict[str, Any]) -> Any:
 def physical_cores() -> int:
     """How many cores this process may use, counted without the second thread of each."""
     try:
-        usable = os.sched_getaffinity(0)
-        cores = set()
-        for number in usable:
-            cores.add(Path(f"/sys/devices/system/cpu/cpu{number}/topology/thread_siblings_list").read_text("ascii"))
-        return len(cores)
-    except (AttributeError, OSError):  # not on Linux
-        return max(1, (os.cpu_count() or 2) // (1 if sys.platform == "darwin" else 2))
+        places = (f"/sys/devices/system/cpu/cpu{number}/topology" for number in os.sched_getaffinity(0))
+        return len({Path(place, "thread_siblings_list").read_text("ascii") for place in places})
+    except (AttributeError, OSError):  # not on Linux; half of Apple's cores are slow
+        return max(1, (os.cpu_count() or 2) // 2)
 
 
-def _die_with_parent(parent: int) -> None:
-    """Be ended by the kernel with the parent, also while the library does not let go of the interpreter."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            os._exit(1)
+def _obey_kernel(parent: int, memory_bytes: int) -> None:
+    """Be ended with the parent, and at the limit of memory of its own: a model's file is mapped, and not counted."""
+    import resource
 
-
-def _limit(memory_bytes: int) -> None:
-    """Limit the memory of its own; the file of the model is mapped, and not counted."""
-    if sys.platform == "linux":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
-        with contextlib.suppress(OSError):  # where memory runs out all the same, this process ends before the others
-            Path("/proc/self/oom_score_adj").write_text("500", "ascii")
+    # Also while the library does not let go of the interpreter, and the end of stdin is not seen.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    with contextlib.suppress(OSError):  # where memory runs out all the same, this process ends before the others
+        Path("/proc/self/oom_score_adj").write_text("500", "ascii")
 
 
 if __name__ == "__main__":

@@ -12,11 +12,10 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 
-MAGIC = b"GGUF"
-SIZES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 """Type of a value -> its code in `struct`."""
 STRING, ARRAY = 8, 9
-TENSORS_MAX, DIMENSIONS_MAX = 100_000, 8
+TEXT_BYTES_MAX, DIMENSIONS_MAX = 1 << 24, 8
 CACHE_BYTES = 2
 """Of one number in the memory of a prompt, which llama.cpp keeps as 16-bit floats."""
 
@@ -43,92 +42,66 @@ def read_head(path: Path) -> ModelHead:
     try:
         found = path.stat()
         return _read(path, found.st_size, found.st_mtime_ns)
-    except (OSError, struct.error, ValueError, KeyError, TypeError, OverflowError) as error:
-        raise InvalidInput(f"{path} is no model that llama.cpp reads: {_why(path, error)}") from error
-
-
-def _why(path: Path, error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    return f"it is no whole GGUF file ({path.stat().st_size:,} bytes)"
+    except OSError as error:
+        raise InvalidInput(f"{path} is no model that llama.cpp reads: {error.strerror or error}") from error
+    except (struct.error, ValueError, KeyError, TypeError, OverflowError) as error:
+        size = f"{found.st_size:,} bytes"
+        raise InvalidInput(f"{path} is no model that llama.cpp reads: it is no whole GGUF file ({size})") from error
 
 
 @functools.lru_cache(maxsize=64)
 def _read(path: Path, size: int, _: int) -> ModelHead:
     """The head of a file of this size and time. Raises: what damage makes of it, see `read_head`."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[:4] != MAGIC:
-            raise ValueError("no GGUF")
-        reader = _Reader(data, 4)
-        version, tensors, pairs = reader.number("I"), reader.number("Q"), reader.number("Q")
-        if version not in (2, 3) or tensors > TENSORS_MAX:
-            raise ValueError("unknown form")
-        facts: dict[str, Any] = {}
-        for _pair in range(pairs):
-            name = reader.text()
-            facts[name] = reader.value(reader.number("I"))
-        parameters = sum(reader.tensor() for _tensor in range(tensors))
-    prefix = facts.get("general.architecture", "")
-    window = facts.get(f"{prefix}.context_length")
-    return ModelHead(
-        parameters,
-        window if isinstance(window, int) else None,
-        _cache_bytes({name.removeprefix(f"{prefix}."): value for name, value in facts.items()}),
-        size,
-    )
+        form, version, tensors, pairs = _numbers(data, "4sIQQ")
+        if form != b"GGUF" or version not in (2, 3):
+            raise ValueError(form)
+        facts = {_text(data): _value(data) for _pair in range(pairs)}
+        parameters = sum(_tensor(data) for _tensor_number in range(tensors))
+    prefix = f"{facts.get('general.architecture')}."
+    own = {name.removeprefix(prefix): value for name, value in facts.items()}
+    counts = {name: value for name, value in own.items() if isinstance(value, int)}
+    return ModelHead(parameters, counts.get("context_length"), _cache_bytes(counts), size)
 
 
-def _cache_bytes(facts: dict[str, Any]) -> int:
+def _cache_bytes(counts: dict[str, int]) -> int:
     """The bytes that the keys and values of one token take, at most: some models keep fewer in some layers."""
-    heads, layers = facts.get("attention.head_count"), facts.get("block_count")
-    if not isinstance(heads, int) or not isinstance(layers, int) or not heads:
-        return 0
-    shared = facts.get("attention.head_count_kv")
-    width = facts.get("embedding_length", 0) // heads
-    keys = facts.get("attention.key_length", width) + facts.get("attention.value_length", width)
-    return int(layers * (shared if isinstance(shared, int) else heads) * keys * CACHE_BYTES)
+    heads = counts.get("attention.head_count", 0)
+    width = counts.get("embedding_length", 0) // (heads or 1)
+    numbers = counts.get("attention.key_length", width) + counts.get("attention.value_length", width)
+    return counts.get("block_count", 0) * counts.get("attention.head_count_kv", heads) * numbers * CACHE_BYTES
 
 
-class _Reader:
-    """Reads the values of a head, one behind the other."""
+def _numbers(data: mmap.mmap, codes: str) -> tuple[Any, ...]:
+    return struct.unpack(f"<{codes}", data.read(struct.calcsize(f"<{codes}")))
 
-    def __init__(self, data: mmap.mmap, at: int) -> None:
-        self._data, self._at = data, at
 
-    def number(self, code: str) -> Any:
-        value = struct.unpack_from(f"<{code}", self._data, self._at)[0]
-        self._at += struct.calcsize(f"<{code}")
-        return value
+def _text(data: mmap.mmap) -> str:
+    (size,) = _numbers(data, "Q")
+    if size > TEXT_BYTES_MAX:
+        raise ValueError(size)
+    return data.read(size).decode("utf-8")
 
-    def text(self) -> str:
-        size = self.number("Q")
-        if size > len(self._data) - self._at:
-            raise ValueError("cut off")
-        self._at += size
-        return self._data[self._at - size : self._at].decode("utf-8")
 
-    def value(self, kind: int) -> Any:
-        """A value; None for an array, which is passed over: they are the words of the tokenizer."""
-        if kind == STRING:
-            return self.text()
-        if kind != ARRAY:
-            return self.number(SIZES[kind])
-        inner, count = self.number("I"), self.number("Q")
-        if inner == STRING:
-            data, at, unpack = self._data, self._at, struct.Struct("<Q").unpack_from
-            for _text in range(count):
-                at += 8 + unpack(data, at)[0]
-            self._at = at
-        else:
-            self._at += count * struct.calcsize(SIZES[inner])
-        return None
+def _value(data: mmap.mmap) -> Any:
+    """A value; None for an array, which is passed over: the tokenizer's words."""
+    (kind,) = _numbers(data, "I")
+    if kind == STRING:
+        return _text(data)
+    if kind != ARRAY:
+        return _numbers(data, CODES[kind])[0]
+    inner, count = _numbers(data, "IQ")
+    for _word in range(count if inner == STRING else 0):  # there are 150,000: no `struct` here
+        data.seek(int.from_bytes(data.read(8), "little"), 1)
+    data.seek(0 if inner == STRING else count * struct.calcsize(CODES[inner]), 1)
+    return None
 
-    def tensor(self) -> int:
-        """How many numbers a tensor has."""
-        self.text()
-        count = self.number("I")
-        if count > DIMENSIONS_MAX:
-            raise ValueError("unknown form")
-        size: int = math.prod(self.number("Q") for _dimension in range(count))
-        self._at += 4 + 8  # its type and place
-        return size
+
+def _tensor(data: mmap.mmap) -> int:
+    """How many numbers a tensor has."""
+    _text(data)
+    (count,) = _numbers(data, "I")
+    if count > DIMENSIONS_MAX:
+        raise ValueError(count)
+    *sizes, _type, _place = _numbers(data, f"{count}QIQ")
+    return math.prod(sizes)

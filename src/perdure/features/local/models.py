@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from perdure.core.errors import ExtraMissing, InvalidInput, NotFound, PerdureError
+from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused, NotFound
 from perdure.core.models import ModelTraits
-from perdure.features.local.folder import CatalogueModel, ModelFolder, catalogue
-from perdure.features.local.gguf import ModelHead, read_head
+from perdure.features.local.catalogue import LocalModel, catalogue
+from perdure.features.local.gguf import read_head
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint
 from perdure.settings import Settings, default_home
@@ -23,43 +23,13 @@ if TYPE_CHECKING:
     import httpx
     import httpx2
 
+    from perdure.features.local.download import Progress
     from perdure.features.local.process import ModelProcess
 
 PROVIDER = "local"
-BASE_URL = "http://local/v1"
-"""Its requests go to no port: `LocalTransport` takes them to a process."""
-FOLDER = "models"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A model that is here, or can be fetched.
-
-    Args:
-        size: of its file, in bytes.
-        fetched: how much of it has come, in bytes, where it is not here.
-        is_running: whether this process fetches it now.
-        problem: why this process could not fetch it.
-    """
-
-    name: str
-    title: str = ""
-    about: str = ""
-    size: int = 0
-    licence: str = ""
-    is_here: bool = False
-    is_default: bool = False
-    fetched: int = 0
-    is_running: bool = False
-    problem: str = ""
-
-
-@dataclass
-class Transfer:
-    """A model that is being fetched in the background."""
-
-    task: asyncio.Task[None]
-    problem: str = ""
+SUFFIX, PART = ".gguf", ".gguf.part"
+DEFAULT = "default"
+"""The file that holds the name of the default model."""
 
 
 class LocalModels:
@@ -69,7 +39,9 @@ class LocalModels:
     nobody has asked for a while.
 
     Args:
+        endpoint: the provider of these models, as the registry calls it.
         processes: model -> its process, which may have ended.
+        transfers: model -> the task that fetches it, or has.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -77,18 +49,14 @@ class LocalModels:
             home = settings.folder
         except InvalidInput:  # whoever opens the store there is told
             home = default_home()
-        self.folder = ModelFolder(home / FOLDER, settings.local_model)
-        self.transfers: dict[str, Transfer] = {}
-        self._settings = settings
+        self.path, self.setting = home / "models", settings.local_model
+        self.transfers: dict[str, asyncio.Task[None]] = {}
         self.processes: dict[str, ModelProcess] = {}
+        self._settings = settings
         self._starting = asyncio.Lock()
-
-    @functools.cached_property
-    def endpoint(self) -> Endpoint:
-        """The provider of these models, as the registry calls it."""
-        return Endpoint(
-            provider=PROVIDER, base_url=BASE_URL, source="`perdure model`", problem=self.missing(), guard=self
-        )
+        # Its requests go to no port: `LocalTransport` takes them to a process.
+        address, source = f"http://{PROVIDER}/v1", "`perdure model`"
+        self.endpoint = Endpoint(provider=PROVIDER, base_url=address, source=source, problem=self.missing(), guard=self)
 
     def missing(self) -> str:
         """What has to be installed before a model can run; empty: nothing."""
@@ -96,203 +64,181 @@ class LocalModels:
             return ""
         return f"{ExtraMissing('a model without another program', extra='local')}; in a clone, `make local`"
 
+    def files(self) -> Mapping[str, Path]:
+        """Name -> file of the models that are here."""
+        found = [file for file in self.path.glob(f"[!.]*{SUFFIX}") if file.is_file()]
+        elsewhere = Path(self.setting).expanduser()
+        if elsewhere.suffix == SUFFIX and elsewhere.is_file():
+            found.append(elsewhere)
+        # Its other parts, if it has some, lie beside the file itself.
+        return {_name(file): file.resolve() for file in sorted(found, key=_name)}
+
+    def models(self) -> list[LocalModel]:
+        """The models that can be fetched, and the others that are here."""
+        files, default = self.files(), self.default
+        models = [*catalogue().values(), *(LocalModel(name=name) for name in files if name not in catalogue())]
+        return [
+            replace(
+                model,
+                size_bytes=files[model.name].stat().st_size if model.name in files else model.size_bytes,
+                is_here=model.name in files,
+                is_default=model.name == default,
+                fetched_bytes=part.stat().st_size if (part := self.place_of(model.name, PART)).exists() else 0,
+            )
+            for model in models
+        ]
+
+    def get(self, name: str) -> Path:
+        """The file of a model. Raises: NotFound: with what helps."""
+        files = self.files()
+        if name in files:
+            return files[name]
+        if self.setting and name == self.default and name not in catalogue():
+            helps = f"PERDURE_LOCAL_MODEL is {self.setting!r}, and there is no such file"
+        elif name in catalogue():
+            helps = f"`perdure model get {name}` fetches it"
+        else:
+            helps = f"there are {', '.join(files)}" if files else "`perdure model list` shows all"
+        raise NotFound("model", name, hint=helps)
+
+    def place_of(self, name: str, suffix: str = SUFFIX) -> Path:
+        """Where the file of a model has its place; with the suffix `PART`, until it is whole."""
+        return self.path / f"{name}{suffix}"
+
+    @property
+    def default(self) -> str:
+        """The name of the model that a person chose; empty: nobody did."""
+        if self.setting:
+            return _name(Path(self.setting))
+        try:
+            name = (self.path / DEFAULT).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            return ""
+        return name if name in self.files() else ""
+
+    def use(self, name_or_file: str) -> str:
+        """Make a model the default, and return its name; a file elsewhere gets a link.
+
+        Raises: NotFound; InvalidInput: it is no model file, or another one has its name.
+        """
+        name, file = name_or_file.removeprefix("local/"), Path(name_or_file).expanduser()
+        is_file = name not in self.files() and file.suffix == SUFFIX
+        file = file.resolve() if is_file else self.get(name)
+        read_head(file)
+        self.path.mkdir(parents=True, exist_ok=True)
+        if is_file:
+            name = _name(file)
+            place = self.place_of(name)
+            if place.exists() and place.resolve() != file:
+                raise InvalidInput(f"there is another model {name!r}: `perdure model remove {name}`, or rename {file}")
+            place.unlink(missing_ok=True)
+            place.symlink_to(file)
+        new = self.path / f"{DEFAULT}.new"
+        new.write_text(f"{name}\n", encoding="utf-8")
+        new.replace(self.path / DEFAULT)
+        return name
+
+    def removable(self, name: str) -> Path:
+        """The file that goes with a model: one that was fetched, wholly or in part, or the link to one elsewhere.
+
+        Raises: NotFound; InvalidInput: it is that of the setting, which names its file.
+        """
+        place, part = self.place_of(name), self.place_of(name, PART)
+        if name in catalogue() and part.exists():
+            return part
+        self.get(name)
+        if not place.exists():
+            raise InvalidInput(f"{name} is the file of PERDURE_LOCAL_MODEL, {self.setting}: unset that instead")
+        return place
+
+    def remove(self, name: str) -> bool:
+        """Remove a model; return whether its file is gone: one elsewhere stays. Raises: as `removable`."""
+        file = self.removable(name)
+        is_link = file.is_symlink()
+        file.unlink()
+        if not self.setting and not self.default:  # it was this one
+            (self.path / DEFAULT).unlink(missing_ok=True)
+        return not is_link
+
     def names(self) -> tuple[str, ...]:
         """The models whose files are here."""
-        return self.folder.names()
+        return tuple(self.files())
 
     def choice(self) -> Choice | None:
         """The model that a person chose, or the first that was fetched; None: there is none."""
-        if name := self.folder.default:
-            source = "from PERDURE_LOCAL_MODEL" if self.folder.setting else "chosen by `perdure model use`"
+        if name := self.default:
+            source = "from PERDURE_LOCAL_MODEL" if self.setting else "chosen by `perdure model use`"
             return Choice(f"{PROVIDER}/{name}", source, is_setting=True)
         names = self.names()
         return Choice(f"{PROVIDER}/{names[0]}", "it is on this machine") if names and not self.missing() else None
 
     def what_helps(self, name: str) -> str:
-        """Advice that makes this model available."""
-        if name in self.names():
-            return self.missing()
-        setting = self.folder.setting
-        if setting and self.folder.default == name and name not in catalogue():
-            return f"PERDURE_LOCAL_MODEL is {setting!r}: there is neither such a file nor such a model"
+        """Advice that makes this model available; empty: it is."""
         try:
-            self.folder.get(name)
+            read_head(self.get(name))
         except (NotFound, InvalidInput) as error:
             return str(error)
-        return ""
+        return self.missing()
 
     def traits(self, name: str) -> ModelTraits:
         """What the file of a model says of it."""
-        head = self._head(name)
-        if head is None:
+        try:
+            head = read_head(self.get(name))
+        except (NotFound, InvalidInput):
             return ModelTraits(local=True, plain=True)
-        return ModelTraits(local=True, plain=True, window_tokens=self._window_tokens(head), parameters=head.parameters)
-
-    def listing(self) -> Mapping[str, Any]:
-        """The models in the form in which llama.cpp's server lists its own."""
-        heads = {name: self._head(name) for name in self.names()}
-        return {
-            "object": "list",
-            "data": [
-                {
-                    "id": name,
-                    "object": "model",
-                    "owned_by": PROVIDER,
-                    "meta": {
-                        "n_ctx": self._window_tokens(head),
-                        "n_ctx_train": head.window_tokens,
-                        "n_params": head.parameters,
-                        "size": head.size_bytes,
-                    },
-                }
-                for name, head in heads.items()
-                if head is not None
-            ],
-        }
+        window = self._settings.local_window_tokens
+        window = min(window, head.window_tokens or window)
+        return ModelTraits(local=True, plain=True, window_tokens=window, parameters=head.parameters)
 
     async def begin(self, name: str) -> ModelProcess:
-        """The process of a model, for one request; `end` has to follow.
+        """The process of a model, for one request; its `end` has to follow.
 
-        Raises: ModelUnreachable: it ends before it answers; ModelRequestRefused: there is too little memory; NotFound,
-            InvalidInput, ExtraMissing.
+        Raises: ModelRequestRefused: the model is not there, or there is too little memory for it; ModelUnreachable: its
+            process ends before it answers.
         """
+        from perdure.features.local.process import start
+
+        if problem := self.what_helps(name):
+            raise ModelRequestRefused(problem)
         async with self._starting:
             process = self.processes.get(name)
             if process is None or not process.alive:
-                if process is not None:
-                    await process.stop()
-                await self._stop_idle()
-                process = self.processes[name] = await self._start(name)
-            process.uses += 1
-            if process.stop_timer is not None:
-                process.stop_timer.cancel()
+                await self._stop([one for one, other in self.processes.items() if one == name or not other.uses])
+                settings, window = self._settings, self.traits(name).window_tokens or 0
+                limits = settings.local_memory_mb, settings.local_idle_s
+                process = self.processes[name] = await start(name, self.get(name), window, *limits)
+            process.begin()
             return process
-
-    def end(self, process: ModelProcess) -> None:
-        """Say that a request has its answer."""
-        process.uses -= 1
-        if not process.uses and process.alive:
-            stop = asyncio.get_running_loop().call_later
-            process.stop_timer = stop(self._settings.local_idle_s, self._stop_unused, process)
 
     async def close(self) -> None:
         """End all processes and transfers."""
-        tasks = [transfer.task for transfer in self.transfers.values()]
-        for task in tasks:
+        for task in self.transfers.values():
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        processes, self.processes = list(self.processes.values()), {}
-        for process in processes:
-            await process.stop()
+        await asyncio.gather(*self.transfers.values(), return_exceptions=True)
+        await self._stop(list(self.processes))
 
-    async def get(self, model: CatalogueModel, progress: Callable[[int, int], None]) -> None:
-        """Fetch the file of a model. `progress` hears of the bytes that are here, and of all.
-
-        Raises: DownloadFailed, InvalidInput.
-        """
+    async def fetch(self, model: LocalModel, progress: Progress = lambda done, total: None) -> None:
+        """Fetch the file of a model. Raises: DownloadFailed, InvalidInput."""
         from perdure.features.local.download import download
 
-        target = self.folder.file_of(model.name)
-        await download(model, target, mirror=self._settings.model_mirror, progress=progress)
-
-    def get_later(self, model: CatalogueModel) -> None:
-        """Fetch the file of a model in the background; `rows` says how far it is."""
-        known = self.transfers.get(model.name)
-        if known is not None and not known.task.done():
-            return
-
-        async def fetch() -> None:
-            transfer = self.transfers[model.name]
-            try:
-                await self.get(model, lambda done, total: None)
-            except PerdureError as error:
-                transfer.problem = str(error)
-
-        self.transfers[model.name] = Transfer(asyncio.create_task(fetch()))
-
-    def rows(self) -> list[Row]:
-        """The models that are here, and those that can be fetched."""
-        default, here, known = self.folder.default, self.names(), catalogue()
-        rows = []
-        for name in [*known, *(name for name in here if name not in known)]:
-            model = known.get(name, CatalogueModel(name=name, address=""))
-            head, transfer = self._head(name), self.transfers.get(name)
-            rows.append(
-                Row(
-                    name=name,
-                    title=model.title,
-                    about=model.about,
-                    size=model.size_bytes if head is None else head.size_bytes,
-                    licence=model.licence,
-                    is_here=name in here,
-                    is_default=name == default,
-                    fetched=self.folder.fetched_bytes(name),
-                    is_running=transfer is not None and not transfer.task.done(),
-                    problem="" if transfer is None else transfer.problem,
-                )
-            )
-        return rows
+        part, place = self.place_of(model.name, PART), self.place_of(model.name)
+        await download(model, part, place, mirror=self._settings.model_mirror, progress=progress)
 
     def transport(self, verify: ssl.SSLContext) -> httpx.AsyncBaseTransport:
         """The way of requests to the processes; part of the port `Guard`."""
-        from perdure.features.local.transport import LocalTransport
+        from perdure.features.local.process import LocalTransport
 
-        return LocalTransport(self)
+        return LocalTransport(self.names, self.begin)
 
     def transport2(self, verify: ssl.SSLContext) -> httpx2.AsyncBaseTransport:
         """Nobody calls a local model by httpx2. Raises: NotImplementedError."""
         raise NotImplementedError("local models have OpenAI's chat API")
 
-    async def _start(self, name: str) -> ModelProcess:
-        file = self.folder.get(name)
-        if missing := self.missing():
-            raise InvalidInput(missing)
-        from perdure.features.local.memory import check_memory, plan_memory
-        from perdure.features.local.process import start
-
-        head = read_head(file)
-        window = self._window_tokens(head)
-        memory = plan_memory(head, window, self._settings.local_memory_mb)
-        check_memory(name, memory, window)
-        return await start(name, file, window_tokens=window, memory=memory)
-
-    def _head(self, name: str) -> ModelHead | None:
-        """The head of a model's file; None: there is none, or it can't be read."""
-        try:
-            file = self.folder.find(name)
-            return None if file is None else read_head(file)
-        except InvalidInput:
-            return None
-
-    def _window_tokens(self, head: ModelHead) -> int:
-        return min(self._settings.local_window_tokens, head.window_tokens or self._settings.local_window_tokens)
-
-    async def _stop_idle(self) -> None:
-        """End the processes that nobody uses: another model is about to need their memory."""
-        for name, process in list(self.processes.items()):
-            if not process.uses:
-                del self.processes[name]
-                await process.stop()
-
-    def _stop_unused(self, process: ModelProcess) -> None:
-        """End a process that was not used for a while. The next request finds it dead, and starts another one."""
-        if not process.uses and process.alive:
-            process.process.kill()
+    async def _stop(self, names: list[str]) -> None:
+        """End processes: of all models, or of those that nobody uses when another one is about to need their memory."""
+        for name in names:
+            await self.processes.pop(name).stop()
 
 
-def shown_size(size: int) -> str:
-    """A size as people write it; nothing for none."""
-    return "" if not size else f"{size / 1e9:.1f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
-
-
-def find_model(name: str, sha256: str = "") -> CatalogueModel:
-    """The model of the catalogue that has this name, or the one at this address. Raises: InvalidInput."""
-    known = catalogue()
-    if name in known:
-        return known[name]
-    if "://" not in name:
-        raise InvalidInput(
-            f"there is no model {name!r} to fetch: there are {', '.join(known)}, or give the address of a .gguf file"
-        )
-    stem = name.partition("?")[0].rstrip("/").rpartition("/")[2].removesuffix(".gguf")
-    return CatalogueModel(name=stem, address=name, sha256=sha256.lower())
+def _name(file: Path) -> str:
+    return file.name.removesuffix(SUFFIX)

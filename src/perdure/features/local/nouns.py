@@ -12,6 +12,7 @@ model = verbs()
 
 COMMANDS = "perdure.features.local.commands"
 Name = Annotated[str, typer.Argument(metavar="NAME", help="As `perdure model list` shows it.")]
+NameOrFile = Annotated[str, typer.Argument(metavar="NAME", help="A model that is here, or a .gguf file anywhere.")]
 
 
 @command(model, f"{COMMANDS}.list_models", name="list")
@@ -20,23 +21,12 @@ def list_models(as_json: AsJson = False) -> None:
 
 
 @command(model, f"{COMMANDS}.get_model", name="get")
-def get_model(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name of the list, or the address of a .gguf file.")],
-    sha256: Annotated[
-        str, typer.Option("--sha256", metavar="HEX", help="What the file at an address has to have.")
-    ] = "",
-    as_json: AsJson = False,
-) -> None:
+def get_model(name: Name, as_json: AsJson = False) -> None:
     """Fetch a model. Broken off, the same command goes on where it was."""
-    if sha256 and (len(sha256) != 64 or not set(sha256.lower()) <= set("0123456789abcdef")):
-        raise typer.BadParameter("a SHA-256 has 64 hexadecimal digits", param_hint="--sha256")
 
 
 @command(model, f"{COMMANDS}.use_model", name="use")
-def use_model(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A model that is here, or a .gguf file anywhere.")],
-    as_json: AsJson = False,
-) -> None:
+def use_model(name: NameOrFile, as_json: AsJson = False) -> None:
     """Make a model the default: of new agents, and of those that follow the default."""
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 
 from starlette.requests import Request
 
-from perdure.core.errors import NotFound
-from perdure.features.local.folder import catalogue
-from perdure.features.local.models import PROVIDER, shown_size
+from perdure.features.local.catalogue import known_model
+from perdure.features.local.models import PROVIDER
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import is_whole_server
 from perdure.ui.render import Act, Data, Notice, field_of, form_of
@@ -20,25 +20,30 @@ def section(request: Request, library: AsyncPerdure) -> Data | None:
     if not is_whole_server(request):
         return None
     local = library.app.shared.local
-    rows = [{**asdict(row), "shown_size": shown_size(row.size)} for row in local.rows()]
+    rows = []
+    for model in local.models():
+        task = local.transfers.get(model.name)
+        failure = task.exception() if task is not None and task.done() and not task.cancelled() else None
+        is_running = task is not None and not task.done()
+        rows.append({**asdict(model), "is_running": is_running, "problem": str(failure or "")})
     return {"models": rows, "missing": local.missing(), "is_running": any(row["is_running"] for row in rows)}
 
 
 async def get_model(request: Request, library: AsyncPerdure) -> Notice:
     """Fetch a model of the catalogue in the background."""
-    name = field_of(await form_of(request), "name")
-    if (model := catalogue().get(name)) is None:  # an address is for whoever sits at the machine
-        raise NotFound("model", name, hint=f"there are {', '.join(catalogue())}")
-    library.app.shared.local.get_later(model)
+    model = known_model(name := field_of(await form_of(request), "name"))
+    local = library.app.shared.local
+    if name not in local.transfers or local.transfers[name].done():
+        local.transfers[name] = asyncio.create_task(local.fetch(model))
     return Notice(f"{name} is being fetched. You can leave this page.")
 
 
 async def use_model(request: Request, library: AsyncPerdure) -> Notice:
     """Make a model the default."""
-    folder = library.app.shared.local.folder
     name = field_of(await form_of(request), "name")
-    folder.get(name)
-    folder.use(name)
+    local = library.app.shared.local
+    local.get(name)  # a file is for whoever sits at the machine
+    local.use(name)
     choice = await library.app.choose()
     if choice.handle != f"{PROVIDER}/{name}":
         return Notice(f"{name} is chosen, but new agents answer with {choice.handle}: {choice.reason}.", is_error=True)
@@ -48,7 +53,7 @@ async def use_model(request: Request, library: AsyncPerdure) -> Notice:
 async def remove_model(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a model."""
     name = field_of(await form_of(request), "name")
-    is_gone = library.app.shared.local.folder.remove(name)
+    is_gone = library.app.shared.local.remove(name)
     await library.app.choose()
     return Notice(f"{name} was removed." if is_gone else f"{name} is no model here any more; its file stays.")
 

@@ -1,4 +1,4 @@
-"""One process of llama.cpp: started, asked where it answers, watched, ended."""
+"""One process of llama.cpp: started if there is memory for it, asked, watched, ended."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ import os
 import secrets
 import signal
 import sys
-from collections import deque
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+
+import httpx
 
 from perdure.core.errors import ModelRequestRefused, ModelUnreachable
-from perdure.features.local.memory import MemoryPlan
+from perdure.features.local.gguf import read_head
+from perdure.toolbox.processes import end_group, start_group
 
 COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
 """What starts the process; `-P` keeps this folder's names out of its imports."""
@@ -22,11 +27,16 @@ COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))
 PASSED_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "PYTHONPATH")
 """The environment variables that it sees. Keys of providers are not among them."""
 
-LOAD_S = 600.0
-"""How long a model may take to be read from a slow disk."""
-LAST_LINES = 20
+DEATH_S = 0.5
+"""How long the end of a process may be heard of after the end of its connection."""
 REASON = "error loading model: "
 """What stands before the reason in llama.cpp's own line."""
+LOG_BYTES = 16_384
+"""How much of the end of what it prints is read."""
+WORK_BYTES = 400 << 20
+"""What llama.cpp takes besides the model and its memory of the prompt."""
+ROOM_BYTES = 1 << 30
+"""For prompts of other conversations, which are kept besides, at most; and as much above the estimate, which is one."""
 
 
 @dataclass(eq=False)
@@ -34,104 +44,179 @@ class ModelProcess:
     """A running process and how many requests it serves.
 
     Args:
-        address: where it answers, on 127.0.0.1.
+        log: what it prints; the last lines say why it ended.
+        idle_s: how long it waits for a request before it is ended.
         key: without which it answers nobody.
+        address: where it answers, on 127.0.0.1; empty: it does not.
     """
 
-    name: str
     process: asyncio.subprocess.Process
-    key: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+    log: IO[bytes]
+    idle_s: float
+    key: str = field(repr=False)
     address: str = ""
     uses: int = 0
-    stop_timer: asyncio.TimerHandle | None = None
-    lines: deque[str] = field(default_factory=lambda: deque(maxlen=LAST_LINES))
-    reading: asyncio.Task[None] | None = None
+    timer: asyncio.TimerHandle | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended."""
-        return self.process.returncode is None
+        """Whether it answers."""
+        return bool(self.address) and self.process.returncode is None
 
-    @property
-    def end(self) -> str:
-        """How it ended, as the rest of a sentence."""
-        code = self.process.returncode or 0
-        how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
-        return f"{how}: {self.lines[-1]}" if self.lines else how
+    def begin(self) -> None:
+        """Count a request in; `end` has to follow."""
+        self.uses += 1
+        if self.timer is not None:
+            self.timer.cancel()
+
+    def end(self) -> None:
+        """Count a request out. Unused for a while, the process ends, and the next request starts another one."""
+        self.uses -= 1
+        if not self.uses and self.alive:
+            self.timer = asyncio.get_running_loop().call_later(self.idle_s, self._expire)
+
+    def _expire(self) -> None:
+        if self.alive:
+            self.address = ""
+            self.process.kill()
 
     async def stop(self) -> None:
         """End it; it has nothing to put in order."""
-        if self.stop_timer is not None:
-            self.stop_timer.cancel()
-        if self.alive:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-        await self.process.wait()
-        if self.reading is not None:
-            await self.reading
-        if self.process.stdin is not None:
-            self.process.stdin.close()
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.process.returncode is None:
+            await end_group(self.process)
+        self.log.close()
+
+    def last_words(self) -> str:
+        """The reason that it gave, or else what it printed last."""
+        if self.log.closed:
+            return ""
+        file = self.log.fileno()  # its offset is that of the process: it is left alone
+        text = os.pread(file, LOG_BYTES, max(0, os.fstat(file).st_size - LOG_BYTES)).decode("utf-8", "replace")
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        return next((line.partition(REASON)[2] for line in lines if REASON in line), "".join(lines[-1:]))[:300]
+
+    def why(self) -> str:
+        """How it ended, as the rest of a sentence."""
+        code = self.process.returncode or 0
+        how = f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it ended with code {code}"
+        return ": ".join(filter(None, (how, self.last_words())))
+
+    async def explain(self, error: httpx.HTTPError) -> httpx.HTTPError:
+        """The error of a connection, with how the process ended if it did."""
+        try:
+            async with asyncio.timeout(DEATH_S):
+                await self.process.wait()
+        except TimeoutError:
+            return error
+        return httpx.RemoteProtocolError(f"its process is gone, {self.why()}; the next request starts it again")
 
 
-async def start(name: str, file: Path, *, window_tokens: int, memory: MemoryPlan) -> ModelProcess:
+async def start(name: str, file: Path, window_tokens: int, limit_mb: int, idle_s: float) -> ModelProcess:
     """A process that has loaded the model and answers.
 
-    Raises: ModelUnreachable, ModelRequestRefused: it ended before that.
+    Args:
+        limit_mb: the most memory of its own that a person allows; 0: what it is expected to need, and some.
+    Raises: ModelRequestRefused, ModelUnreachable: it was not started, or ended before that.
     """
-    pipe = asyncio.subprocess.PIPE
-    child = ModelProcess(
-        name,
-        await asyncio.create_subprocess_exec(
-            *COMMAND,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env={variable: os.environ[variable] for variable in PASSED_VARIABLES if variable in os.environ},
-            start_new_session=True,  # Ctrl-C stops an answer, not the model
-        ),
-    )
-    child.reading = asyncio.create_task(_read_lines(child))
+    head = read_head(file)
+    prompt_bytes = head.cache_bytes * window_tokens
+    needs = head.size_bytes + prompt_bytes + WORK_BYTES
+    limit = limit_mb << 20 or needs + 2 * ROOM_BYTES
+    bound, whose = min((limit, "PERDURE_LOCAL_MEMORY_MB allows"), (_free_bytes(), "this machine has free"))
+    if needs > bound:
+        raise ModelRequestRefused(
+            f"the model {name} needs about {needs / 1e9:.1f} GB of memory, and {whose} {bound / 1e9:.1f} GB: take a"
+            f" smaller model (`perdure model list`), or less than {window_tokens:,} in PERDURE_LOCAL_WINDOW_TOKENS"
+        )
     task = {
         "path": str(file),
         "name": name,
-        "key": child.key,
+        "key": secrets.token_urlsafe(24),
         "window_tokens": window_tokens,
-        "cache_bytes": memory.cache_bytes,
-        "memory_bytes": memory.limit_bytes,
+        "cache_bytes": min(2 * prompt_bytes, ROOM_BYTES, limit - needs),
+        "memory_bytes": limit,
         "parent": os.getpid(),
     }
+    log = tempfile.TemporaryFile()  # noqa: SIM115  # it lives as long as the process
+    environment = {variable: os.environ[variable] for variable in PASSED_VARIABLES if variable in os.environ}
+    pipe = asyncio.subprocess.PIPE
+    process = await start_group(*COMMAND, stdin=pipe, stdout=pipe, stderr=log, env=environment)
+    child = ModelProcess(process, log, idle_s, str(task["key"]))
+    assert process.stdin is not None and process.stdout is not None
     try:
-        async with asyncio.timeout(LOAD_S):
-            child.address = await _ask(child, task)
-    except BaseException as error:
+        process.stdin.write(f"{json.dumps(task)}\n".encode())
+        child.address = (await process.stdout.readline()).decode().strip()
+        if child.address:
+            return child
+        if await process.wait() > 0:
+            raise ModelRequestRefused(f"the model {name} could not be loaded: {child.last_words()}")
+        raise ModelUnreachable(f"the process of the model {name} did not start: {child.why()}")
+    except BaseException:
         await child.stop()
-        if isinstance(error, TimeoutError):
-            raise ModelUnreachable(f"the model {name} was not loaded within {LOAD_S:g} s") from error
         raise
-    return child
 
 
-async def _ask(child: ModelProcess, task: dict[str, object]) -> str:
-    """Say what to load; the address at which it answers then."""
-    assert child.process.stdin is not None and child.process.stdout is not None
-    with contextlib.suppress(ConnectionError):  # it has ended: its answer is missing too
-        child.process.stdin.write(f"{json.dumps(task)}\n".encode())
-        await child.process.stdin.drain()
-    line = await child.process.stdout.readline()
-    try:
-        answer = json.loads(line)
-    except ValueError:
-        await child.process.wait()
-        raise ModelUnreachable(f"the process of the model {child.name} did not start: {child.end}") from None
-    if "address" not in answer:
-        await child.process.wait()
-        why = next((line.partition(REASON)[2] for line in child.lines if REASON in line), answer.get("error"))
-        raise ModelRequestRefused(f"the model {child.name} could not be loaded: {why}")
-    return str(answer["address"])
+def _free_bytes() -> int:
+    """The memory that can be had without pushing others out; without end where the system does not say."""
+    free = sys.maxsize
+    with contextlib.suppress(OSError, LookupError, ValueError):
+        free = int(Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2].split()[0]) << 10
+        group = Path("/sys/fs/cgroup")  # a container may have less than its machine; `max` is no number
+        stats = dict(line.split() for line in (group / "memory.stat").read_text("ascii").splitlines())
+        taken = int((group / "memory.current").read_text("ascii")) - int(stats["file"])
+        free = min(free, int((group / "memory.max").read_text("ascii")) - taken)
+    return free
 
 
-async def _read_lines(child: ModelProcess) -> None:
-    """Keep the last lines that it prints on stderr: they say why it ended."""
-    assert child.process.stderr is not None
-    while piece := await child.process.stderr.read(4_096):
-        child.lines.extend(line.strip()[:300] for line in piece.decode("utf-8", "replace").splitlines() if line.strip())
+class LocalTransport(httpx.AsyncHTTPTransport):
+    """Sends requests to the process that runs the model which they name; what models there are it answers itself.
+
+    Args:
+        names: the models that there are.
+        begin: gives the process of a model, for one request. Raises: ModelError.
+    """
+
+    def __init__(self, names: Callable[[], Sequence[str]], begin: Callable[[str], Awaitable[ModelProcess]]) -> None:
+        super().__init__(trust_env=False)
+        self._names, self._begin = names, begin
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            shape = {"object": "list", "data": [{"id": name, "object": "model"} for name in self._names()]}
+            # It is still to be read, as what comes from a connection is.
+            return httpx.Response(200, stream=httpx.ByteStream(json.dumps(shape).encode()))
+        process = await self._begin(json.loads(await request.aread())["model"])
+        request.url = httpx.URL(process.address).join(request.url.raw_path.decode("ascii"))
+        request.headers.update({"host": request.url.netloc.decode("ascii"), "authorization": f"Bearer {process.key}"})
+        try:
+            response = await super().handle_async_request(request)
+        except BaseException as error:
+            process.end()
+            if isinstance(error, httpx.HTTPError):
+                raise await process.explain(error) from error
+            raise
+        response.stream = _Answer(response.stream, process)
+        return response
+
+
+class _Answer(httpx.AsyncByteStream):
+    """The answer of a process; its use ends with it."""
+
+    def __init__(self, stream: httpx.SyncByteStream | httpx.AsyncByteStream, process: ModelProcess) -> None:
+        assert isinstance(stream, httpx.AsyncByteStream)
+        self._stream, self._process = stream, process
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._stream:
+                yield piece
+        except httpx.HTTPError as error:
+            raise await self._process.explain(error) from error
+
+    async def aclose(self) -> None:
+        try:
+            await self._stream.aclose()
+        finally:
+            self._process.end()

@@ -26,6 +26,7 @@ from perdure.core.nodes import node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
 from perdure.core.text.reprs import short_repr
+from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.values import as_tags, check_item_limits
@@ -381,11 +382,10 @@ def build_request(tx: Tx, step: Step) -> tuple[View, ModelRequest]:
         view = load_view(tx, run, recipe)
     except (IllegalLog, NotFound) as error:
         raise ReplayMismatch(step.id, recorded=recipe.digest, why=str(error)) from error
-    options = (
-        ModelOptions.from_settings(now.settings)
-        if now.settings_revision == recipe.settings_revision
-        else ModelOptions()
-    )
+    options = ModelOptions()
+    if now.settings_revision == recipe.settings_revision:
+        profile = PROFILES[view.prefix.parts.get(PROFILE, FULL)]
+        options = ModelOptions.from_settings({**profile, **now.settings})
     request = assemble(step.model, view, recipe, options=options)
     if recipe.digest and (rebuilt := digest_of(request)) != recipe.digest and not is_redacted(tx, step, request):
         raise ReplayMismatch(step.id, recorded=recipe.digest, rebuilt=rebuilt)

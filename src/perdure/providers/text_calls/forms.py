@@ -11,60 +11,71 @@ import json
 import re
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from perdure.core.messages import ToolCall
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.spec import bare_name
 
-NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action", "recipient_name", "call")
+FENCE = "```"
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
 ARGUMENT_KEYS = (
-    *("arguments", "parameters", "args", "input", "action_input", "kwargs", "params"),
-    *(f"{what}_{name}" for what in ("tool", "function") for name in ("input", "arguments", "args", "parameters")),
+    *("arguments", "parameters", "args", "params", "input", "kwargs"),
+    *(f"{of}_{what}" for of in ("action", "tool", "function") for what in ("input", "args", "arguments", "parameters")),
 )
-_LIST_KEYS = ("tool_calls", "function_calls", "calls")
-_CALL_KEYS = ("function_call", "tool_call", "function", "tool", "action", "command")
+_HOLDERS = (
+    *("tool_calls", "function_calls", "calls"),
+    *("function_call", "tool_call", "function", "tool", "action", "command"),
+)
 _OTHER_KEYS = frozenset({"id", "type", "call_id", "tool_call_id", "index"})
 
 _NAME = re.compile(r"[A-Za-z_][\w./:-]{0,63}")
-_EVALUATED_CHARS = 100_000
+_PARSED_CHARS = 100_000
 """Texts up to this length are read as Python: the parser takes memory for each character."""
 
 _BROKEN_NAME = re.compile(rf"""["']?\b(?:{"|".join(NAME_KEYS)})["']?\s*:\s*["']([\w./:-]+)["']""")
 _BROKEN_ARGUMENTS = re.compile(rf"""["']?\b(?:{"|".join(ARGUMENT_KEYS)})["']?\s*:""")
-_TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
+_BRACKET = re.compile(
+    r"""\"(?:[^"\\]|\\.)*(?:"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)|```|</think>|[{}\[\]()]""", re.DOTALL
+)
 
 Tools = Mapping[str, Mapping[str, Any]]
 """Name of a tool that is offered -> the schema of its arguments."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextCall:
-    """A call as its text has it: `arguments` is an object, or a text that may be one."""
-
-    name: str
-    arguments: Any
-
-    @property
-    def json(self) -> str:
-        """The arguments as JSON, if they are any."""
-        return self.arguments if isinstance(self.arguments, str) else compact_json(self.arguments)
+def closing_bracket(text: str, at: int) -> tuple[int, bool]:
+    """Where the first bracket from this place on is closed, and whether it is; else where fence, thoughts or text
+    end."""
+    depth = 0
+    for found in _BRACKET.finditer(text, at):
+        if found[0] in (FENCE, "</think>"):
+            return found.start(), False
+        if found[0] in "{[(":
+            depth += 1
+        elif found[0] in "}])":
+            depth -= 1
+            if depth <= 0:
+                return found.end(), True
+    return len(text), False
 
 
 def read_value(text: str) -> Any:
     """The value of a JSON text, of one with line breaks in its strings or doubled braces, or of a Python literal; None:
     it is none of these."""
-    doubled = (text[1:-1],) if text.startswith("{{") and text.endswith("}}") else ()
-    for one in (text, *doubled):
-        try:
-            return json.loads(one, strict=False)
-        except (ValueError, RecursionError):
-            continue
-    tree = _parse(doubled[0] if doubled else text)
-    return None if tree is None else _literal(tree)
+    if text.startswith("{{") and text.endswith("}}"):
+        text = text[1:-1]
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return _literal(_parse(text))
 
 
-def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
+def call_of(name: str, arguments: Any) -> ToolCall:
+    """A call, still without an id; its arguments are an object, or a text that may be one."""
+    return ToolCall("", name, arguments if isinstance(arguments, str) else compact_json(arguments))
+
+
+def calls_in(value: Any, tools: Tools) -> tuple[ToolCall, ...]:
     """The calls that a value is; none: it is something else. An unknown tool makes a call only of an object that has
     nothing besides name and arguments."""
     if isinstance(value, list):
@@ -72,79 +83,49 @@ def calls_in(value: Any, tools: Tools) -> tuple[TextCall, ...]:
         return tuple(call for calls in each for call in calls) if all(each) else ()
     if not isinstance(value, Mapping):
         return ()
-    for key in _LIST_KEYS:
-        if isinstance(value.get(key), list):
+    for key in _HOLDERS:
+        if isinstance(value.get(key), list | Mapping):
             return calls_in(value[key], tools)
-    for key in _CALL_KEYS:
-        if isinstance(value.get(key), Mapping):
-            return calls_in(value[key], tools)
-    if value and all(bare_name(key) in tools and isinstance(item, Mapping) for key, item in value.items()):
-        return tuple(TextCall(bare_name(key), item) for key, item in value.items())
-    named = (key for key in NAME_KEYS if isinstance(value.get(key), str))
-    return next((_named_call(value, key, tools) for key in named), ())
-
-
-def _named_call(value: Mapping[str, Any], key: str, tools: Tools) -> tuple[TextCall, ...]:
-    """The call that an object with a name under this key is."""
-    name = bare_name(value[key])
-    inside = next((other for other in ARGUMENT_KEYS if other in value and other != key), None)
-    others = value.keys() - {key, inside} - _OTHER_KEYS
-    if inside is None:
-        return (
-            (TextCall(name, {other: item for other, item in value.items() if other in others}),)
-            if name in tools
-            else ()
-        )
-    arguments = {} if value[inside] is None else value[inside]
+    if all(bare_name(key) in tools and isinstance(item, Mapping) for key, item in value.items()):
+        return tuple(call_of(bare_name(key), item) for key, item in value.items())
+    key = next((key for key in NAME_KEYS if isinstance(value.get(key), str)), "")
+    name = bare_name(value.get(key, ""))
+    inside = next((other for other in ARGUMENT_KEYS if other in value), None)
+    others = {other: item for other, item in value.items() if other not in (key, inside, *_OTHER_KEYS)}
+    arguments = others if inside is None else value[inside] or {}
     if name in tools:
-        return (TextCall(name, arguments),)
-    is_named = inside == "arguments" or _NAME.fullmatch(name)
-    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip()[:1] in ("", "{"))
-    is_schema = isinstance(arguments, Mapping) and "properties" in arguments
-    return (TextCall(name, arguments),) if is_named and is_object and not is_schema and not others else ()
+        return (call_of(name, arguments),)
+    is_object = isinstance(arguments, Mapping) or (isinstance(arguments, str) and arguments.lstrip().startswith("{"))
+    is_call = is_object and "properties" not in arguments and (inside == "arguments" or _NAME.fullmatch(name))
+    return (call_of(name, arguments),) if name and is_call and inside is not None and not others else ()
 
 
-def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[TextCall, ...]:
+def python_calls(text: str, tools: Tools, *, any_name: bool = False) -> tuple[ToolCall, ...] | None:
     """The calls that a Python expression is, also those in a list or within `print(...)`; none: it is something else.
-
-    Args:
-        any_name: unknown tools are calls too.
-    """
+    None: the text is no Python. With `any_name` unknown tools are calls too."""
     tree = _parse(text)
-    while isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "print":
-        tree = tree.args[0] if len(tree.args) == 1 else None
-    nodes = tree.elts if isinstance(tree, ast.List | ast.Tuple) else [tree]
-    calls = [_python_call(node, tools, any_name) for node in nodes]
-    return tuple(call for call in calls if call is not None) if calls and all(calls) else ()
-
-
-def _python_call(node: ast.expr | None, tools: Tools, any_name: bool) -> TextCall | None:
-    """The call that a node is, if its arguments are literals."""
-    if not isinstance(node, ast.Call):
+    if tree is None:
         return None
-    name = bare_name(ast.unparse(node.func))
-    if name not in tools and not (any_name and _NAME.fullmatch(name)):
-        return None
-    arguments: dict[str, Any] = {}
-    places = list(tools.get(name, {}).get("properties", ()))
-    if len(node.args) > len(places):
-        return None
-    for key, part in (*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)):
-        value = _literal(part)
-        if value is None and not (isinstance(part, ast.Constant) and part.value is None):
-            return None
-        arguments |= {key: value} if key is not None else value if isinstance(value, dict) else {}
-    return TextCall(name, arguments)
-
-
-def is_python(text: str) -> bool:
-    """Whether a text is an expression in Python."""
-    return _parse(text) is not None
+    if isinstance(tree, ast.Call) and ast.unparse(tree.func) == "print" and len(tree.args) == 1:
+        tree = tree.args[0]
+    calls: list[ToolCall] = []
+    for node in tree.elts if isinstance(tree, ast.List) else [tree]:
+        name = bare_name(ast.unparse(node.func)) if isinstance(node, ast.Call) else ""
+        if not isinstance(node, ast.Call) or not (name in tools or (any_name and _NAME.fullmatch(name))):
+            return ()
+        places = list(tools.get(name, {}).get("properties", ()))
+        given = [*zip(places, node.args, strict=False), *((one.arg, one.value) for one in node.keywords)]
+        arguments = {str(key): _literal(part) for key, part in given}
+        is_literal = all(arguments[str(key)] is not None or ast.unparse(part) == "None" for key, part in given)
+        if not is_literal or len(arguments) < len(node.args) + len(node.keywords):
+            return ()
+        calls.append(call_of(name, arguments))
+    return tuple(calls)
 
 
 def _parse(text: str) -> ast.expr | None:
     """The expression that a text is in Python; None: it is none."""
-    if len(text) > _EVALUATED_CHARS:
+    if len(text) > _PARSED_CHARS:
         return None
     try:
         with warnings.catch_warnings():
@@ -154,10 +135,10 @@ def _parse(text: str) -> ast.expr | None:
         return None
 
 
-def _literal(node: ast.expr) -> Any:
+def _literal(node: ast.expr | None) -> Any:
     """The value of a literal, as JSON can hold it; None: it is no literal."""
     try:
-        value = ast.literal_eval(node)
+        value = None if node is None else ast.literal_eval(node)
         json.dumps(value, allow_nan=False)
         return value
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
@@ -170,15 +151,9 @@ def looks_like_call(text: str) -> str:
     return bare_name(found[1]) if found and _BROKEN_ARGUMENTS.search(text) else ""
 
 
-def type_of(text: str) -> str:
-    """The `type` that a JSON object begins with; empty: it does not begin so."""
-    found = _TYPE.match(text)
-    return found[1] if found else ""
-
-
-def quotes(text: str, call: TextCall) -> bool:
+def quotes(text: str, call: ToolCall) -> bool:
     """Whether a text, as `squeeze` leaves it, has the name and all arguments of a call, in JSON or as Python."""
-    arguments = call.arguments if isinstance(call.arguments, Mapping) else read_value(call.json)
+    arguments = read_value(call.arguments)
     if call.name not in text or not isinstance(arguments, Mapping) or not arguments:
         return False
     pairs = ((f'"{key}":{compact_json(value)}', f"{key}={value!r}") for key, value in arguments.items())

@@ -1,22 +1,146 @@
-"""`TextCalls`: a model whose calls may come as text."""
+"""`TextCalls`: a model whose calls may come as text, and `Answer`: one answer of it while it streams."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import json
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.core.errors import ModelError
-from perdure.core.messages import Text
+from perdure.core.messages import SEND_MESSAGE, Reasoning, Text, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelProgress, ModelReply, ModelRequest, ModelTraits
-from perdure.providers.text_calls.answer import Answer
-from perdure.providers.text_calls.clean import Cleaner, without_marks
+from perdure.core.text.json_strings import compact_json, read_string
 from perdure.providers.text_calls.request import ANSWER_CHARS, RequestFacts
+from perdure.providers.text_calls.scan import Scanner
 
 NO_ANSWER = "(The model gave no answer that can be shown. Say it again in other words.)"
 """The answer if nothing else is left: the talk goes on, and the log tells what happened. After an error the same
 message would mostly get the same answer again."""
+SUSPECT, BEGUN_CHARS = ("{", "[", "<", "`"), 2_000
+"""Begins no words; and in so much of the arguments the words of a `send_message` begin, or they come at its end."""
+
+ENVELOPE = "It was a note of the system, not an answer."
+EMPTY = "It held no answer."
+BROKEN = "It was a tool call that can't be read: it is incomplete, or mixed with other text."
+AROUND = "Text stood around a tool call, so the call was not run."
+
+
+@dataclass(slots=True)
+class Answer:
+    """One answer to a request.
+
+    Args:
+        is_silent: nothing of it is shown while it streams: the person has read the words of the one before.
+    """
+
+    facts: RequestFacts
+    is_silent: bool = False
+    reply: ModelReply = field(default_factory=lambda: ModelReply(parts=()))
+    calls: dict[int, ToolCall] = field(default_factory=dict)
+    """Those that are run, by their place."""
+    problem: str = ""
+    """Why the answer can't be taken as it is, in words for the model."""
+    in_text: bool = False
+    """Whether the calls stood in the text."""
+    scanner: Scanner = field(init=False)
+    _held: dict[int, list[ModelDelta]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.scanner = Scanner(self.facts)
+
+    @property
+    def raw(self) -> str:
+        """The text as it came."""
+        return "".join(part.text for part in self.reply.parts if isinstance(part, Text))
+
+    async def read(
+        self, pieces: AsyncIterator[ModelDelta | ModelProgress | ModelReply]
+    ) -> AsyncGenerator[ModelDelta | ModelProgress, None]:
+        """The deltas that are shown while the answer comes; then all else is known. It closes `pieces`."""
+        is_streamed = False
+        try:
+            async for piece in pieces:
+                if isinstance(piece, ModelReply):
+                    self.reply = piece
+                elif isinstance(piece, ModelProgress):
+                    yield piece
+                else:
+                    is_streamed |= piece.kind == "text"
+                    for delta in self._show(piece):
+                        yield delta
+        finally:
+            if (close := getattr(pieces, "aclose", None)) is not None:
+                await close()
+        for delta in self._show(ModelDelta("text", "" if is_streamed else self.raw), final=True):
+            yield delta
+        self._judge()
+
+    def _show(self, delta: ModelDelta, *, final: bool = False) -> Iterable[ModelDelta]:
+        """The deltas that are shown for one of the model's."""
+        if delta.kind == "text":
+            shown: Iterable[ModelDelta] = self.scanner.read(delta.text, final=final)
+        else:
+            shown = (delta,) if delta.kind == "reasoning" else self._call(delta)
+        return () if self.is_silent else shown
+
+    def _call(self, delta: ModelDelta) -> Iterable[ModelDelta]:
+        """The deltas of a real call; of `send_message` only when its message begins as words."""
+        if delta.kind == "tool_name" and delta.text == SEND_MESSAGE:
+            self._held[delta.index] = []
+        held = self._held.get(delta.index)
+        if held is None:
+            return (delta,)
+        held.append(delta)
+        arguments = "".join(one.text for one in held[1:])[:BEGUN_CHARS]
+        begun = (read_string(arguments, "message") or "").lstrip()[:1]
+        return self._held.pop(delta.index) if begun and begun not in SUSPECT else ()
+
+    def _judge(self) -> None:
+        """Find the calls that are run, or what is wrong."""
+        scanner, facts = self.scanner, self.facts
+        if real := [part for part in self.reply.parts if isinstance(part, ToolCall)]:
+            spoken = enumerate(map(self._spoken, real))
+            self.calls = {at: call for at, call in spoken if call is not None}
+            self.problem = "" if self.calls else BROKEN
+            return
+        kinds = {one.kind for one in scanner.sightings}
+        calls = [one.call for one in scanner.sightings if one.kind == "call"]
+        if not kinds:
+            is_asked = facts.request.purpose == "reply" and self.reply.stop_reason == "end_turn"
+            self.problem = EMPTY if is_asked and not scanner.prose.strip() else ""
+        elif "envelope" in kinds:
+            self.problem = "" if kinds == {"envelope"} and scanner.shown.strip() else ENVELOPE
+        elif problem := next(filter(None, map(facts.problem_of, calls)), ""):
+            self.problem = problem
+        elif kinds == {"call"} and not scanner.prose.strip():
+            # Like ids of providers: another answer has others.
+            start = f"call_{zlib.crc32(self.raw.encode('utf-8', 'replace')):08x}"
+            self.calls = {at: replace(call, call_id=f"{start}_{at}") for at, call in enumerate(calls)}
+            self.in_text = True
+        else:
+            unknown = [name for one in scanner.sightings if (name := one.call.name) and name not in facts.tools]
+            self.problem = facts.unknown(unknown[0]) if unknown else BROKEN if "broken" in kinds else AROUND
+
+    def _spoken(self, call: ToolCall) -> ToolCall | None:
+        """A real call; one of `send_message` without the calls and envelopes that its message holds, None if nothing
+        is left of it."""
+        scanner = Scanner(self.facts)
+        scanner.read(call.speech or "", final=True)
+        if not scanner.sightings:
+            return call
+        if not (words := scanner.prose.strip()):
+            return None
+        return replace(call, arguments=compact_json({**json.loads(call.arguments), "message": words}))
+
+    def call_deltas(self) -> Iterator[ModelDelta]:
+        """The deltas of calls that were not shown while they came."""
+        for at, call in self.calls.items():
+            if self.in_text or self.is_silent or at in self._held:
+                yield ModelDelta("tool_name", call.name, at, call.call_id)
+                yield ModelDelta("tool_arguments", call.arguments, at, call.call_id)
 
 
 class TextCalls:
@@ -42,18 +166,14 @@ class TextCalls:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelProgress | ModelReply]:
         """Answer a request by the model. Raises: ModelError."""
-        if request.purpose != "reply":
-            async for piece in self.model.respond(request):
-                yield _cleaned(piece) if isinstance(piece, ModelReply) else piece
-            return
         facts = RequestFacts(request)
-        first = second = Answer(facts, Cleaner(facts.person))
+        first = second = Answer(facts)
         async with aclosing(first.read(self.model.respond(request))) as deltas:
             async for delta in deltas:
                 yield delta
         if first.problem:
-            again = replace(request, tail="") if first.is_envelope else facts.again(first.raw, first.problem)
-            second = Answer(facts, Cleaner(facts.person), is_silent=bool(first.scanner.shown.strip()))
+            again = replace(request, tail="") if first.problem == ENVELOPE else facts.again(first.raw, first.problem)
+            second = Answer(facts, is_silent=bool(first.scanner.shown.strip()))
             try:
                 async with aclosing(second.read(self.model.respond(again))) as deltas:
                     async for delta in deltas:
@@ -62,8 +182,8 @@ class TextCalls:
                 error.usage += first.reply.usage
                 if second.scanner.shown.strip() or not first.scanner.prose.strip():
                     raise
-        text, unsent = _text(first, second)
-        if unsent:
+        text = _text(first, second)
+        if unsent := text.removeprefix((first if second.is_silent else second).scanner.shown):
             yield ModelDelta("text", unsent)
         for delta in second.call_deltas():
             yield delta
@@ -73,40 +193,38 @@ class TextCalls:
         yield _reply(first, second, text)
 
 
-def _text(first: Answer, second: Answer) -> tuple[str, str]:
-    """The words of an answer after both attempts, and those of them that were not shown yet."""
-    before, after = first.scanner, second.scanner
-    if second is first or not second.is_silent:
-        if after.prose.strip() or second.calls:
-            return ("", "") if second.in_text else (after.prose, after.rest)
-        if second is first and not first.problem:  # cut before it came to words
-            return after.prose, ""
-        left = before.prose.strip() or NO_ANSWER
-        return left, left
-    return (before.shown, "") if second.calls else (before.prose, before.rest)
+def _text(first: Answer, second: Answer) -> str:
+    """The words of an answer after both attempts."""
+    spoken = (first if second.is_silent else second).scanner
+    text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
+    if text.strip() or not (second.calls or first.problem):
+        return text
+    return "" if second.calls else first.scanner.prose.strip() or NO_ANSWER
 
 
 def _reply(first: Answer, second: Answer, text: str) -> ModelReply:
     """The reply after both attempts, with the tokens of both; the exchange is of the newer one, and says what happened
     before."""
     reply = second.reply if second.reply.parts else first.reply
-    said = (Text(text),) if text else ()
-    parts = (*second.reasoning(), *said, *second.calls)
     note: dict[str, Any] = {}
     if second.in_text:
-        note["calls_in_text"] = [call.name for call in second.calls]
+        note["calls_in_text"] = [call.name for call in second.calls.values()]
     if second is not first:
         note["asked_again"] = {"why": first.problem, "first_answer": first.raw[:ANSWER_CHARS]}
     exchange = reply.exchange
     if note and exchange is not None:
         exchange = replace(exchange, response={**exchange.response, **note})
-    usage = reply.usage if second is first else first.reply.usage + second.reply.usage
-    stop_reason = "end_turn" if second.in_text else reply.stop_reason
-    requests = 1 if second is first else 2
-    return replace(reply, parts=parts, usage=usage, exchange=exchange, stop_reason=stop_reason, requests=requests)
-
-
-def _cleaned(reply: ModelReply) -> ModelReply:
-    """A reply that goes into no log, without thoughts and marks in its text."""
-    parts = (replace(part, text=without_marks(part.text)) if isinstance(part, Text) else part for part in reply.parts)
-    return replace(reply, parts=tuple(parts))
+    thought = second.scanner.thoughts.strip()
+    return replace(
+        reply,
+        parts=(
+            *(part for part in second.reply.parts if isinstance(part, Reasoning)),
+            *((Reasoning(thought),) if thought else ()),
+            *((Text(text),) if text else ()),
+            *second.calls.values(),
+        ),
+        usage=reply.usage if second is first else first.reply.usage + second.reply.usage,
+        exchange=exchange,
+        stop_reason="end_turn" if second.in_text else reply.stop_reason,
+        requests=1 if second is first else 2,
+    )

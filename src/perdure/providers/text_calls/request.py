@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 from perdure.core.errors import InvalidArguments
-from perdure.core.messages import Message, ToolResult, unlogged_message
+from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.tools.arguments import parse_arguments
 from perdure.core.tools.loops import HEARTBEAT, THINKING
-from perdure.providers.text_calls.forms import TextCall, quotes, squeeze
-from perdure.providers.text_calls.scan import Sights
+from perdure.providers.text_calls.forms import Tools, quotes, squeeze
 
 ENVELOPES = frozenset({"context_status", "memory_delta", "heartbeat", "system_alert", "system_message", "hook_context"})
 """Types of envelopes that nobody means as data of their own; those in the request count too."""
@@ -44,50 +41,54 @@ class RequestFacts:
     request: ModelRequest
 
     @cached_property
-    def tools(self) -> Mapping[str, Mapping[str, Any]]:
+    def tools(self) -> Tools:
         """The tools that are offered, by name, with the schemas of their arguments."""
         return {str(tool["name"]): tool.get("parameters") or {} for tool in self.request.tools}
 
     @cached_property
     def person(self) -> str:
-        """What the person said last."""
+        """What the person said last; of a request for a summary nothing."""
         said = (one.text for one in reversed(self.request.messages) if (one.role, one.kind) == ("user", "message"))
-        return next(said, "")
+        return next(said, "") if self.request.purpose == "reply" else ""
 
     @cached_property
-    def sights(self) -> Sights:
-        """What to look for in the answer; nothing, if it is to be JSON."""
-        if self.request.options.response_format is not None:
-            return Sights(tools={})
-        said = self.person
-        orders = _ORDER.search(said)
+    def sought(self) -> Tools:
+        """The tools whose calls are looked for; none, if the person asks to see one, or the answer is no talk."""
+        said, orders = self.person, _ORDER.search(self.person)
         # A plain word, such as `remember`, names a tool only if it is written as one.
         names = [form for tool in self.tools for form in ((tool,) if "_" in tool else (f"{tool}(", f"`{tool}`"))]
         is_about_calls = bool(_CALL.search(said)) or any(name in said for name in names)
         shows = (orders and "json" in said.lower()) or (is_about_calls and (orders or re.search("[?？]", said)))
+        return {} if shows or self._is_ordered else self.tools
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Whether the answer is a summary, or has a form that was asked for: then it is taken as it is."""
+        return self.request.purpose != "reply" or self.request.options.response_format is not None
+
+    @cached_property
+    def wants_data(self) -> bool:
+        """Whether the person asks for data or code, so that an object with an unknown name is no call."""
+        return bool(_DATA.search(self.person) and _ORDER.search(self.person))
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The types of the envelopes that are looked for in the answer."""
         engine = [one.text for one in self.request.messages if one.kind != "message" or one.role == "system"]
         kinds = ENVELOPES.union(*(_IN_REQUEST.findall(text) for text in (*engine, self.request.tail)))
-        return Sights(
-            tools={} if shows else self.tools,
-            unknown=not (_DATA.search(said) and orders),
-            kinds=frozenset(kind for kind in kinds if kind not in said),
-            is_quoted=self.is_quoted,
-        )
+        return frozenset(kind for kind in kinds if kind not in self.person and not self._is_ordered)
 
     @cached_property
     def _quotable(self) -> str:
         """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
-        request = self.request
-        said = [text for one in request.messages for text in _texts(one)]
-        return "\n".join(map(squeeze, (request.system, *said, request.tail)))
+        said = (one.text for one in self.request.messages)
+        return "\n".join(map(squeeze, (self.request.system, *said, self.request.tail)))
 
-    def is_quoted(self, text: str, call: TextCall | None) -> bool:
-        """Whether a call, or its very text, stands in what the model has read."""
-        if text and squeeze(text) in self._quotable:
-            return True
-        return call is not None and quotes(self._quotable, call)
+    def is_quoted(self, text: str, *calls: ToolCall) -> bool:
+        """Whether a text, or one of the calls that it is, stands in what the model has read."""
+        return bool(text and squeeze(text) in self._quotable) or any(quotes(self._quotable, call) for call in calls)
 
-    def problem_of(self, call: TextCall) -> str:
+    def problem_of(self, call: ToolCall) -> str:
         """Why a call can't be run, in words for the model; empty: it can."""
         choice = self.request.options.tool_choice
         if choice == "none":
@@ -97,7 +98,7 @@ class RequestFacts:
         schema = self.tools[call.name]
         required = [name for name in schema.get("required", ()) if name not in (THINKING, HEARTBEAT)]
         try:
-            parse_arguments(call.name, {**schema, "required": required}, call.json)
+            parse_arguments(call.name, {**schema, "required": required}, call.arguments)
         except InvalidArguments as error:
             return str(error)
         return ""
@@ -118,8 +119,3 @@ class RequestFacts:
             unlogged_message("user", told),
         )
         return replace(self.request, messages=(*self.request.messages, *added))
-
-
-def _texts(message: Message) -> list[str]:
-    """The texts of a message, also those of results."""
-    return [part.text for part in message.parts if isinstance(part, ToolResult)] or [message.text]

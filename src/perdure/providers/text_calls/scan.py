@@ -1,67 +1,73 @@
-"""Tell calls and envelopes from prose while an answer streams: what can't be one is shown at once, the rest is held
-back until it is clear. However the stream is cut, the same text is shown.
+"""Tell calls, envelopes, thoughts and marks of turns from prose while an answer streams.
 
-A span is what may be calls, from its first character on: tags and fences, and objects or Python calls between them. It
-is shown if no call stands in it. Nothing is looked for in code: in a fence of something else, and between backticks.
+What can be none of them is shown at once. From the first that may be a call on, the text is held back until that is
+clear; behind one, until the answer ends. What follows the end of the turn is dropped: small models go on talking to
+themselves. Nothing is looked for in code: in a fence of something else, and between backticks.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
+from perdure.core.messages import ToolCall
+from perdure.core.models import ModelDelta
 from perdure.core.tools.spec import bare_name
 from perdure.providers.text_calls.forms import (
-    TextCall,
-    Tools,
+    FENCE,
+    call_of,
     calls_in,
-    is_python,
+    closing_bracket,
     looks_like_call,
     python_calls,
     read_value,
-    type_of,
+)
+from perdure.providers.text_calls.request import RequestFacts
+
+_THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
+_THOUGHTS |= {"[THINK]": "[/THINK]"}
+_BEGIN = {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
+"""What begins a turn -> what ends the name of who speaks."""
+_END = (
+    *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
+    *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
 )
 
-FENCE = "```"
-HELD_CHARS = 200_000
-"""More than this is held back of nothing: it is data."""
-
-TAG_CHARS = 100
-PREFIXES = ("", "functions.", "default_api.")
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
 
-_TAG = re.compile(
-    r"</?(?:tool_?calls?|function_?calls?|tools?|functions?|tool_code|tool_use|calls?|invoke|parameters?|args)>"
-    r"|<\|/?(?:python_tag|tool\w*|function\w*|plugin|action_\w+|call)\|?>|<｜[^｜<>]*｜>",
+_BEFORE_NAMES = ("functions.", "default_api.", "print(")
+_LABELS = ("action:", "action input:", "tool:", "tool call:", "tool input:", "function call:", "input:", "arguments:")
+
+_ONLY_AROUND_CALLS = re.compile(
+    r"</?(?:tool_?calls?|function_?calls?|tool_code)>|\[/?TOOL_CALLS?\]|```tool_code"
+    r"|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁[^｜<>]*｜>",
     re.IGNORECASE,
 )
-_NAMED_TAG = re.compile(
-    r"<(?:function|invoke|tool|tool_call|call)\s*(?:=|\s(?:name|tool)=)\s*[\"']?([\w./:-]+)[\"']?\s*>"
+_AROUND = re.compile(
+    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>"
+    rf"|\[(?:ARGS|CALL_ID)\]|(?:{'|'.join(_LABELS)}|function(?=<))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
+    re.IGNORECASE,
 )
-_PARAMETER = re.compile(
-    r"<(parameter|param|arg)\s*(?:=|\sname=)\s*[\"']?(?P<name>[\w-]+)[\"']?\s*>(?P<value>.*?)</\1>"
-    r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>|<(?P<own>(?!arg_key>)[\w-]+)>(?P<text>.*?)</(?P=own)>",
+_BETWEEN = re.compile(r"[\s,;]+|`(?!`)")
+_NAMED_TAG = re.compile(r"<(?:function|invoke|tool_call)(?:=|\s+name=)[\"']?([\w./:-]+)[\"']?\s*>")
+_ARGUMENT = re.compile(
+    r"\s*(?:<parameter(?:=|\s+name=)[\"']?(?P<name>[\w-]+)[\"']?\s*>(?P<value>.*?)</parameter>"
+    r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>)",
     re.DOTALL,
 )
-_PARAMETER_GROUPS = ("name", "key", "own"), ("value", "item", "text")
-_PARAMETER_START = re.compile(r"<(?:parameter|param|arg)[ =]|<arg_key>")
-_CERTAIN = re.compile(r"</?tool_?calls?>|\[/?TOOL_CALLS?\]|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁", re.IGNORECASE)
-"""Tags and marks that stand around calls only."""
-_MARKS = ("[TOOL_CALLS]", "[/TOOL_CALLS]", "[TOOL_CALL]", "[/TOOL_CALL]", "[ARGS]", "[CALL_ID]")
-_LABELS = (
-    *("action input:", "tool name:", "tool input:", "tool call:"),
-    *("function call:", "function<｜", "arguments:", "input:"),
+_WORD = re.compile(r"(?P<list>\[\s*)?(?P<name>[A-Za-z_][\w./-]*(?::\d+)?)")
+_VALUE = re.compile(r"[{\[][\s{\[]*(?=[\"'}]|\Z)")
+_BEGUN = re.compile(
+    r"<(?:[/|｜a-z][^>\n]{0,98})?\Z|<(?:parameter|arg_key).*\Z|\[/?[A-Z_]{0,10}\Z|`{1,2}\Z|`{3,}[\w+-]*\Z",
+    re.DOTALL | re.IGNORECASE,
 )
-_LABEL = re.compile(
-    r"(?:action(?: input)?|tool(?: name| input| call)?|function(?: call)?|arguments|input)(?::|(?=<｜))", re.IGNORECASE
-)
-_FENCE_HEAD = re.compile(r"`{3,}(?:[\w+-]*(?=[\s{\[<`]|$))?")
-_WORD = re.compile(r"[A-Za-z_][\w./-]*(?::\d+)?")
+"""What more text may make a tag, a mark or a fence."""
 _SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_]")
-_SUSPECT_AT_START = re.compile(rf"\A[ \t]*[A-Za-z_]|{_SUSPECT.pattern}")
+_TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,375 +75,250 @@ class Sighting:
     """A call or an envelope in an answer; a `broken` call can't be read, or stands in other code."""
 
     kind: Literal["call", "broken", "envelope"]
-    name: str = ""
-    call: TextCall | None = None
+    call: ToolCall = field(default_factory=lambda: call_of("", ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sights:
-    """What is looked for in an answer.
-
-    Args:
-        tools: what is offered; without any, no calls are looked for.
-        unknown: whether what calls an unknown tool counts as a call.
-        kinds: the types of envelopes.
-        is_quoted: whether a text, and the call that it is if it can be read, is a quotation: then it is shown.
-    """
-
-    tools: Tools
-    unknown: bool = True
-    kinds: frozenset[str] = frozenset()
-    is_quoted: Callable[[str, TextCall | None], bool] = lambda text, call: False
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    """What stands at a place of the text, and where it ends."""
-
-    kind: Literal["wrap", "name", "parameter", "sightings", "data", "other", "unclear"]
-    end: int = 0
-    sightings: tuple[Sighting, ...] = ()
-    name: str = ""
-    value: Any = None
-
-
-_OTHER = _Token("other")
-_UNCLEAR = _Token("unclear")
+class _Unclear(Exception):
+    """What a text holds depends on what follows."""
 
 
 @dataclass(slots=True)
-class _Brackets:
-    """Looks for the bracket that closes the one at `start`; it remembers how far it came."""
+class _Span:
+    """Reads the calls and envelopes at the beginning of a text, with all that stands around and between them.
 
-    start: int
-    at: int
-    single_quotes: bool
-    depth: int = 0
-    quote: str = ""
+    Args:
+        any_name: whether what calls an unknown tool counts.
+        final: whether nothing follows.
+    """
 
-    def end(self, text: str, *, fenced: bool) -> int | None:
-        """The place behind it; negative: a fence closes first; None: neither has come."""
-        while self.at < len(text):
-            char = text[self.at]
-            if self.quote:
-                self.at += char == "\\"
-                self.quote = "" if char == self.quote else self.quote
-            elif char == '"' or (char == "'" and self.single_quotes):
-                self.quote = char
-            elif char in "{[(":
-                self.depth += 1
-            elif char in "}])":
-                if self.depth <= 1:
-                    return self.at + 1  # and again, if asked again
-                self.depth -= 1
-            elif char == "`" and fenced:
-                return -self.at
-            self.at += 1
-        return None
+    facts: RequestFacts
+    text: str
+    any_name: bool
+    final: bool
+    found: list[Sighting] = field(default_factory=list)
+    at: int = 0
+    """How far it goes; if nothing was found, so much is prose."""
+    code: str = ""
+    """The mark that ends the code which it opens."""
+    _name: str = ""  # of the call whose arguments come next
+
+    def read(self, *, starts_line: bool, is_first: bool) -> None:
+        """Read up to the first thing that is no part of it. Raises: _Unclear: more text may make it one."""
+        goes_on = True
+        while goes_on and self.at < len(self.text):
+            self._wait_if(bool(_BEGUN.match(self.text, self.at)))
+            is_value = bool(_VALUE.match(self.text, self.at))
+            goes_on = self._around(is_first) or (self._value() if is_value else self._word())
+        self._wait_if(goes_on)
+        rest = self.text[self.at :]
+        if self.found and self.code == FENCE and rest and not rest.startswith(_END):
+            self.at += rest.find(FENCE) + len(FENCE) if FENCE in rest else len(rest)
+            self.found.append(Sighting("broken", self.found[0].call))
+        is_alone = starts_line and not self.found and bool(self.facts.sought)
+        if is_alone and _ONLY_AROUND_CALLS.search(self.text[: self.at]):
+            self.found.append(Sighting("broken"))
+
+    def _wait_if(self, is_unclear: bool) -> None:
+        """Ask for more text, if something is unclear and nothing was found yet."""
+        if is_unclear and not self.final and not self.found:
+            raise _Unclear
+
+    def _around(self, is_first: bool) -> bool:
+        """Read a tag, a mark, a label, a fence, or what stands between calls."""
+        if self.facts.sought and (named := _NAMED_TAG.match(self.text, self.at)):
+            return self._named(bare_name(named[1]), named.end())
+        around = _AROUND.match(self.text, self.at)
+        if around is None and (self.at or is_first):
+            around = _BETWEEN.match(self.text, self.at)
+        if around is None:
+            return False
+        if around[0].startswith("`"):
+            self.code = "" if self.code else FENCE if around[0].startswith(FENCE) else "`"
+        self.at = around.end()
+        return True
+
+    def _named(self, name: str, end: int) -> bool:
+        """Read the name of a tool, and the arguments in tags behind it."""
+        arguments = {}
+        while argument := _ARGUMENT.match(self.text, end):
+            key, value = argument["name"] or argument["key"], argument["value"] or argument["item"] or ""
+            read = read_value(value.strip())
+            arguments[key.strip()] = value.strip("\n") if read is None or isinstance(read, str) else read
+            end = argument.end()
+        self.at, self._name = end, name
+        if arguments:
+            self._keep("", [call_of(name, arguments)])
+        return True
+
+    def _value(self) -> bool:
+        """Read an object or a list, as JSON or as Python writes it."""
+        text, tools = self.text, self.facts.sought
+        if not tools and not self.facts.kinds:
+            return False
+        end, is_closed = closing_bracket(text, self.at)
+        self._wait_if(not is_closed)
+        raw = text[self.at : end]
+        value = read_value(raw) if is_closed else None
+        calls = calls_in(value, tools)
+        if not calls and self._name and isinstance(value, Mapping):
+            calls = (call_of(self._name, value),)
+        kind = _TYPE.match(raw)
+        items = value if isinstance(value, list) and value else [value or {"type": kind and kind[1]}]
+        is_envelope = all(isinstance(one, Mapping) and str(one.get("type")) in self.facts.kinds for one in items)
+        if is_envelope:
+            self.found.append(Sighting("envelope"))
+        is_found = is_envelope or self._keep(raw, calls, looks_like_call(raw) if value is None else "")
+        if is_found or not self.found:
+            self.at = end  # data is no part of what was found
+        return is_found
+
+    def _word(self) -> bool:
+        """Read a Python call or a list of them, or the name of a tool before its arguments."""
+        text, tools = self.text, self.facts.sought
+        word = _WORD.match(text, self.at)
+        if word is None or not tools:
+            return False
+        any_name = self.at > 0 and self.any_name and not word["list"]
+        self._wait_if(self._may_be_name(word.start("name")) or (any_name and word.end() == len(text)))
+        name = bare_name(word["name"])
+        if not text.startswith("(", word.end()):
+            return not word["list"] and name in tools and self._named(name, word.end())
+        if name not in tools and name != "print" and not any_name:
+            return False
+        end, is_closed = closing_bracket(text, self.at)
+        behind = text[end:].lstrip(" \t;")
+        self._wait_if(not is_closed or not behind)
+        if is_closed and behind and not word["list"] and behind[0] not in "\n\r<`]":
+            return False  # a mention in a sentence
+        raw = text[self.at : end]
+        calls = python_calls(raw, tools, any_name=any_name)
+        is_found = self._keep(raw, calls or (), name if calls is None and name in tools else "")
+        self.at = end if is_found else self.at
+        return is_found
+
+    def _may_be_name(self, at: int) -> bool:
+        """Whether more text may make a label, or the name of a tool, of the text from this place on."""
+        begun = bare_name(self.text[at:]).lower()
+        return any(name.lower().startswith(begun) for name in (*_BEFORE_NAMES, *_LABELS, *self.facts.sought))
+
+    def _keep(self, raw: str, calls: Sequence[ToolCall], broken: str = "") -> bool:
+        """Keep calls, or a broken one of this name, if all count and none is a quotation."""
+        names = [call.name for call in calls] or [broken]
+        counts = all(name and (self.any_name or name in self.facts.sought) for name in names)
+        if not counts or self.facts.is_quoted(raw, *calls):
+            return False
+        self.found += [Sighting("call", call) for call in calls] or [Sighting("broken", call_of(broken, ""))]
+        self._name = ""
+        return True
 
 
 @dataclass(slots=True)
 class Scanner:
-    """Takes the pieces of an answer, and returns what of them is shown. Calls and envelopes are its `sightings`; all
-    prose behind the first of them waits in `rest`."""
+    """Takes the pieces of an answer, and returns what of them is shown."""
 
-    sights: Sights
+    facts: RequestFacts
     sightings: list[Sighting] = field(default_factory=list)
-    _shown: list[str] = field(default_factory=list)
-    _rest: list[str] = field(default_factory=list)
-    _chars: int = 0  # of both
+    """The calls and envelopes, when all has come."""
+    shown: str = ""
+    """The prose before them."""
+    rest: str = ""
+    """The prose behind the first of them."""
+    thoughts: str = ""
     _text: str = ""  # not decided yet
-    _mode: Literal["prose", "fence", "quote", "dropped"] = "prose"
+    _next_look: int = 0  # how long it has to be for another look
+    _closing: str = ""  # the mark that ends the code, the thoughts or the name of who speaks
     _starts_line: bool = True
-    # Of the span at the beginning of the text:
-    _at: int = 0
-    _items: list[Sighting] = field(default_factory=list)
-    _name: str = ""
-    _parameters: dict[str, Any] = field(default_factory=dict)
-    _fences: int = 0
-    _brackets: _Brackets | None = None
+    _trims: bool = False  # white space at the beginning of what comes next
+    _ended: bool = False  # the turn
+    _marks: tuple[str, ...] = field(init=False)
 
-    @property
-    def shown(self) -> str:
-        """The prose before what was found."""
-        return "".join(self._shown)
-
-    @property
-    def rest(self) -> str:
-        """The prose behind the first thing that was found."""
-        return "".join(self._rest)
+    def __post_init__(self) -> None:
+        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
+        self._marks = tuple(mark for mark in every if mark not in self.facts.person)
 
     @property
     def prose(self) -> str:
-        """All that is neither call nor envelope."""
+        """All that is no call, envelope or thought."""
         return self.shown + self.rest
 
-    @property
-    def is_calls(self) -> bool:
-        """Whether the whole answer is calls that can be read."""
-        return bool(self.sightings) and not self.prose.strip() and all(one.kind == "call" for one in self.sightings)
-
-    def read(self, piece: str = "", *, final: bool = False) -> str:
-        """The text that is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
-        if not self.sights.tools and not self.sights.kinds:
-            self._shown.append(piece)
-            return piece
-        before = len(self._shown)
-        self._text += piece
-        while self._text:
-            if not self._at:
-                if free := self._free_chars(final):
-                    self._release(free)
-                    continue
-                if self._mode != "prose":
-                    break
-            token = self._token(final)
-            if token.kind == "unclear":
+    def read(self, piece: str = "", *, final: bool = False) -> list[ModelDelta]:
+        """What is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
+        pieces: list[ModelDelta] = []
+        self._text += "" if self._ended else piece
+        while self._text and (final or len(self._text) >= self._next_look):
+            if chars := self._clear_chars(final):
+                pieces += self._release(chars)
+                continue
+            is_mark_begun = any(mark.startswith(self._text) for mark in self._marks)
+            if self._closing or (is_mark_begun and not final and self._text not in self._marks):
                 break
-            if token.kind in ("other", "data"):
-                self._end_span(token.end)
+            if mark := next((mark for mark in self._marks if self._text.startswith(mark)), ""):
+                pieces += self._mark(mark)
+                continue
+            any_name = bool(self.facts.sought) and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
+            span = _Span(self.facts, self._text, any_name, final)
+            try:
+                span.read(starts_line=self._starts_line, is_first=not self.prose.strip())
+            except _Unclear:
+                self._next_look = len(self._text) * 17 // 16  # a look at a long text takes time
+                break
+            if not span.found:
+                code = span.code or ("`" if not span.at and self._text[0] == "`" else "")
+                pieces += self._release(span.at or 1)
+                self._closing = code
+            elif final:
+                self.sightings += span.found
+                self._text, self._starts_line = self._text[span.at :], True
             else:
-                self._take(token)
-        return "".join(self._shown[before:])
+                self._next_look = sys.maxsize  # no more is shown before the end
+        return pieces
 
-    def _free_chars(self, final: bool) -> int:
-        """How many characters at the beginning belong to no span."""
-        text = self._text
-        match self._mode:
-            case "prose":
-                suspect = (_SUSPECT_AT_START if self._starts_line else _SUSPECT).search(text)
-                return len(text) if suspect is None else suspect.end() - 1
-            case "quote":
-                ends = [at for at in (text.find("`"), text.find("\n")) if at >= 0]
-                return min(ends) + 1 if ends else len(text)
-            case _:
-                at = text.find(FENCE)
-                if at >= 0:
-                    return at + len(FENCE)
-                return len(text) if final else len(text.rstrip("`"))
+    def _clear_chars(self, final: bool) -> int:
+        """How many characters at the beginning begin nothing else, whatever follows."""
+        text, mark = self._text, self._closing
+        if not mark:
+            before = "\n" if self._starts_line else " "
+            suspect = _SUSPECT.search(before + text)
+            return len(text) if suspect is None else suspect.end() - 2
+        ends = [text.find(end) + len(end) for end in (mark, "\n"[: mark == "`"]) if end and end in text]
+        begun = 0 if final else max(size for size in range(len(mark)) if text.endswith(mark[:size]))
+        return min(ends, default=len(text) - begun)
 
-    def _release(self, chars: int) -> None:
-        """Decide that so much of the text is no call: it is shown, unless it follows one."""
-        text, self._text = self._text[:chars], self._text[chars:]
+    def _release(self, chars: int) -> list[ModelDelta]:
+        """Decide about so much of the text; what of it is shown now."""
+        text, self._text, self._next_look = self._text[:chars], self._text[chars:], 0
+        mark, is_closed = self._closing, text.endswith(("`", "\n") if self._closing == "`" else self._closing)
+        self._closing = "" if is_closed else mark
+        if mark in _THOUGHTS.values() or mark in _BEGIN.values():
+            self._trims = self._starts_line = True
+            text = text.removesuffix(mark) if mark not in _BEGIN.values() else ""
+            self.thoughts += text
+            return [ModelDelta("reasoning", text)] if text else []
         line = text.rpartition("\n")[2]
         self._starts_line = not line.strip() and (self._starts_line or "\n" in text)
-        if self._mode == "dropped":
-            self._mode = "prose" if text.endswith(FENCE) else "dropped"
-            return
-        if self._mode == "prose":
-            fences = text.count(FENCE)
-            single = text.replace(FENCE, "").count("`")
-            self._mode = "fence" if fences % 2 else "quote" if single % 2 else "prose"
-        elif text.endswith(FENCE if self._mode == "fence" else ("`", "\n")):
-            self._mode = "prose"
-        (self._rest if self.sightings else self._shown).append(text)
-        self._chars += len(text)
+        if self._trims:
+            text = text.lstrip()
+            self._trims = not text
+        if self.sightings:
+            self.rest += text
+            return []
+        self.shown += text
+        return [ModelDelta("text", text)] if text else []
 
-    def _take(self, token: _Token) -> None:
-        """Add a token to the span."""
-        text = self._text[self._at : token.end]
-        self._at, self._brackets = token.end, None
-        match token.kind:
-            case "sightings":
-                self._items += token.sightings
-                self._name, self._parameters = "", {}
-            case "name":
-                self._commit()
-                self._name = token.name
-            case "parameter":
-                self._parameters[token.name] = token.value
-            case _ if text.startswith(FENCE):
-                self._fences += 1
-            case _ if text.startswith("</"):
-                self._commit()
-
-    def _commit(self) -> None:
-        """A call whose parameters stand in tags has ended."""
-        if self._name and self._parameters:
-            call = TextCall(self._name, self._parameters)
-            self._items += self._wanted("", (call,))
-        self._name, self._parameters = "", {}
-
-    def _end_span(self, data_end: int) -> None:
-        """What comes next is something else, or data up to `data_end`: keep what the span holds, or show it."""
-        self._commit()
-        is_alone = bool(self.sights.tools) and self._starts_line and not self._items
-        if is_alone and _CERTAIN.search(self._text[: self._at]):
-            self._items.append(Sighting("broken"))
-        if self._items:
-            self.sightings += self._items
-            self._text = self._text[self._at :]
-            if self._fences % 2 and self._text:
-                self.sightings.append(Sighting("broken", self._items[0].name))
-                self._mode = "dropped"
-            self._starts_line = True
-        else:
-            at = max(self._at, data_end)
-            self._release(at or len(self._text) - len(self._text.lstrip("`")) or 1)
-        self._items, self._at, self._fences, self._brackets = [], 0, 0, None
-
-    def _token(self, final: bool) -> _Token:
-        """What stands at the end of the span."""
-        text, at = self._text, self._at
-        if at >= len(text):
-            return _OTHER if final else _UNCLEAR
-        char = text[at]
-        if at and (char.isspace() or char in ",;"):
-            return _Token("wrap", at + 1)
-        if char == "`":
-            return self._ticks(final)
-        if char == "<":
-            return self._tag(final)
-        if char == "[" and (mark := next((one for one in _MARKS if one.startswith(text[at : at + len(one)])), None)):
-            if text.startswith(mark, at):
-                return _Token("wrap", at + len(mark))
-            if not final:
-                return _UNCLEAR
-        if char in "{[":
-            return self._value(final)
-        return self._word(final) if _WORD.match(char) else _OTHER
-
-    def _ticks(self, final: bool) -> _Token:
-        """A fence with its language; or a backtick around the whole answer."""
-        text, at = self._text, self._at
-        head = _FENCE_HEAD.match(text, at)
-        end = head.end() if head else len(text) - len(text[at:].lstrip("`"))
-        if end == len(text) and not final:
-            return _UNCLEAR
-        if head:
-            return _Token("wrap", end)
-        return _Token("wrap", end) if end == at + 1 and (at or not self.prose.strip()) else _OTHER
-
-    def _tag(self, final: bool) -> _Token:
-        """A tag that stands around calls, names a tool or holds a parameter."""
-        text, at = self._text, self._at
-        close = text.find(">", at, at + TAG_CHARS)
-        if close < 0:
-            begun = text[at : at + TAG_CHARS]
-            may_close = len(begun) < TAG_CHARS and "\n" not in begun and re.match(r"<(?:[/|｜A-Za-z]|$)", begun)
-            return _UNCLEAR if may_close and not final else _OTHER
-        tag = text[at : close + 1]
-        own = self.sights.tools.get(self._name, {}).get("properties", {})
-        if at and (_PARAMETER_START.match(tag) or tag[1:-1] in own):
-            if (found := _PARAMETER.match(text, at)) is None:
-                return _OTHER if final else _UNCLEAR
-            name, value = (next(filter(None, found.group(*names)), "") for names in _PARAMETER_GROUPS)
-            return _Token("parameter", found.end(), name=name.strip(), value=_typed(value.strip("\n")))
-        if (named := _NAMED_TAG.fullmatch(tag)) or tag[1:-1] in self.sights.tools:
-            return _Token("name", close + 1, name=bare_name(named[1] if named else tag[1:-1]))
-        is_wrap = _TAG.fullmatch(tag) or (at and tag[1:-1].removeprefix("/") in self.sights.tools)
-        return _Token("wrap", close + 1) if is_wrap and self.sights.tools else _OTHER
-
-    def _value(self, final: bool) -> _Token:
-        """An object or list, as JSON or as Python writes it."""
-        text, at = self._text, self._at
-        inner = text[at + 1 : at + TAG_CHARS].lstrip(" \t\r\n{[")
-        if not inner:
-            return _OTHER if final or len(text) > at + TAG_CHARS else _UNCLEAR
-        begins_word = bool(_WORD.match(inner))
-        if inner[0] not in "\"'}" and (text[at] == "{" or not begins_word):
-            return _OTHER
-        if begins_word:  # a list of Python calls
-            word = _WORD.match(inner)
-            if not final and self._may_go_on(inner, any_name=False):
-                return _UNCLEAR
-            if word is None or bare_name(word[0]) not in self.sights.tools or not inner.startswith("(", word.end()):
-                return _OTHER
-        end = self._closing(single_quotes=inner[0] != '"')
-        if (len(text) if end is None else abs(end)) - at > HELD_CHARS:
-            return _Token("data", at + HELD_CHARS)
-        if end is None and not final:
-            return _UNCLEAR
-        raw = text[at : end if end is None else abs(end)]
-        if end is not None and end > 0:
-            value = read_value(raw)
-            items = value if isinstance(value, list) and value else [value]
-            if all(isinstance(one, Mapping) and str(one.get("type")) in self.sights.kinds for one in items):
-                return _Token("sightings", end, (Sighting("envelope"),))
-            calls = calls_in(value, self.sights.tools) or python_calls(raw, self.sights.tools)
-            if not calls and self._name and isinstance(value, Mapping):
-                calls = (TextCall(self._name, value),)
-            if wanted := self._wanted(raw, calls):
-                return _Token("sightings", end, wanted)
-            if value is not None:
-                return _Token("data", end)
-        return self._broken(raw, at + len(raw))
-
-    def _broken(self, raw: str, end: int) -> _Token:
-        """What looks like a call or an envelope, and can't be read."""
-        if type_of(raw) in self.sights.kinds:
-            return _Token("sightings", end, (Sighting("envelope"),))
-        name = looks_like_call(raw)
-        if name and self.sights.tools and self._counts(name) and not self.sights.is_quoted(raw, None):
-            return _Token("sightings", end, (Sighting("broken", name),))
-        return _Token("data", end)
-
-    def _word(self, final: bool) -> _Token:
-        """A Python call, the name of a tool before its arguments, or a label such as `Action:`."""
-        text, at, tools = self._text, self._at, self.sights.tools
-        if label := _LABEL.match(text, at) if tools else None:
-            return _Token("wrap", label.end())
-        word = _WORD.match(text, at)
-        assert word is not None
-        any_name = at > 0 and self.sights.unknown and bool(tools)
-        if not final and self._may_go_on(text[at:], any_name=any_name):
-            return _UNCLEAR
-        name, calls = bare_name(word[0]), text.startswith("(", word.end())
-        if name not in tools and not (calls and (any_name or name == "print")):
-            return _OTHER
-        if not calls:
-            behind = text[word.end() :].lstrip(" \t\r\n:=")
-            if not behind and not final:
-                return _UNCLEAR
-            return _Token("name", word.end(), name=name) if at or behind[:1] in ("{", "<", "`", "[") else _OTHER
-        end = self._closing(single_quotes=True)
-        if end is None or end < 0:
-            broken = _Token("sightings", len(text), (Sighting("broken", name),)) if name in tools else _OTHER
-            return _UNCLEAR if end is None and not final else broken
-        behind = text[end:].lstrip(" \t;")
-        if not behind and not final:
-            return _UNCLEAR
-        if behind and behind[0] not in "\n\r<`]":
-            return _OTHER  # a mention in a sentence
-        raw = text[at:end]
-        if not is_python(raw) and name in tools and not self.sights.is_quoted(raw, None):
-            return _Token("sightings", end, (Sighting("broken", name),))
-        wanted = self._wanted(raw, python_calls(raw, tools, any_name=any_name))
-        return _Token("sightings", end, wanted) if wanted else _OTHER
-
-    def _may_go_on(self, text: str, *, any_name: bool) -> bool:
-        """Whether more text may make the name of a tool, or a label, of a word that the text ends with."""
-        if not self.sights.tools:
-            return False
-        if any(label.startswith(text.lower()) for label in _LABELS):
-            return True
-        word = _WORD.match(text)
-        if word is None or word.end() < len(text):
-            return False
-        names = ("print", *(f"{prefix}{name}" for prefix in PREFIXES for name in self.sights.tools))
-        return any_name or any(name.startswith(text) for name in names)
-
-    def _closing(self, *, single_quotes: bool) -> int | None:
-        """Where what begins at the end of the span closes, see `_Brackets.end`."""
-        if self._brackets is None or self._brackets.start != self._at:
-            word = _WORD.match(self._text, self._at)
-            self._brackets = _Brackets(self._at, word.end() if word else self._at, single_quotes)
-        return self._brackets.end(self._text, fenced=self._fences % 2 == 1)
-
-    def _wanted(self, raw: str, calls: tuple[TextCall, ...]) -> tuple[Sighting, ...]:
-        """The calls, if all count and none is a quotation."""
-        if not all(self._counts(call.name) and not self.sights.is_quoted(raw, call) for call in calls):
-            return ()
-        return tuple(Sighting("call", call.name, call) for call in calls)
-
-    def _counts(self, name: str) -> bool:
-        """Whether what has this name may be a call."""
-        if name in self.sights.tools:
-            return True
-        return self.sights.unknown and bool(self.sights.tools) and self._chars < ANNOUNCEMENT_CHARS
-
-
-def _typed(text: str) -> Any:
-    """The value of a parameter in a tag: what JSON reads it as, if that is no text; else the text."""
-    value = read_value(text.strip())
-    return text if value is None or isinstance(value, str) else value
+    def _mark(self, mark: str) -> list[ModelDelta]:
+        """Decide about a mark; what of it is shown."""
+        said = self.prose
+        if (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
+            return self._release(len(mark))
+        self._text = self._text[len(mark) :]
+        if mark in _BEGIN and not said.strip():
+            self._closing = _BEGIN[mark]
+        elif mark in _END:
+            self._text, self._ended = "", True
+        elif mark in _THOUGHTS:
+            self._closing = _THOUGHTS[mark]
+        else:  # all before it was thoughts that had not been opened
+            self.thoughts += said
+            self.shown, self.rest, self.sightings = "", "", []
+            self._trims = self._starts_line = True
+        return []

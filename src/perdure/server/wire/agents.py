@@ -175,6 +175,7 @@ class AgentChangesIn(WireRequest):
     profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     prompt_size: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
+    companion_passes: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     bypass_session_patterns: Items[str] | None = None
     limits: LimitsIn | None = None
     untrusted_writes: WritePolicy | None = None

@@ -49,6 +49,16 @@ class Passes(Table):
         )
         return _PASS.read(rows[0]) if rows else None
 
+    def ask(self, pass_: Pass) -> Pass:
+        """Note that a person asks for a pass that goes on."""
+        self._run(
+            "UPDATE companion_passes SET cause = 'request'"
+            f" WHERE agent_id = :agent_id AND number = :number AND ended_at IS NULL AND {OWN_AGENT}",
+            agent_id=pass_.agent_id,
+            number=pass_.number,
+        )
+        return replace(pass_, cause="request")
+
     def narrow(self, pass_: Pass, *, upto_seq: int, last_message_id: MessageId) -> Pass:
         """Have a pass that goes on read fewer messages than it began with."""
         self._run(
