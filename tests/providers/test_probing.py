@@ -145,7 +145,7 @@ async def test_that_no_call_comes_may_change_when_the_server_starts_again(tools:
             seen.append(registry.traits(handle))
         await registry.close()
 
-    assert stored.keys() == {"address", "server", "window_tokens", "parameters"}
+    assert stored.keys() == {"address", "server", "window_tokens", "parameters", "by_trial"}
     assert [(one.calling, one.takes_tools) for one in seen] == [
         ("none", tools == "shown"),
         ("native", True),

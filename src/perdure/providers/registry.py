@@ -435,7 +435,7 @@ class ModelRegistry:
 
     @property
     def unused_servers(self) -> Sequence[Endpoint]:
-        """The servers at addresses that somebody gave for models, as long as the built-in program answers for them."""
+        """The servers at addresses that somebody gave, as long as the built-in program answers in their place."""
         if not self.has_chosen or self.choice.handle != EXTRACTIVE or self.choice.is_setting:
             return ()
         return [one for one in (*self._configured.values(), *self._stored.values()) if one.local and not one.problem]

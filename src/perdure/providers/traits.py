@@ -12,6 +12,7 @@ ADDRESS: Final = "address"
 SPEED_CHANGE = 1.25
 """A speed is news if it differs this much: it is measured with every answer."""
 
+_UNSURE = (("takes_tools", False), ("calling", "none"))
 _NAMES = frozenset(field.name for field in fields(ModelTraits))
 
 
@@ -44,13 +45,9 @@ class LearnedTraits:
             self.on_change(handle)
 
     def stored(self, handle: str) -> dict[str, Any]:
-        """What is stored of a model, as JSON: that it takes or makes no calls may be another matter after a restart of
-        its server, so that is not."""
+        """What is stored of a model, as JSON; not that it makes no calls, which its server's restart may change."""
         known = self._learned.get(handle, {})
-        unsure = {"takes_tools"} if known.get("takes_tools") is False else set()
-        if known.get("calling") == "none":
-            unsure |= {"calling", "by_trial"}
-        return {name: value for name, value in known.items() if name not in unsure}
+        return {name: value for name, value in known.items() if (name, value) not in _UNSURE}
 
     def put_stored(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what was stored, except of models that something has been learned of since."""

@@ -65,13 +65,12 @@ def choose_profile(agent: Agent, traits: ModelTraits) -> str:
 def is_small(traits: ModelTraits) -> bool:
     """Return whether this is a model of the user's own that does better with the small profile."""
     window, parameters = traits.window_tokens, traits.parameters
-    # A large model that writes a call as text in the middle of a conversation keeps what it has.
-    writes_calls = traits.calling == "text" and (traits.by_trial or parameters is None)
     return traits.local and (
         (window is not None and window < SMALL_WINDOW_TOKENS)
         or (parameters is not None and parameters < SMALL_PARAMETERS)
         or traits.calling == "none"
-        or writes_calls
+        # A large model that writes a call as text in the middle of a conversation keeps what it has.
+        or (traits.calling == "text" and (traits.by_trial or parameters is None))
     )
 
 

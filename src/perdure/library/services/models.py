@@ -32,7 +32,7 @@ class ModelService:
         Raises: ModelNotFound, with the models that there are, and what helps.
         """
         models = self._app.models
-        if not handle or self.means_default(handle):  # older configurations name no provider
+        if handle is None or self.means_default(handle):  # older configurations name no provider
             handle = (await self._app.decide() if models.unused_servers else self._app.choice).handle
         handles = self._handles_meant(handle)
         if models.provider_of(handles[0]) is None and "/" in handle:

@@ -53,8 +53,7 @@ class Dialect:
             `user` where the templates of open models allow `system` only first, and want `user` and `assistant` to
             alternate; adjacent user messages are then one message, with a part for each.
         parts: whether a user's message may hold several texts; else they are joined.
-        calls_as_text: whether calls and their results are texts of the assistant and the user, for templates that know
-            no others.
+        calls_as_text: whether calls and results are texts, for templates that know only users and assistants.
         user_after_tool: whether a user may follow a tool. Mistral's models refuse that: what the engine says there is
             added to the last result, and a message of a person follows a short answer.
         output_limit: the field for the most tokens of an answer.
@@ -115,11 +114,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 
 def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
     """The dialect that a server may take which has refused a request for its system messages, for the parts of a
-    message, or for calls and results; None: it was refused for something else, or there is none.
-
-    Args:
-        local: it is a server of one's own: the large hosts know calls.
-    """
+    message, or, if it is `local`, for calls and results; None: it was refused for something else, or there is none."""
     if fault.status not in (400, 422, 500):
         return None
     text = str(fault)

@@ -110,8 +110,8 @@ class OpenAIChat:
 
         A server that refuses the engine's system messages is sent them in the role of the user, from then on; as one
         text, if it refuses several in a message; calls as texts, if its template knows none; and no tools, if it
-        refuses these. An answer of a local model that
-        repeats itself is ended; so is, with others, what no person reads.
+        refuses these. An answer of a local model that repeats itself is ended; so is, with others, what no person
+        reads.
         """
         await self._look_at_server(after=0)
         traits = self._traits()
@@ -202,11 +202,11 @@ class OpenAIChat:
         elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
             self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
         else:
-            body = before
             # What changes nothing in this request is not what it was refused for.
-            while body.data == before.data and (other := simpler(dialect, refusal, local=self._traits().local)):
+            while (other := simpler(dialect, refusal, local=self._traits().local)) is not None:
                 dialect = other
-                body = self._body(request, dialect)
+                if self._body(request, dialect).data != before.data:
+                    break
         if (body := self._body(request, dialect)).data == before.data:
             raise refusal
         return body, dialect

@@ -189,7 +189,7 @@ class TextCalls:
             yield delta
         calling = "text" if second.in_text else "native" if second.calls else None
         if calling is not None and self._traits().calling is None:  # what is known changes by a trial only
-            self._learn(calling=calling)
+            self._learn(calling=calling, by_trial=False)
         yield _reply(first, second, text)
 
 
