@@ -116,6 +116,21 @@ async def test_a_local_model_is_tried(tmp_path: Path) -> None:
     assert checks_of(result)["tools"]["status"] == "broken"
 
 
+async def test_what_trying_it_shows_is_stored_for_agents(tmp_path: Path) -> None:
+    """It is tried once, anew each time, and what the store knows is kept."""
+    async with LocalServer(says("Hello!"), otherwise=calls("note", text="hi"), has_listing=False) as server:
+        async with await AsyncPerdure.open(tmp_path / "perdure.db", settings=Settings(embedding="none")) as before:
+            known = {"window_tokens": 8_192, "address": f"{server.url}/v1"}
+            await before.app.store.write(lambda tx: tx.providers.put_traits("openai/local", known))
+        told = [checks_of(await doctor(tmp_path, OPENAI_BASE_URL=server.url)) for _ in range(2)]
+        async with await AsyncPerdure.open(tmp_path / "perdure.db", settings=Settings(embedding="none")) as after:
+            stored = await after.app.store.read(lambda tx: tx.providers.list_traits())
+
+    assert "calls no tools" in told[0]["tools"]["text"] and told[1]["tools"]["text"] == "openai/local calls tools"
+    assert len(server.requests) == 2
+    assert (stored["openai/local"]["calling"], stored["openai/local"]["window_tokens"]) == ("native", 8_192)
+
+
 async def test_what_to_expect_of_a_local_model_is_told(tmp_path: Path) -> None:
     """What it does about tools, how fast it is, and how long the first answer takes."""
     line = calls("note", text="hi, this is a note of more than a few tokens")

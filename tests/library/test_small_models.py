@@ -153,6 +153,8 @@ async def test_a_large_model_is_told_place_and_marker_behind_the_same_head(tmp_p
         (ModelTraits(local=True, parameters=7_000_000_000, window_tokens=4_096), "small"),
         (ModelTraits(local=True, window_tokens=SMALL_WINDOW_TOKENS), "full"),
         (ModelTraits(local=True, calling="text"), "small"),
+        (ModelTraits(local=True, calling="text", parameters=70_000_000_000), "full"),
+        (ModelTraits(local=True, calling="text", parameters=70_000_000_000, by_trial=True), "small"),
         (ModelTraits(local=True, calling="none"), "small"),
         (ModelTraits(local=True, calling="native"), "full"),
     ],

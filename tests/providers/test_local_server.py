@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from perdure.testing import LocalServer, says
+from perdure.testing import LocalServer, Status, says
 
 CHAT = "/v1/chat/completions"
 LONG = {"messages": [{"role": "user", "content": "x" * 4_000}]}
@@ -49,6 +49,14 @@ async def test_one_slot_answers_one_request_at_a_time() -> None:
 
     assert sorted(row.waited_behind for row in server.served) == [0, 1]
     assert [row.cached_tokens for row in server.served] == [0, server.served[1].prompt_tokens]
+
+
+async def test_an_error_of_the_script_comes_as_it_is() -> None:
+    """With its status, and no progress before it."""
+    async with LocalServer(Status(500, "broken")) as server, client_of(server) as client:
+        answer = await client.post(CHAT, json={**LONG, "stream": True, "return_progress": True})
+
+    assert (answer.status_code, answer.text) == (500, "broken")
 
 
 async def test_progress_is_streamed_if_it_is_asked_for() -> None:

@@ -563,6 +563,19 @@ async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> No
         (400, "Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768, 40_000),
         (400, "The number of tokens to keep is greater than the context length", None, None),
         (400, "maximum context length is 99999999999999999999 tokens", None, None),
+        (400, "Prompt is too long.", None, None),
+        (400, "The prompt exceeds the context window", None, None),
+        (400, "the request exceeds the available context size. try increasing the context size", None, None),
+        (400, "Prompt length 2300 is greater than max_seq_len 2048", 2_048, 2_300),
+        (400, "Requested tokens (2300) exceed context window of 2048", 2_048, 2_300),
+        (400, "The input (2300 tokens) is longer than the model's context length (2048 tokens).", 2_048, 2_300),
+        (
+            422,
+            "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 2048. Given: 2300 `inputs` tokens"
+            " and 512 `max_new_tokens`",
+            2_048,
+            2_300,
+        ),
     ],
 )
 def test_the_window_and_the_size_are_read_from_a_refusal(

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from perdure.core.models import EXTRACTIVE
-from perdure.providers.discovery import find_providers
+from perdure.core.models import EXTRACTIVE, ModelTraits
+from perdure.providers.choosing import Choice
+from perdure.providers.discovery import Endpoint, find_providers
 from perdure.providers.openai_chat import OpenAIChat
 from perdure.providers.probing import Trial, try_tools
 from perdure.providers.registry import ModelRegistry
+from perdure.providers.served import served_in
 from perdure.testing import CALL_FORMS, Hanging, HttpModel, LocalServer, RawBody, Status, calls, says, writes_call
 
 HI = {"text": "hi"}
@@ -114,7 +116,7 @@ async def test_a_server_that_nobody_named_has_to_call_tools(monkeypatch: pytest.
 
 async def test_what_is_known_is_not_tried_again() -> None:
     """Neither in this process nor in one that has loaded what another one learned."""
-    async with LocalServer(otherwise=says("Hello!")) as server:
+    async with LocalServer(otherwise=calls("note", **HI)) as server:
         registry, _ = await chosen(server)
         other = ModelRegistry(endpoints=find_providers({"OPENAI_BASE_URL": server.url}))
         other.learned.put_stored({"openai/local": registry.learned.stored("openai/local")})
@@ -126,6 +128,30 @@ async def test_what_is_known_is_not_tried_again() -> None:
     assert again == loaded == registry.choice
     assert len(server.requests) == 1
     assert elsewhere.traits("openai/local").calling is None
+
+
+@pytest.mark.parametrize("tools", ["shown", "refused"])
+async def test_that_no_call_comes_may_change_when_the_server_starts_again(tools: Any) -> None:
+    """So it is not stored, and trying it sends tools whatever is known; answers in between change nothing."""
+    async with LocalServer(otherwise=says("Hello!"), tools=tools) as server:
+        registry, handle = await chosen(server)
+        stored = registry.learned.stored(handle)
+        server.tools = "shown"
+        server.then(calls("note", **HI), writes_call("fence", "note", **HI))
+        asked = len(server.requests)
+        seen = [registry.traits(handle)]
+        for _ in range(2):
+            await registry.try_tools(handle)
+            seen.append(registry.traits(handle))
+        await registry.close()
+
+    assert stored.keys() == {"address", "server", "window_tokens", "parameters", "by_trial"}
+    assert [(one.calling, one.takes_tools) for one in seen] == [
+        ("none", tools == "shown"),
+        ("native", True),
+        ("text", True),
+    ]
+    assert all(request["tools"] and request["temperature"] == 0 for request in server.requests[asked:])
 
 
 @pytest.mark.parametrize("kind", ["llamacpp", "vllm", "lmstudio", "ollama"])
@@ -143,6 +169,42 @@ async def test_the_window_is_what_the_server_runs_the_model_with(kind: Any) -> N
         await registry.refresh()
         await registry.look_at("openai/local")
         assert registry.window_tokens("openai/local") == 8_192
+
+
+def test_what_a_model_was_trained_for_is_no_window_of_it() -> None:
+    """LM Studio says it of a loaded model too, in versions that don't say what it is loaded with."""
+    row = {"id": "m", "state": "loaded", "max_context_length": 131_072}
+
+    assert served_in({"data": [row]}) == {}
+    assert served_in({"data": [{**row, "loaded_context_length": 4_096}]})["m"].window_tokens == 4_096
+
+
+class OwnModel:
+    """The models of this process: one, whose file says how large its window is."""
+
+    endpoint = Endpoint(provider="local", base_url="http://local/v1", source="here")
+
+    def names(self) -> tuple[str, ...]:
+        return ("small",)
+
+    def choice(self) -> Choice | None:
+        return None
+
+    def traits(self, name: str) -> ModelTraits:
+        return ModelTraits(local=True, plain=True, window_tokens=8_192)
+
+    def what_helps(self, name: str) -> str:
+        return ""
+
+
+def test_what_is_learned_of_a_model_of_this_process_is_used() -> None:
+    """But its window is that of its file."""
+    registry = ModelRegistry(own=OwnModel())
+    registry.learn("local/small", calling="text", tokens_per_s=(100.0, 10.0), window_tokens=50)
+    known = registry.traits("local/small")
+
+    assert (known.calling, known.tokens_per_s, known.window_tokens) == ("text", (100.0, 10.0), 8_192)
+    assert known.local and known.plain
 
 
 async def test_tools_are_not_offered_where_the_catalog_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:

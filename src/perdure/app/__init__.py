@@ -34,7 +34,7 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
-from perdure.app.traits import StoredTraits
+from perdure.app.traits import StoredTraits as StoredTraits
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -217,8 +217,13 @@ class App:
         return self.choice
 
     async def decide(self) -> Choice:
-        """The default model for whoever names none: chosen once, as `choose` does."""
-        return self.choice if self.models.has_chosen else await self.choose()
+        """The default model for whoever names none: chosen once, as `choose` does; anew when a server has come up."""
+        async with self.models.deciding:
+            if not self.models.has_chosen:
+                return await self.choose()
+            if await self.models.have_come():
+                logging.getLogger(__name__).info("a server answers that did not: %s", (await self.choose()).handle)
+            return self.choice
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""

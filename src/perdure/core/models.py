@@ -170,6 +170,7 @@ class ModelTraits:
         max_output_tokens: the most tokens of an answer where the server sets no limit itself; None: it does.
         parameters: how many it has; None: its server does not say.
         calling: how it calls tools; None: nothing has shown it.
+        by_trial: whether a trial has shown that; else it was the first answer with a call, or a refusal.
         takes_tools: whether its server takes requests with tools, and its template shows them to the model.
         takes_schema: whether its server constrains answers by a JSON schema; None: not tried.
         tokens_per_s: how fast it reads a prompt and writes an answer; None: not measured.
@@ -182,6 +183,7 @@ class ModelTraits:
     max_output_tokens: int | None = None
     parameters: int | None = None
     calling: Calling | None = None
+    by_trial: bool = False
     takes_tools: bool = True
     takes_schema: bool | None = None
     tokens_per_s: tuple[float, float] | None = None

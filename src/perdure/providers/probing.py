@@ -49,7 +49,7 @@ async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) 
         system="",
         messages=(unlogged_message("user", _QUESTION),),
         tools=(_NOTE,),
-        options=ModelOptions(max_output_tokens=ANSWER_TOKENS),
+        options=ModelOptions(max_output_tokens=ANSWER_TOKENS, temperature=0.0),
     )
     reply: ModelReply | None = None
     try:
@@ -66,7 +66,8 @@ async def try_tools(model: Model, handle: str, *, silence_s: float = SILENCE_S) 
     if reply is None:
         return Trial("ended its answer without a reply")
     if any(isinstance(part, ToolCall) and _is_right(part) for part in reply.parts):
-        return Trial(calling="native")
+        in_text = reply.exchange is not None and "calls_in_text" in reply.exchange.response
+        return Trial(calling="text" if in_text else "native")
     if _is_written(text_of(reply.parts)):
         return Trial(calling="text")
     return Trial("did not call the tool it was asked to call", "none")

@@ -85,6 +85,8 @@ class ModelRegistry:
         # Of those that clients registered, and the shared ones.
         self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
         self.learned = LearnedTraits()
+        self.trials: dict[str, Trial] = {}
+        """What the models that this process has tried have shown last."""
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
@@ -92,6 +94,7 @@ class ModelRegistry:
         """The default: the model of agents that name none."""
         self.has_chosen = False
         """Whether the providers were asked for it; else it is what their variables tell."""
+        self.deciding = asyncio.Lock()
 
     @property
     def endpoints(self) -> Sequence[Endpoint]:
@@ -259,7 +262,8 @@ class ModelRegistry:
                 takes_tools=facts.tools,
             )
         )
-        return self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
+        known = self.learned.of(f"{endpoint.provider}/{name}", base, address=endpoint.address)
+        return known if own is None else replace(known, window_tokens=base.window_tokens or known.window_tokens)
 
     def learn(self, handle: str, **traits: Any) -> None:
         """Remember these traits of a model, by their names in `ModelTraits`."""
@@ -429,6 +433,21 @@ class ModelRegistry:
                 return choice
         return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
 
+    @property
+    def unused_servers(self) -> Sequence[Endpoint]:
+        """The servers at addresses that somebody gave, as long as the built-in program answers in their place."""
+        if not self.has_chosen or self.choice.handle != EXTRACTIVE or self.choice.is_setting:
+            return ()
+        return [one for one in (*self._configured.values(), *self._stored.values()) if one.local and not one.problem]
+
+    async def have_come(self) -> bool:
+        """Whether one of those servers has a model by now. At most 1 s; never raises."""
+        servers = self.unused_servers
+        answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_FOR_TIMEOUT_S) for one in servers))
+        for endpoint, listing in zip(servers, answers, strict=True):
+            self._record(endpoint, listing)
+        return any(is_chat_model(name) for listing in answers for name in listing.models)
+
     async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> Trial:
         """Whether a model of a local server calls tools, as it is known or as a request with one shows."""
         handle = f"{endpoint.provider}/{name}"
@@ -439,16 +458,17 @@ class ModelRegistry:
         return await self.try_tools(handle)
 
     async def try_tools(self, handle: str) -> Trial:
-        """Ask a model for a tool call, and learn how it calls. Never raises a ModelError."""
+        """Ask a model for a tool call, whatever is known of it, and learn how it calls. Never raises a ModelError."""
         model = self.find(handle)
         if model is None:
             return Trial(f"is not available: {self.what_helps(handle)}")
-        trial = await try_tools(model, handle)
-        known = self.traits(handle).calling
-        if trial.calling == "native" and known is not None:  # the model writes them as text, which was read
-            trial = Trial(calling=known)
+        if not (took_tools := self.traits(handle).takes_tools):
+            self.learn(handle, takes_tools=True)
+        trial = self.trials[handle] = await try_tools(model, handle)
         if trial.calling is not None:
-            self.learn(handle, calling=trial.calling)
+            self.learn(handle, calling=trial.calling, by_trial=True)
+        if trial.calling in (None, "none") and not took_tools:
+            self.learn(handle, takes_tools=False)
         return trial
 
     def choose_offline(self, setting: str) -> Choice:

@@ -1,7 +1,7 @@
 """What servers of local models say of the models that they run: parsed from their listings, without I/O.
 
 llama.cpp: `/v1/models` (`meta`) and `/props`; vLLM: `max_model_len`; LM Studio: `/api/v0/models`; Ollama: `/api/ps` and
-`/api/show`. What a model was trained for (`n_ctx_train`, `max_context_length` beside a loaded one) is no window of it.
+`/api/show`. What a model was trained for (`n_ctx_train`, `max_context_length`) is no window of it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 TOKENS_MAX = 100_000_000
-_WINDOWS = ("max_model_len", "loaded_context_length", "context_length", "context_window", "max_context_length")
+_WINDOWS = ("max_model_len", "loaded_context_length", "context_length", "context_window")
 _SERVERS = {"llamacpp": "llamacpp", "vllm": "vllm", "library": "ollama", "organization_owner": "lmstudio"}
 _UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
 

@@ -12,6 +12,7 @@ ADDRESS: Final = "address"
 SPEED_CHANGE = 1.25
 """A speed is news if it differs this much: it is measured with every answer."""
 
+_UNSURE = (("takes_tools", False), ("calling", "none"))
 _NAMES = frozenset(field.name for field in fields(ModelTraits))
 
 
@@ -44,8 +45,9 @@ class LearnedTraits:
             self.on_change(handle)
 
     def stored(self, handle: str) -> dict[str, Any]:
-        """What is stored of a model, as JSON."""
-        return dict(self._learned.get(handle, {}))
+        """What is stored of a model, as JSON; not that it makes no calls, which its server's restart may change."""
+        known = self._learned.get(handle, {})
+        return {name: value for name, value in known.items() if (name, value) not in _UNSURE}
 
     def put_stored(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
         """Take over what was stored, except of models that something has been learned of since."""

@@ -201,11 +201,12 @@ class LocalServer(HttpModel):
         return replace(line, usage=usage)
 
     def _read(self, request: Mapping[str, Any], row: Served, line: HttpLine) -> HttpLine:
-        """The line after the time that the prompt takes, with reports of it if the request asks for them."""
+        """The line after the time that the prompt takes, with reports of it if the request asks for them; an error
+        comes at once."""
         new = row.prompt_tokens - row.cached_tokens
         pause_s = new / self.read_tokens_s / READ_PIECES if self.read_tokens_s else 0.0
         reports = self.kind == "llamacpp" and request.get("return_progress") and request.get("stream")
-        if not reports and not pause_s:
+        if isinstance(line, Status) or (not reports and not pause_s):
             return line
         pieces = range(READ_PIECES + 1) if reports else range(READ_PIECES)
         chunks = [

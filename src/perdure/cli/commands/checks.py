@@ -14,6 +14,9 @@ from rich.text import Text
 from perdure.cli.views.fold import visible
 from perdure.core.tools.pip_line import NAMED_HERE
 
+UPGRADED = "when it is opened"
+"""Stands in what is said of a store of an older version."""
+
 Status = Literal["ok", "note", "broken"]
 
 _SIGNS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "bold red")}

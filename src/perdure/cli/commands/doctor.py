@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import platform
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -16,16 +18,18 @@ from perdure.app import (
     Choice,
     LocalModels,
     ModelRegistry,
+    StoredTraits,
     choose_embedder,
     describe_calling,
     facts_of,
     first_answer_s,
     model_registry,
+    open_store,
     sandbox_of,
     web_search_engine,
 )
 from perdure.cli.chat.models import price
-from perdure.cli.commands.checks import Check, checks_view
+from perdure.cli.commands.checks import UPGRADED, Check, checks_view
 from perdure.cli.commands.hooks import hooks_check
 from perdure.cli.commands.store_checks import store_checks
 from perdure.cli.views.fold import plural
@@ -74,17 +78,19 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     except PerdureError as error:
         yield Check("settings", "broken", str(error), "correct or unset the variable")
     progress("reading the store…")
-    for check in await asyncio.to_thread(lambda: list(store_checks(settings))):
+    found = await asyncio.to_thread(lambda: list(store_checks(settings)))
+    for check in found:
         yield check
     local = LocalModels(settings)
     registry = model_registry(local=local)
     progress("asking providers for models…")
-    await registry.refresh()
-    await registry.probe_local()
-    for check in _provider_checks(registry):
-        yield check
-    async for check in _model_checks(settings.model, registry, progress):
-        yield check
+    async with _traits_of_store(settings, registry, found):
+        await registry.refresh()
+        await registry.probe_local()
+        for check in _provider_checks(registry):
+            yield check
+        async for check in _model_checks(settings.model, registry, progress):
+            yield check
     await registry.close()
     await local.close()
     progress("looking at the port…")
@@ -104,6 +110,22 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     yield _files_check()
     yield _web_search_check(settings)
     yield hooks_check(settings)
+
+
+@contextlib.asynccontextmanager
+async def _traits_of_store(settings: Settings, registry: ModelRegistry, found: Sequence[Check]) -> AsyncIterator[None]:
+    """While it lasts, the registry knows of models what the store knows, and the store learns what it learns. A store
+    that can't be written, or would be upgraded, is left alone."""
+    can_be_written = any((check.name, check.status) == ("writing", "ok") for check in found)
+    async with contextlib.AsyncExitStack() as stack:
+        with contextlib.suppress(PerdureError):
+            if can_be_written and not any(UPGRADED in check.text for check in found):
+                store = await open_store(settings.store_address, at=datetime.now(UTC))
+                stack.push_async_callback(store.close)
+                traits = StoredTraits(store, registry.learned)
+                await traits.start()
+                stack.push_async_callback(traits.close)
+        yield
 
 
 def _versions_check() -> Check:
@@ -190,8 +212,9 @@ async def _local_model_checks(
     served = registry.provider_of(choice.handle)
     if served is None or not served[0].local:
         return
-    progress(f"trying a tool call on {choice.handle}…")
-    trial = await registry.try_tools(choice.handle)
+    if (trial := registry.trials.get(choice.handle)) is None:
+        progress(f"trying a tool call on {choice.handle}…")
+        trial = await registry.try_tools(choice.handle)
     await registry.look_at(choice.handle)  # Ollama says the window only of a model that is loaded
     traits = registry.traits(choice.handle)
     if trial.calling is None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from perdure.app import KEY_FILE, NOT_DELETED, find_damage, find_refusal, schema_version, store_error
-from perdure.cli.commands.checks import Check
+from perdure.cli.commands.checks import UPGRADED, Check
 from perdure.cli.commands.database.postgres_checks import database_checks
 from perdure.cli.commands.database.table_checks import Rows, fix_of, mcp_checks, secrets_check, vectors_check
 from perdure.cli.views.fold import plural
@@ -118,7 +118,7 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
         )
         return
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
-    upgrade = f", brought to {newest} when it is opened" if version < newest else ""
+    upgrade = f", brought to {newest} {UPGRADED}" if version < newest else ""
     yield Check("data", "ok", f"{summary}, {state}{upgrade}")
     yield _write_check(path, free)
     if vectors is not None:

@@ -68,7 +68,9 @@ def is_small(traits: ModelTraits) -> bool:
     return traits.local and (
         (window is not None and window < SMALL_WINDOW_TOKENS)
         or (parameters is not None and parameters < SMALL_PARAMETERS)
-        or traits.calling in ("text", "none")
+        or traits.calling == "none"
+        # A large model that writes a call as text in the middle of a conversation keeps what it has.
+        or (traits.calling == "text" and (traits.by_trial or parameters is None))
     )
 
 

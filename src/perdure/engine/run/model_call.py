@@ -35,9 +35,7 @@ from perdure.core.telemetry.port import ModelWork
 from perdure.core.tools.spec import ToolOutcome
 from perdure.engine.approvals.answers import tools_of, with_waits
 from perdure.engine.budget import count_use
-from perdure.engine.estimates import (
-    rows_at_least,
-)
+from perdure.engine.estimates import fixed_at_least, rows_at_least
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.driving.deltas import Deltas, Previews
@@ -92,6 +90,8 @@ async def call_model(log: RunLog, request: RequestParts, step: Step, ports: Port
             raise
         if not isinstance(error, PerdureError | asyncio.CancelledError):
             logger.exception("%s: the call of %s stopped at a defect", log.run.id, step.model)
+        if isinstance(error, ModelOverflow):
+            _guess_window(request, step, error, ports)
         failure, reason = _failure(error)
         return await ports.store.write(
             _store_failure,
@@ -254,6 +254,16 @@ def _notice_template(log: RunLog, request: RequestParts, reply: ModelReply, port
     if others <= usage.input_tokens < others + tools * UNSEEN_SHARE:
         logger.warning("%s is offered no tools any more: its template does not show them to it", model)
         ports.models.learn(model, takes_tools=False, calling="none")
+
+
+def _guess_window(request: RequestParts, step: Step, error: ModelOverflow, ports: Ports) -> None:
+    """Learn that a local model's window is smaller than a refused request, if the refusal names no size of it."""
+    traits, view = ports.models.traits(step.model), request.view
+    if not traits.local or error.window_tokens is not None or error.status == 413:  # a proxy's, of bytes
+        return
+    least = rows_at_least(view, {}, ports.counter) + fixed_at_least(view.prefix, step.recipe.tail, ports.counter)
+    if 0 < least < (traits.window_tokens or least + 1):
+        ports.models.learn(step.model, window_tokens=least)
 
 
 def _learn_measured(tx: Tx, log: RunLog, step: Step, reply: ModelReply, window_tokens: int) -> int | None:

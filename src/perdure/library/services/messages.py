@@ -160,6 +160,10 @@ class MessageService:
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
         ports = self._ports
+        if self._app.models.unused_servers:
+            agent = await ports.store.read(lambda tx: tx.agents.get(agent_id))
+            if agent.follows_default:
+                await self._app.decide()
         messages, answers = await self.fetch_images(messages, answers)
         if answers is not None:
             requests = {request for answer in answers if (request := _named_request(answer)) is not None}

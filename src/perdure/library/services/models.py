@@ -22,8 +22,9 @@ class ModelService:
         """Whether an agent of a client that names this model follows the default; None: it names none."""
         return handle is None or handle.startswith("letta/") or handle.rpartition("/")[2] == "letta-free"
 
-    async def resolve(self, handle: str, agent_id: AgentId | None = None) -> str:
-        """The handle here of the model that a client names; a server of local models is asked before one is refused.
+    async def resolve(self, handle: str | None, agent_id: AgentId | None = None) -> str:
+        """The handle here of the model that a client names; None: the default one. A server of local models is asked
+        before one is refused.
 
         Args:
             agent_id: an agent that keeps the model it has, whatever can be reached: clients send back what they were
@@ -31,6 +32,8 @@ class ModelService:
         Raises: ModelNotFound, with the models that there are, and what helps.
         """
         models = self._app.models
+        if handle is None or self.means_default(handle):  # older configurations name no provider
+            handle = (await self._app.decide() if models.unused_servers else self._app.choice).handle
         handles = self._handles_meant(handle)
         if models.provider_of(handles[0]) is None and "/" in handle:
             await self.reload()
@@ -46,13 +49,10 @@ class ModelService:
     def _handles_meant(self, handle: str) -> Sequence[str]:
         """The handles here that a client of Letta's server may mean by this one, the likeliest first.
 
-        `openai-proxy/x` is Letta's name of `openai/x` behind a custom address, and `letta/...` its own choice of a
-        model, so here it is the default one. Agents from there still use both.
+        `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
         """
         provider, _, name = handle.partition("/")
         match provider:
-            case _ if self.means_default(handle):  # older configurations name no provider
-                return (self._app.choice.handle,)
             case "openai-proxy":
                 return (handle, f"openai/{name}")
             case _:

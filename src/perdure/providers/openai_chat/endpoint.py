@@ -32,6 +32,7 @@ No other name is among them. Mistral refuses a system message at the end. Templa
 Mistral) refuse one that is not first, or move it to the front without a word, as Ollama does and OpenRouter for Claude:
 then the cache is lost with each change of the tail."""
 _REFUSED_ROLE = re.compile(r"\bsystem\b|\brole|alternat|template", re.IGNORECASE)
+_REFUSED_CALLS = re.compile(r"\brole|alternat|template|\btool", re.IGNORECASE)
 _REFUSED_PARTS = re.compile(r"\b(?:string|str|list|array|sequence)\b", re.IGNORECASE)
 _MISTRAL = re.compile(r"[sx]tral\b")
 
@@ -52,6 +53,7 @@ class Dialect:
             `user` where the templates of open models allow `system` only first, and want `user` and `assistant` to
             alternate; adjacent user messages are then one message, with a part for each.
         parts: whether a user's message may hold several texts; else they are joined.
+        calls_as_text: whether calls and results are texts, for templates that know only users and assistants.
         user_after_tool: whether a user may follow a tool. Mistral's models refuse that: what the engine says there is
             added to the last result, and a message of a person follows a short answer.
         output_limit: the field for the most tokens of an answer.
@@ -70,6 +72,7 @@ class Dialect:
 
     engine_role: Literal["system", "user"] = "user"
     parts: bool = True
+    calls_as_text: bool = False
     user_after_tool: bool = True
     output_limit: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
     allowed_tools: bool = False
@@ -109,14 +112,19 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
     )
 
 
-def simpler(dialect: Dialect, fault: ModelError) -> Dialect | None:
-    """The dialect that a server may take which has refused a request for its system messages, or for the parts of a
-    message; None: it was refused for something else."""
+def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
+    """The dialect that a server may take which has refused a request for its system messages, for the parts of a
+    message, or, if it is `local`, for calls and results; None: it was refused for something else, or there is none."""
     if fault.status not in (400, 422, 500):
         return None
-    if dialect.engine_role == "system":
-        return replace(dialect, engine_role="user") if _REFUSED_ROLE.search(str(fault)) else None
-    return replace(dialect, parts=False) if dialect.parts and _REFUSED_PARTS.search(str(fault)) else None
+    text = str(fault)
+    if dialect.engine_role == "system" and _REFUSED_ROLE.search(text):
+        return replace(dialect, engine_role="user")
+    if dialect.engine_role == "user" and dialect.parts and _REFUSED_PARTS.search(text):
+        return replace(dialect, parts=False)
+    if local and not dialect.calls_as_text and _REFUSED_CALLS.search(text):
+        return replace(dialect, engine_role="user", calls_as_text=True)
+    return None
 
 
 def is_openai(base_url: str) -> bool:

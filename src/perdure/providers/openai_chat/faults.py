@@ -41,22 +41,23 @@ DETAIL_CHARS_MAX = 500
 _OVERFLOW_CODES = frozenset(
     ("context_length_exceeded", "exceed_context_size_error", "context_window_exceeded", "model_context_window_exceeded")
 )
-# OpenAI, DeepSeek, vLLM | vLLM | llama.cpp | Anthropic | Bedrock | xAI | Gemini | Mistral | LM Studio | Ollama | Groq
+_LIMIT = r"(?:context|window|max_(?:model|seq|context)_len|max_(?:total|new|input)_(?:tokens|length)|model length)"
+_EXCEEDS = r"(?:exceed(?:s|ed|ing)?|(?:longer|greater|larger|more) than|too large for)\b"
+# Something is more than the limit; the limit is passed; the prompt is too long; and what only xAI and LM Studio say.
 _OVERFLOW = re.compile(
-    r"maximum context length|max_model_len|longer than the maximum model length"
-    r"|exceeds? the (?:available |model'?s? )?(?:maximum )?context (?:size|length|window)"
-    r"|prompt is too long|input is too long|prompt too long|maximum prompt length"
-    r"|input token count .{0,40}exceeds the maximum|too large for model with \d+ maximum context"
-    r"|greater than the context length|context the overflows|context window (?:is )?(?:exceeded|full)"
+    rf"{_EXCEEDS}.{{0,40}}\b{_LIMIT}|\b(?:prompt|inputs?) (?:tokens?|length)\b.{{0,40}}{_EXCEEDS}"
+    rf"|{_LIMIT}\b.{{0,20}}(?:must be <=|exceeded|is full|full\b)|maximum context length|max_model_len"
+    r"|\b(?:prompt|inputs?|request|context|messages|conversation)\b[\w ]{0,12}\btoo long"
+    r"|maximum prompt length|context the overflows"
     r"|reduce the length of the (?:messages|prompt|input)|context[_ ]length[_ ]exceeded",
     re.IGNORECASE,
 )
 _TOKENS = r"(\d[\d,_]{0,11})"
-# OpenAI, vLLM, DeepSeek | llama.cpp | xAI | Mistral | TGI | LM Studio
+# OpenAI, vLLM, DeepSeek | llama.cpp | xAI | Mistral | Anthropic | TabbyAPI, TGI | LM Studio, SGLang
 _WINDOW_WORDS = re.compile(
     rf"maximum context length (?:is|of) {_TOKENS}|available context size \({_TOKENS}"
     rf"|maximum prompt length is {_TOKENS}|with {_TOKENS} maximum context|> {_TOKENS} maximum"
-    rf"|(?:max_model_len|max_total_tokens)\D{{1,9}}{_TOKENS}"
+    rf"|(?:max_model_len|max_seq_len|max_total_tokens)\D{{1,9}}{_TOKENS}|must be <= {_TOKENS}"
     rf"|context (?:length|window|size) (?:is |of |\()?(?:only )?{_TOKENS}",
     re.IGNORECASE,
 )
@@ -64,8 +65,8 @@ _IN_MESSAGES = re.compile(
     rf"{_TOKENS} (?:tokens )?(?:in|from|of) (?:the |your )?(?:input )?(?:messages|prompt|input)", re.IGNORECASE
 )
 _PROMPT_WORDS = re.compile(
-    rf"request \({_TOKENS} tokens|messages resulted in {_TOKENS} tokens|prompt (?:contains|has|is too long:) {_TOKENS}"
-    rf"|prompt contains at least {_TOKENS}|request contains {_TOKENS} tokens",
+    r"(?:prompt|inputs?|request(?:ed tokens)?)(?: length| contains| has| is too long)?(?: of| is| at least|:)?"
+    rf" \(?{_TOKENS}|messages resulted in {_TOKENS} tokens|given: {_TOKENS}",
     re.IGNORECASE,
 )
 # llama.cpp | Ollama, OpenRouter | vLLM | others
@@ -73,6 +74,10 @@ _NO_TOOLS = re.compile(
     r"--jinja|does(?:n't| not) support (?:tools|tool|function)|tools param requires|enable-auto-tool-choice"
     r"|support tool use|tool(?: use|s| calling)? (?:is|are) not supported",
     re.IGNORECASE,
+)
+# Of the models' templates: the same request fails again.
+_TEMPLATE = re.compile(
+    r"roles? must alternate|roles? (?:is |are )?(?:not |un)?supported|chat.?template|jinja", re.IGNORECASE
 )
 _LOADING = re.compile(r"\bload(?:ing)?\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset(
@@ -258,7 +263,7 @@ def _kind(status: int, detail: _Detail, target: Target) -> tuple[type[ModelError
             return ModelTimeout, ""
         case 413:
             return ModelOverflow, "the request is too large"
-        case _ if status >= 500:
+        case _ if status >= 500 and not _TEMPLATE.search(text):
             return ModelOverloaded, "the server failed or is overloaded"
         case _:
             return ModelRequestRefused, ""

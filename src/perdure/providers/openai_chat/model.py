@@ -33,7 +33,7 @@ from perdure.core.models import (
 from perdure.providers.bounded import answer_pieces
 from perdure.providers.loops import LoopWatch
 from perdure.providers.masking import mask_fields, mask_headers
-from perdure.providers.openai_chat.endpoint import Connections, api_url, dialect_of, request_headers, simpler
+from perdure.providers.openai_chat.endpoint import Connections, Dialect, api_url, dialect_of, request_headers, simpler
 from perdure.providers.openai_chat.faults import Target, error_in_answer, error_of_connection, error_of_response
 from perdure.providers.openai_chat.patience import LOCAL_SILENCE, Patience, Silence
 from perdure.providers.openai_chat.request import Body, build_body
@@ -109,8 +109,9 @@ class OpenAIChat:
         """Deltas while the answer is made, then the one reply. Raises: ModelError, with its `exchange`.
 
         A server that refuses the engine's system messages is sent them in the role of the user, from then on; as one
-        text, if it refuses several in a message; and no tools, if it refuses these. An answer of a local model that
-        repeats itself is ended; so is, with others, what no person reads.
+        text, if it refuses several in a message; calls as texts, if its template knows none; and no tools, if it
+        refuses these. An answer of a local model that repeats itself is ended; so is, with others, what no person
+        reads.
         """
         await self._look_at_server(after=0)
         traits = self._traits()
@@ -118,7 +119,8 @@ class OpenAIChat:
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
         watch = LoopWatch() if traits.local or request.purpose != "reply" else None
         response: httpx.Response | None = None
-        body = self._body(request)
+        dialect = self._dialect
+        body = self._body(request, dialect)
         sent: Patience[httpx.Response] = Patience(silence)
         begun_at: float | None = None
         clock = asyncio.get_running_loop().time
@@ -128,11 +130,10 @@ class OpenAIChat:
             while not (response := sent.result).is_success:
                 refusal = await error_of_response(response, self._target, clock() + ERROR_S)
                 await response.aclose()
-                before, body = body, self._body_after(request, refusal)
-                if body.data == before.data:
-                    raise refusal
+                body, dialect = self._body_after(request, refusal, body, dialect)
                 async for tick in sent.during(self._send(body)):
                     yield tick
+            self._dialect = dialect
             chunks = answer_pieces(response)
             first: Patience[bytes | None] = Patience(silence, sent.started_at)
             async for tick in first.during(_next(chunks, silence.first_s, reader)):
@@ -180,26 +181,35 @@ class OpenAIChat:
             self._looks += 1
             await self._look()
 
-    def _body(self, request: ModelRequest) -> Body:
+    def _body(self, request: ModelRequest, dialect: Dialect) -> Body:
         """The body of a request, as this server is known to take it."""
         traits = self._traits()
         if not traits.takes_tools:
             request = replace(request, tools=())
         if traits.local:
             request = replace(request, options=_with_limit(request.options, traits))
-        dialect = replace(self._dialect, reports_progress=traits.server == "llamacpp")
+        dialect = replace(dialect, reports_progress=traits.server == "llamacpp")
         return build_body(request, model=self.model, dialect=dialect, stream=self._stream)
 
-    def _body_after(self, request: ModelRequest, refusal: ModelError) -> Body:
-        """The body for a server that has refused a request, if it may take another one; else the same."""
+    def _body_after(
+        self, request: ModelRequest, refusal: ModelError, before: Body, dialect: Dialect
+    ) -> tuple[Body, Dialect]:
+        """The body for a server that has refused one, and its dialect. Raises: ModelError: the refusal, if it may take
+        no other."""
         if request.tools and self._traits().takes_tools and isinstance(refusal, ModelTakesNoTools):
             log.warning("%s: its server takes no tools, so it is asked without them: %s", self._target.who, refusal)
             self._learn(takes_tools=False, calling="none")
         elif isinstance(refusal, ModelOverflow) and refusal.is_of_answer:
             self._learn(window_tokens=refusal.window_tokens)  # the limit of the answer follows from it
-        elif (other := simpler(self._dialect, refusal)) is not None:
-            self._dialect = other
-        return self._body(request)
+        else:
+            # What changes nothing in this request is not what it was refused for.
+            while (other := simpler(dialect, refusal, local=self._traits().local)) is not None:
+                dialect = other
+                if self._body(request, dialect).data != before.data:
+                    break
+        if (body := self._body(request, dialect)).data == before.data:
+            raise refusal
+        return body, dialect
 
     def _learn_from(self, reader: AnswerReader, *, read_s: float, written_s: float) -> None:
         """Learn from an answer how fast the model is, and whether its server is llama.cpp."""
@@ -215,7 +225,7 @@ class OpenAIChat:
 
     def payload(self, request: ModelRequest) -> Mapping[str, Any]:
         """The body that this request would be sent with."""
-        body = self._body(request)
+        body = self._body(request, self._dialect)
         payload: dict[str, Any] = json.loads(body.data)
         return payload
 

@@ -124,6 +124,7 @@ def _messages(request: ModelRequest, dialect: Dialect) -> Iterator[dict[str, Any
         _add(shapes, [_pictures_of_results(pictures, dialect)], dialect)
     if request.tail:
         _add(shapes, [{"role": dialect.engine_role, "content": request.tail}], dialect, engine=True)
+    shapes = [_as_text(shape) for shape in shapes] if dialect.calls_as_text else shapes
     for role, group in groupby(shapes, key=lambda shape: shape["role"]):
         if role == "user" and dialect.engine_role == "user":
             yield {"role": role, "content": _join_contents([shape["content"] for shape in group], dialect)}
@@ -228,6 +229,16 @@ def _call(call: ToolCall) -> dict[str, Any]:
         "type": "function",
         "function": {"name": name, "arguments": legal_arguments(call.arguments, wrapper="_unparsed")},
     }
+
+
+def _as_text(shape: dict[str, Any]) -> dict[str, Any]:
+    """A message with its calls as text, in a form that is read as calls; a result as what a user says."""
+    if shape["role"] == "tool":
+        return {"role": "user", "content": f"Result of the call:\n{shape['content']}"}
+    calls = [call["function"] for call in shape.get("tool_calls", ())]
+    written = [f'{{"name": "{call["name"]}", "arguments": {call["arguments"]}}}' for call in calls]
+    others = {name: value for name, value in shape.items() if name != "tool_calls"}
+    return others | {"content": "\n".join(filter(None, (shape["content"], *written)))} if calls else shape
 
 
 def _call_id(call_id: str) -> str:

@@ -188,8 +188,8 @@ class TextCalls:
         for delta in second.call_deltas():
             yield delta
         calling = "text" if second.in_text else "native" if second.calls else None
-        if calling is not None and calling != self._traits().calling:
-            self._learn(calling=calling)
+        if calling is not None and self._traits().calling is None:  # what is known changes by a trial only
+            self._learn(calling=calling, by_trial=False)
         yield _reply(first, second, text)
 
 

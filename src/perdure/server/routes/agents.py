@@ -37,7 +37,7 @@ async def create(body: AgentIn, library: Library) -> Response:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
     agents, models, handle = library.services.agents, library.services.models, body.model_handle
-    model = await models.resolve(handle or library.app.choice.handle)
+    model = await models.resolve(handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
     agent = await agents.create(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perdure.app import NOT_DELETED, find_refusal, look, schema_version
-from perdure.cli.commands.checks import Check
+from perdure.cli.commands.checks import UPGRADED, Check
 from perdure.cli.commands.database.table_checks import Rows, fix_of, mcp_checks, secrets_check, vectors_check
 from perdure.cli.views.fold import plural
 from perdure.core.errors import PerdureError
@@ -46,7 +46,7 @@ def _checks(rows: Rows, place: str, settings: Settings) -> Iterator[Check]:
     newest, found = schema_version(), rows("SELECT max(number) FROM schema_migrations")[0][0] or 0
     agents = rows(f"SELECT count(*) FROM agents WHERE {NOT_DELETED}")[0][0]
     summary = f"{server}, schema {found}, {plural(agents, 'agent')}"
-    yield Check("data", "ok", f"{summary}{f', brought to {newest} when it is opened' if found < newest else ''}")
+    yield Check("data", "ok", f"{summary}{f', brought to {newest} {UPGRADED}' if found < newest else ''}")
     yield _write_check(rows, schema, may_upgrade=may_create or found == newest)
     if (vectors := vectors_check(rows, models="string_agg(DISTINCT model, ',')")) is not None:
         yield vectors

@@ -239,15 +239,15 @@ class Import:
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
         """Make an agent with its folders, and note which of its blocks is which of the file."""
         agents, models = self._library.services.agents, self._library.services.models
-        request, default = self._request(file_id, agent), self._library.app.choice.handle
+        request = self._request(file_id, agent)
         handle = request.model_handle
         try:
-            model = await models.resolve(handle or default)
+            model = await models.resolve(handle)
         except ModelNotFound as error:
             if self._options.model:
                 raise InvalidInput(f"model: {error}") from error
             self.warnings.append(f"agent {request.name!r} follows the default model: {handle!r:.200} is not here")
-            handle, model = None, await models.resolve(default)
+            handle, model = None, await models.resolve(None)
         made = await agents.create(
             request.new_agent(request.name or "", model, follows_default=models.means_default(handle)),
             belongings=request.belongings,
