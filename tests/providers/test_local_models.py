@@ -141,3 +141,16 @@ async def test_the_library_asks_before_it_makes_an_agent(local_ports: dict[str, 
         with pytest.raises(ModelNotFound, match="start lmstudio, or set LMSTUDIO_BASE_URL"):
             await agent.update(model="lmstudio/qwen3")
         assert (await perdure.agent(agent.id)).info.model == EXTRACTIVE
+
+
+async def test_a_server_that_loads_its_model_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has models as soon as it has loaded one; the wait is told."""
+    monkeypatch.setattr("perdure.providers.discovery.LOADING_PAUSE_S", 0)
+    answers = [(503, {"error": {"message": "Loading model"}})] * 2 + [{"data": [{"id": "m"}]}] * 9
+    told: list[str] = []
+    async with fake_provider({"/v1/models": lambda body: answers.pop(0)}) as provider:
+        registry = ModelRegistry(endpoints=find_providers({"OPENAI_BASE_URL": f"{provider.url}/v1"}))
+        choice = await registry.choose("", progress=told.append)
+
+    assert choice.handle == "openai/m"
+    assert any("is loading its model" in one for one in told)

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ Kind = Literal["openai_chat", "direct"]
 PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"
 LIST_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 0.3
+LOADING_TRIES, LOADING_PAUSE_S = 60, 2.0
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 MODELS_MAX = 10_000
 DETAIL_CHARS = 200
@@ -282,6 +283,18 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
         return Listing(_names(answer.data), served=served_in(answer.data))
     except ValueError:
         return Listing(problem=f"{endpoint.address}/models is no list of models: is this the address of its API?")
+
+
+async def list_when_loaded(endpoint: Endpoint, listing: Listing, progress: Callable[[str], None]) -> Listing:
+    """The models of a server of the user's own that says it is loading one, as soon as it has, for up to two minutes.
+    Any other listing is given back."""
+    for _ in range(LOADING_TRIES):
+        if not endpoint.local or listing.status != 503:
+            break
+        progress(f"{endpoint.address} is loading its model…")
+        await asyncio.sleep(LOADING_PAUSE_S)
+        listing = await list_models(endpoint)
+    return listing
 
 
 @dataclass(frozen=True, slots=True)

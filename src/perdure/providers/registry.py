@@ -27,6 +27,7 @@ from perdure.providers.discovery import (
     Endpoint,
     Listing,
     list_models,
+    list_when_loaded,
     local_providers,
     may_probe,
     probe_local,
@@ -409,8 +410,7 @@ class ModelRegistry:
             setting: a handle that wins, or nothing.
             progress: gets the current step in a few words.
         """
-        own = self.own_choice
-        if setting or (own is not None and own.is_setting):
+        if setting or ((own := self.own_choice) is not None and own.is_setting):
             return self.choose_offline(setting)
         names = [endpoint.provider for endpoint in self.endpoints]
         if not self._listings.keys() >= set(names):
@@ -420,9 +420,10 @@ class ModelRegistry:
         notes: list[str] = []
         trying = partial(self._try, progress=progress)
         for endpoint in self.endpoints:
-            listing = self._listings.get(endpoint.provider, Listing())
             if self._own_of(endpoint.provider) is not None:
                 continue  # they come after those that somebody has set up
+            listing = await list_when_loaded(endpoint, self._listings.get(endpoint.provider, Listing()), progress)
+            self._record(endpoint, listing)
             is_set = endpoint.provider not in self._default_endpoints
             if choice := await choose_from(endpoint, listing, trying, notes, is_set=is_set):
                 return choice
