@@ -32,6 +32,14 @@ from tests.providers.text_call_examples import (
     tool_row,
 )
 
+NEEDS_A_TOOL = frozenset(
+    (
+        *("Python by position", "Python in a list", "a tool and its input", "action in words", "the name as a key"),
+        *("arguments beside the name", "the name before an object", "backticks"),
+    )
+)
+"""Forms that are calls only by a known name, or mentions behind words."""
+
 ENVELOPE = '{"type": "context_status", "date": "2026-11-28", "marker": "123"}'
 
 
@@ -133,7 +141,7 @@ async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> No
 
 
 @pytest.mark.parametrize(
-    "said", ["Can you remember that I'm Ada?", "Remember that I like JSON.", "I write code. What is my name?"]
+    "said", ["Can you remember that I'm Ada?", "Remember that I like Python.", "I write code. What is my name?"]
 )
 async def test_words_of_a_talk_ask_to_see_no_call(said: str) -> None:
     """A tool's name may be a plain word, and people talk of code."""
@@ -168,13 +176,32 @@ async def test_other_answers_are_only_cleaned(purpose: str) -> None:
     assert heard.text == J(CALL) and heard.calls == []
 
 
-async def test_no_call_runs_where_none_may_be_made() -> None:
-    """Neither without tools nor with the choice of none."""
-    without = await Heard(J(CALL)).of(request_of(tools=()))
+async def test_no_call_runs_that_the_options_forbid() -> None:
+    """The choice of none holds for text too."""
     forbidden = await Heard(J(CALL)).of(request_of(options=ModelOptions(tool_choice="none")))
 
-    assert without.calls == forbidden.calls == []
-    assert without.text == J(CALL) and forbidden.text == "Done, noted."
+    assert (forbidden.calls, forbidden.text) == ([], "Done, noted.")
+
+
+@pytest.mark.parametrize("form", sorted(set(RUN) - NEEDS_A_TOOL))
+@pytest.mark.parametrize("before", ["", "Sure.\n"])
+async def test_a_call_without_tools_is_never_shown(form: str, before: str) -> None:
+    """It is told once, and nothing runs; what is left is the answer."""
+    heard = await Heard(*(before + RUN[form])).of(request_of(tools=()))
+
+    assert heard.calls == [] and len(heard.model.requests) == 2
+    assert "memory" not in heard.shown and "memory" not in heard.text and heard.text.startswith(before)
+    assert "one call" not in heard.model.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+async def test_data_and_code_are_shown_without_tools_too(trap: str) -> None:
+    """As they are, and nobody is asked again."""
+    said, answer = TRAPS[trap]
+
+    heard = await Heard(answer).of(request_of(said, tools=()))
+
+    assert heard.shown == heard.text == answer and len(heard.model.requests) == 1
 
 
 async def test_a_real_call_stays_as_it_is() -> None:

@@ -114,7 +114,7 @@ class _Span:
         if self.found and self.code == FENCE and rest and not rest.startswith(_END):
             self.at += rest.find(FENCE) + len(FENCE) if FENCE in rest else len(rest)
             self.found.append(Sighting("broken", self.found[0].call))
-        is_alone = starts_line and not self.found and bool(self.facts.sought)
+        is_alone = starts_line and not self.found and self.facts.seeks
         if is_alone and _ONLY_AROUND_CALLS.search(self.text[: self.at]):
             self.found.append(Sighting("broken"))
 
@@ -125,7 +125,7 @@ class _Span:
 
     def _around(self, is_first: bool) -> bool:
         """Read a tag, a mark, a label, a fence, or what stands between calls."""
-        if self.facts.sought and (named := _NAMED_TAG.match(self.text, self.at)):
+        if self.facts.seeks and (named := _NAMED_TAG.match(self.text, self.at)):
             return self._named(bare_name(named[1]), named.end())
         around = _AROUND.match(self.text, self.at)
         if around is None and (self.at or is_first):
@@ -153,13 +153,13 @@ class _Span:
     def _value(self) -> bool:
         """Read an object or a list, as JSON or as Python writes it."""
         text, tools = self.text, self.facts.sought
-        if not tools and not self.facts.kinds:
+        if not self.facts.seeks and not self.facts.kinds:
             return False
         end, is_closed = closing_bracket(text, self.at)
         self._wait_if(not is_closed)
         raw = text[self.at : end]
         value = read_value(raw) if is_closed else None
-        calls = calls_in(value, tools)
+        calls = calls_in(value, tools) if self.facts.seeks else ()
         if not calls and self._name and isinstance(value, Mapping):
             calls = (call_of(self._name, value),)
         kind = _TYPE.match(raw)
@@ -176,14 +176,19 @@ class _Span:
         """Read a Python call or a list of them, or the name of a tool before its arguments."""
         text, tools = self.text, self.facts.sought
         word = _WORD.match(text, self.at)
-        if word is None or not tools:
+        if word is None or not self.facts.seeks:
             return False
-        any_name = self.at > 0 and self.any_name and not word["list"]
+        any_name = (self.at > 0 or not tools) and self.any_name and not word["list"]
         self._wait_if(self._may_be_name(word.start("name")) or (any_name and word.end() == len(text)))
         name = bare_name(word["name"])
         if not text.startswith("(", word.end()):
-            return not word["list"] and name in tools and self._named(name, word.end())
-        if name not in tools and name != "print" and not any_name:
+            is_marked = any_name and bool(_ONLY_AROUND_CALLS.search(text[: self.at]))
+            behind = text[word.end() :].lstrip()[:1]
+            self._wait_if(is_marked and not behind)
+            is_name = name in tools or (is_marked and behind in {"{", "[", "<", "`"})
+            return not word["list"] and is_name and self._named(name, word.end())
+        is_name = name in tools or name == "print" or (any_name and (self.at > 0 or "_" in name))
+        if self.facts.wants_code or not is_name:
             return False
         end, is_closed = closing_bracket(text, self.at)
         behind = text[end:].lstrip(" \t;")
@@ -255,7 +260,7 @@ class Scanner:
             if mark := next((mark for mark in self._marks if self._text.startswith(mark)), ""):
                 pieces += self._mark(mark)
                 continue
-            any_name = bool(self.facts.sought) and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
+            any_name = self.facts.seeks and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
             span = _Span(self.facts, self._text, any_name, final)
             try:
                 span.read(starts_line=self._starts_line, is_first=not self.prose.strip())
