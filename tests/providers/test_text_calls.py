@@ -103,6 +103,21 @@ async def test_a_call_that_comes_when_asked_again_is_run() -> None:
         assert heard.shown == heard.text == told
 
 
+async def test_words_that_come_when_asked_again_follow_those_that_were_shown() -> None:
+    """What is left of both is the answer, and the same is shown and stored."""
+    heard = await Heard(f"Sure, let me look.\n{J(CALL)}").of(request_of())
+
+    assert heard.shown == heard.text == "Sure, let me look.\n\nDone, noted."
+
+
+@pytest.mark.parametrize("memory", ["", "Your notes:\nhuman: Ada", "<memory_blocks>\nAda\n</memory_blocks>"])
+async def test_an_example_in_the_base_prompt_is_no_quotation(memory: str) -> None:
+    """Its author tells the model to make just such a call."""
+    heard = await Heard(J(CALL)).of(request_of(system=f"Answer with a call such as {J(CALL)}.\n\n{memory}"))
+
+    assert heard.calls == [("memory_insert", ARGUMENTS)]
+
+
 @pytest.mark.parametrize("trap", TRAPS)
 async def test_what_only_holds_a_call_is_shown_as_it_is(trap: str) -> None:
     """Data, code and examples are the answer; nothing runs, and nobody is asked again."""
@@ -130,7 +145,7 @@ async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> No
         "earlier": request_of(text, unlogged_message("assistant", "What?"), unlogged_message("user", "As I said.")),
         "answer": request_of("Show me a call", unlogged_message("assistant", text), unlogged_message("user", "Again.")),
         "result": request_of("What do the notes say", *tool_row(text)),
-        "system": request_of(system=f"Memory: {text}"),
+        "system": request_of(system=f"Be kind.\n\nYour notes:\nhuman: {text}"),
         "tail": request_of(tail=json.dumps({"type": "context_status", "recalled": text})),
     }[place]
 
@@ -305,10 +320,10 @@ async def test_a_call_is_held_back_while_it_comes(form: str) -> None:
 
 @pytest.mark.parametrize("form", sorted(set(RUN) - {"backticks"}))
 async def test_a_call_behind_words_is_held_back_too(form: str) -> None:
-    """The words alone are shown. (In backticks it is a mention.)"""
+    """The words alone are shown, then those of the second answer. (In backticks it is a mention.)"""
     heard = await Heard(*f"Sure.\n{RUN[form]}").of(request_of())
 
-    assert heard.shown.strip() == heard.text.strip() == "Sure."
+    assert heard.shown == heard.text == "Sure.\n\nDone, noted."
 
 
 WORDS = st.sampled_from(

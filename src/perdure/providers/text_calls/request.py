@@ -34,6 +34,8 @@ _ORDER = re.compile(
     re.IGNORECASE,
 )
 """What people say who ask to see data, code or a call."""
+_MEMORY = re.compile(r"^(?:Your notes:|<(?:memory_blocks|directories|available_skills|context_engine)>)$", re.MULTILINE)
+"""What begins the part of a system text that is not its author's."""
 ANSWER_CHARS, PERSON_CHARS = 2_000, 4_000
 LISTED_NAMES = 30
 
@@ -96,7 +98,10 @@ class RequestFacts:
     def _quotable(self) -> str:
         """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
         said = (one.text for one in self.request.messages)
-        return "\n".join(map(squeeze, (self.request.system, *said, self.request.tail)))
+        # A base prompt may hold an example of a call; what is kept in memory stands behind it.
+        memory = _MEMORY.search(self.request.system)
+        system = self.request.system[memory.start() :] if memory else ""
+        return "\n".join(map(squeeze, (system, *said, self.request.tail)))
 
     def is_quoted(self, text: str, *calls: ToolCall) -> bool:
         """Whether a text, or one of the calls that it is, stands in what the model has read."""
