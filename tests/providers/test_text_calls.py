@@ -359,6 +359,14 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
     assert J(CALL) not in heard.shown and J(CALL) not in heard.text
 
 
+ANALYSIS = "<|channel|>analysis<|message|>Who is it?"
+SENTENCES = (
+    "Many models use </s> as the end mark, and others <|im_end|> for it. Both are common.",
+    "It wraps each turn in [INST] and [/INST], and ends with </s>, Ada.",
+    "It begins with <|begin_of_text|> and ends with <|eot_id|> as the mark of the end.",
+)
+
+
 @pytest.mark.parametrize(
     ("answer", "text", "thought"),
     [
@@ -374,6 +382,10 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
         ("<start_of_turn>model\nHi Ada.<end_of_turn>\n", "Hi Ada.", ""),
         ("Hi Ada.</s>", "Hi Ada.", ""),
         ("Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
+        (f"{ANALYSIS}<|end|><|start|>assistant<|channel|>final<|message|>Hi Ada.<|return|>", "Hi Ada.", "Who is it?"),
+        ("<|channel|>final<|message|>Hi Ada.", "Hi Ada.", ""),
+        (f"<|start|>assistant{ANALYSIS}<|end|><|start|>assistant<|channel|>final<|message|>Hi.", "Hi.", "Who is it?"),
+        *((said, said, "") for said in SENTENCES),
         ("a < b, <b>bold</b> and [1].", "a < b, <b>bold</b> and [1].", ""),
         ("Use `<|im_end|>` and `</think>`.", "Use `<|im_end|>` and `</think>`.", ""),
         ("```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", "```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", ""),
@@ -389,13 +401,26 @@ async def test_thoughts_and_marks_are_no_text(answer: str, text: str, thought: s
     assert "".join(part.text for part in heard.reply.parts if isinstance(part, Reasoning)) == thought
 
 
-async def test_marks_that_the_person_asks_about_stay() -> None:
-    """They are what the answer is about."""
-    said = "What do <|im_end|> and <think> mean?"
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("What do <|im_end|> and <think> mean?", "First: <think> opens thoughts, <|im_end|>\nends a turn."),
+        ("How do I close a <think> tag?", "Write </think> at the end."),
+        ("What is `</think>` for?", "It closes what\n<think> opens."),
+    ],
+)
+async def test_marks_that_the_person_asks_about_stay(said: str, answer: str) -> None:
+    """They are what the answer is about, in pairs."""
+    heard = await Heard(*answer).of(request_of(said))
 
-    heard = await Heard("<think> opens thoughts, <|im_end|> ends a turn.").of(request_of(said))
+    assert heard.text == heard.shown == answer
 
-    assert heard.text == heard.shown == "<think> opens thoughts, <|im_end|> ends a turn."
+
+async def test_thoughts_at_the_beginning_are_never_shown() -> None:
+    """Also if the person asks what the mark is for."""
+    heard = await Heard(*"<think>A secret</think>It marks thoughts.").of(request_of("What is `<think>` for?"))
+
+    assert heard.text == heard.shown == "It marks thoughts."
 
 
 async def test_thoughts_without_an_answer_are_asked_again() -> None:

@@ -77,6 +77,8 @@ RUN: Mapping[str, str] = {
     "<arg_key>new_string</arg_key>\n<arg_value>Name: Ada</arg_value>\n</tool_call>",
     "DeepSeek's marks": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>memory_insert\n"
     f"```json\n{J(ARGUMENTS)}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "Harmony's header": "<|channel|>commentary to=functions.memory_insert <|constrain|>json<|message|>"
+    f"{J(ARGUMENTS)}<|call|>",
     "action in words": f"Action: memory_insert\nAction Input: {J(ARGUMENTS)}",
     "the name before an object": f"memory_insert\n{J(ARGUMENTS)}",
     "backticks": f"`{J(CALL)}`",

@@ -29,12 +29,23 @@ from perdure.providers.text_calls.request import RequestFacts
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
-_BEGIN = {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
+_THOUGHTS |= {f"{start}<|channel|>analysis<|message|>": "<|end|>" for start in ("", "<|start|>assistant")}
+_HEADERS = {"<|start|>": "<|message|>", "<|channel|>": "<|message|>"}
+_CALL_HEADER = re.compile(
+    r"<\|(?:start|channel)\|>(?:(?!<\|message).)*?\bto=([\w.-]+)(?:(?!<\|message).)*<\|message\|>"
+)
+"""How Harmony, the format of gpt-oss, begins messages, and calls."""
+_BEGIN = _HEADERS | {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
 """What begins a turn -> what ends the name of who speaks."""
 _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
     *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
 )
+_BEHIND_END = re.compile(
+    r"[ \t]*(?:\n|\Z|<[|｜]|</?s>|<(?:start|end)_of|<eos>|\[/?INST\]|(?:user|assistant|system|model)\b)"
+)
+"""What stands behind the end of a turn; elsewhere its mark is a word of a sentence."""
+_LOOK_CHARS = 14
 
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
@@ -44,7 +55,7 @@ _LABELS = ("action:", "action input:", "tool:", "tool call:", "tool input:", "fu
 
 _ONLY_AROUND_CALLS = re.compile(
     r"</?(?:tool_?calls?|function_?calls?|tool_code)>|\[/?TOOL_CALLS?\]|```tool_code"
-    r"|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁[^｜<>]*｜>",
+    r"|<\|/?(?:python_tag|call|tool\w*)\|?>|<｜/?tool▁[^｜<>]*｜>",
     re.IGNORECASE,
 )
 _AROUND = re.compile(
@@ -239,7 +250,9 @@ class Scanner:
 
     def __post_init__(self) -> None:
         every = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
-        self._marks = tuple(mark for mark in every if mark not in self.facts.person)
+        pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
+        said = self.facts.person
+        self._marks = tuple(mark for mark in every if mark not in said and pairs.get(mark, mark) not in said)
 
     @property
     def prose(self) -> str:
@@ -254,10 +267,20 @@ class Scanner:
             if chars := self._clear_chars(final):
                 pieces += self._release(chars)
                 continue
-            is_mark_begun = any(mark.startswith(self._text) for mark in self._marks)
-            if self._closing or (is_mark_begun and not final and self._text not in self._marks):
+            # Thoughts at the very beginning are some, whatever the person asks about.
+            marks = self._marks if self.prose.strip() else (*_THOUGHTS, *self._marks)
+            is_begun = any(mark != self._text and mark.startswith(self._text) for mark in marks)
+            is_begun |= self._text.startswith(tuple(_HEADERS)) and "<|message|>" not in self._text
+            if self._closing or (is_begun and not final):
                 break
-            if mark := next((mark for mark in self._marks if self._text.startswith(mark)), ""):
+            if header := _CALL_HEADER.match(self._text):
+                self._text = f"<function={header[1]}>{self._text[header.end() :]}"
+                continue
+            mark = next((mark for mark in marks if self._text.startswith(mark)), "")
+            behind = self._text[len(mark) :]
+            if mark in _END and not final and len(behind) < _LOOK_CHARS and "\n" not in behind:
+                break
+            if mark:
                 pieces += self._mark(mark)
                 continue
             any_name = self.facts.seeks and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
@@ -313,10 +336,12 @@ class Scanner:
     def _mark(self, mark: str) -> list[ModelDelta]:
         """Decide about a mark; what of it is shown."""
         said = self.prose
-        if (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
+        is_begin = mark in _BEGIN and not said.strip()
+        is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
+        if is_word or (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
             return self._release(len(mark))
         self._text = self._text[len(mark) :]
-        if mark in _BEGIN and not said.strip():
+        if is_begin:
             self._closing = _BEGIN[mark]
         elif mark in _END:
             self._text, self._ended = "", True
