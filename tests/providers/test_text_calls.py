@@ -267,6 +267,23 @@ async def test_an_envelope_is_asked_again_without_the_tail(answer: str) -> None:
     assert "{" not in twice.shown and twice.shown.strip() == twice.text.strip() != ""
 
 
+@pytest.mark.parametrize("by_character", [False, True])
+async def test_a_copy_of_the_engine_s_words_is_no_answer(by_character: bool) -> None:
+    """What was recalled is asked again without the tail; the date of a message goes; both may stand in a sentence."""
+    tail = "What you know from before:\n2026-11-27:\n- user: My cat is Mia."
+
+    async def heard_of(answer: str) -> Heard:
+        return await Heard(*(answer if by_character else [answer])).of(request_of(tail=tail, in_words=True))
+
+    copied, dated = await heard_of(tail), await heard_of("(Saturday, 2026-11-28)\n\nHello (you), Ada.")
+    said = await heard_of(f"(I looked.) {tail}\n(Or Mio.)")
+
+    assert copied.shown == copied.text == "Done, noted."
+    assert [one.tail for one in copied.model.requests] == [tail, ""]
+    assert dated.shown == dated.text == "Hello (you), Ada."
+    assert said.shown == said.text == f"(I looked.) {tail}\n(Or Mio.)"
+
+
 async def test_an_envelope_behind_words_is_left_out() -> None:
     """The person has read the answer already."""
     heard = await Heard(f"Your name is Ada.\n{ENVELOPE}\nAsk on.").of(request_of())

@@ -95,6 +95,12 @@ class RequestFacts:
         return frozenset(kind for kind in kinds if kind not in self.person and not self._is_ordered)
 
     @cached_property
+    def heads(self) -> tuple[str, ...]:
+        """The line that begins the tail in words: an answer that begins with it is a copy."""
+        line = self.request.tail.partition("\n")[0]
+        return (line,) if self.request.in_words and line.endswith(":") else ()
+
+    @cached_property
     def _quotable(self) -> str:
         """All that was said in the request, by the model too, and what tools and memory say, as `squeeze` leaves it."""
         said = (one.text for one in self.request.messages)

@@ -77,7 +77,9 @@ _BEGUN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """What more text may make a tag, a mark or a fence."""
-_SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_]")
+_SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_(]")
+_DATE_NOTE = re.compile(r"\s*\([A-Z][a-z]+day, \d{4}-\d\d-\d\d\)\s*")
+"""How the engine begins the first message of a day."""
 _TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
 
 
@@ -249,7 +251,7 @@ class Scanner:
     _marks: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
+        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END, *self.facts.heads)
         pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
         said = self.facts.person
         self._marks = tuple(mark for mark in every if mark not in said and pairs.get(mark, mark) not in said)
@@ -270,9 +272,14 @@ class Scanner:
             # Thoughts at the very beginning are some, whatever the person asks about.
             marks = self._marks if self.prose.strip() else (*_THOUGHTS, *self._marks)
             is_begun = any(mark != self._text and mark.startswith(self._text) for mark in marks)
+            is_begun |= self._text[:1] == "(" and len(self._text) < _LOOK_CHARS * 2 and ")" not in self._text
             is_begun |= self._text.startswith(tuple(_HEADERS)) and "<|message|>" not in self._text
             if self._closing or (is_begun and not final):
                 break
+            if not self.prose.strip() and (note := _DATE_NOTE.match(self._text)):
+                self._text = self._text[note.end() :]
+                self._trims = True
+                continue
             if header := _CALL_HEADER.match(self._text):
                 self._text = f"<function={header[1]}>{self._text[header.end() :]}"
                 continue
@@ -338,7 +345,16 @@ class Scanner:
         said = self.prose
         is_begin = mark in _BEGIN and not said.strip()
         is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
-        if is_word or (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
+        if mark in self.facts.heads and not said.strip():
+            self.sightings.append(Sighting("envelope"))
+            self._text, self._starts_line = self._text[len(mark) :], False
+            return []
+        if (
+            mark in self.facts.heads
+            or is_word
+            or (mark == "</s>" and "<s>" in said)
+            or (mark in _THOUGHTS and not self._starts_line)
+        ):
             return self._release(len(mark))
         self._text = self._text[len(mark) :]
         if is_begin:
