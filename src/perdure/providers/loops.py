@@ -47,11 +47,7 @@ def loop_start(text: str, at_least: int = LOOP_BYTES) -> int | None:
 
 
 class LoopWatch:
-    """Watches an answer as it comes, each kind of its pieces for itself.
-
-    Args:
-        is_read: whether a person reads it; thoughts nobody has ordered.
-    """
+    """Watches an answer, which a person may read, as it comes, each kind of its pieces for itself."""
 
     def __init__(self, *, is_read: bool = False) -> None:
         self._is_read = is_read
@@ -68,6 +64,6 @@ class LoopWatch:
         fences = self._tails[kind][-self._new[kind] - len(_FENCE) + 1 :].count(_FENCE)
         in_code = self._in_code[kind] = self._in_code.get(kind, False) ^ (fences % 2 == 1)
         self._new[kind] = 0
-        read = CODE_BYTES if in_code else READ_BYTES
         is_read = self._is_read and kind != "reasoning"
-        return loop_start(self._tails[kind], read if is_read else LOOP_BYTES) is not None
+        at_least = LOOP_BYTES if not is_read else CODE_BYTES if in_code else READ_BYTES
+        return loop_start(self._tails[kind], at_least) is not None

@@ -20,8 +20,8 @@ _IN_REQUEST = re.compile(r'\{"type": "([a-z_]+)"')
 _CALL = re.compile(r"(?:function|tool)[ _-]?call|aufruf|chiamata|调用|呼び出", re.IGNORECASE)
 _DATA = re.compile(r"yaml|\bxml\b|schema|config|payload|конфиг|配置", re.IGNORECASE)
 _CODE = re.compile(
-    r"\bcod(?:e|es|ing)\b|python|\bs[ck]ript|snippet|\bcommand|befehl|\bfun[ck]ti?on|\bfun[cz]i[oó]n|\bfonction|\bfunção|\bprogram|syntax|\bkode"
-    r"|\bexampl|beispiel|\bexempl|\bejemplo|\besempio|código|codice|\bкод|скрипт|функци|пример"
+    r"\b(?:cod(?:e|es|ing)\b|s[ck]ript|command|fun[ck]ti?on|fun[cz]i[oó]n|fonction|função|program|exampl|exempl|ejemplo"
+    r"|esempio|код)|python|snippet|befehl|syntax|beispiel|código|codice|скрипт|функци|пример"
     r"|代码|命令|程序|脚本|函数|例|コード|関数|スクリプト|プログラム",
     re.IGNORECASE,
 )

@@ -31,9 +31,7 @@ _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "though
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
 _THOUGHTS |= {f"{start}<|channel|>analysis<|message|>": "<|end|>" for start in ("", "<|start|>assistant")}
 _HEADERS = {"<|start|>": "<|message|>", "<|channel|>": "<|message|>"}
-_CALL_HEADER = re.compile(
-    r"<\|(?:start|channel)\|>(?:(?!<\|message).)*?\bto=([\w.-]+)(?:(?!<\|message).)*<\|message\|>"
-)
+_CALL_HEADER = re.compile(r"<\|(?:start|channel)\|>(?:(?!<\|mess).)*?\bto=([\w.-]+)(?:(?!<\|mess).)*<\|message\|>")
 """How Harmony, the format of gpt-oss, begins messages, and calls."""
 _BEGIN = _HEADERS | {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
 """What begins a turn -> what ends the name of who speaks."""
@@ -277,17 +275,15 @@ class Scanner:
             if self._closing or (is_begun and not final):
                 break
             if not self.prose.strip() and (note := _DATE_NOTE.match(self._text)):
-                self._text = self._text[note.end() :]
-                self._trims = True
+                self._text, self._trims = self._text[note.end() :], True
                 continue
             if header := _CALL_HEADER.match(self._text):
                 self._text = f"<function={header[1]}>{self._text[header.end() :]}"
                 continue
-            mark = next((mark for mark in marks if self._text.startswith(mark)), "")
-            behind = self._text[len(mark) :]
-            if mark in _END and not final and len(behind) < _LOOK_CHARS and "\n" not in behind:
-                break
-            if mark:
+            if mark := next((mark for mark in marks if self._text.startswith(mark)), ""):
+                behind = self._text[len(mark) :]
+                if mark in _END and not final and len(behind) < _LOOK_CHARS and "\n" not in behind:
+                    break
                 pieces += self._mark(mark)
                 continue
             any_name = self.facts.seeks and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
@@ -349,12 +345,8 @@ class Scanner:
             self.sightings.append(Sighting("envelope"))
             self._text, self._starts_line = self._text[len(mark) :], False
             return []
-        if (
-            mark in self.facts.heads
-            or is_word
-            or (mark == "</s>" and "<s>" in said)
-            or (mark in _THOUGHTS and not self._starts_line)
-        ):
+        is_word |= mark in self.facts.heads or (mark == "</s>" and "<s>" in said)
+        if is_word or (mark in _THOUGHTS and not self._starts_line):
             return self._release(len(mark))
         self._text = self._text[len(mark) :]
         if is_begin:
