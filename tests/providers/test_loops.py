@@ -70,9 +70,36 @@ def test_a_loop_is_seen_while_it_comes() -> None:
     assert seen < 2_000
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-" * 3_000,
+        "I will not talk in class.\n" * 100,
+        "| day | what |\n|---|---|\n" + "| | |\n" * 500,
+        "```python\nzeros = [" + "0, " * 5_000 + "0]\n```\nThat is all.",
+    ],
+)
+@pytest.mark.parametrize("piece", [1, 7, 5_000])
+def test_what_a_person_may_want_is_no_loop(text: str, piece: int) -> None:
+    """Fifty lines, an empty table, a long list in code: other limits hold for what is read."""
+    watch = LoopWatch(is_read=True)
+    assert not any(watch.sees_loop("text", text[at : at + piece]) for at in range(0, len(text), piece))
+
+
+@pytest.mark.parametrize(("before", "most"), [("", 5_000), ("```\nx\n```\n", 5_000), ("```\n", 21_000)])
+def test_what_a_person_reads_ends_too(before: str, most: int) -> None:
+    """Only later."""
+    watch, seen = LoopWatch(is_read=True), 0
+    for piece in [before, *[LINE] * 1_000]:
+        seen += len(piece)
+        if watch.sees_loop("text", piece):
+            break
+    assert seen < most
+
+
 async def answer_of(line: ModelReply, *, local: bool, purpose: str = "reply") -> tuple[str, str, StopReason]:
     """(What the pieces say, what the reply says, why it ended) of an answer that never ends by itself."""
-    async with HttpModel(Hanging(line, after=400)) as server:
+    async with HttpModel(Hanging(line, after=2_000)) as server:
         model, pieces = OpenAIChat(model="m", base_url=server.url, traits=lambda: ModelTraits(local=local)), ""
         request = ModelRequest(model="m", system="", messages=(unlogged_message("user", "Hi"),), purpose=purpose)  # type: ignore[arg-type]
         async for piece in model.respond(request):
@@ -86,10 +113,10 @@ async def answer_of(line: ModelReply, *, local: bool, purpose: str = "reply") ->
 async def test_an_answer_of_a_local_model_ends_before_it_repeats_itself() -> None:
     pieces, said, reason = await answer_of(says("Well. " + LINE * 2_000), local=True)
 
-    assert len(pieces) < 2_000
+    assert len(pieces) < 6_000
     assert LINE.strip() in said
     assert said.count("pears") == 1
-    assert reason == "end_turn"
+    assert reason == "max_tokens_exceeded"
 
 
 async def test_what_nobody_reads_ends_with_every_model() -> None:

@@ -32,6 +32,14 @@ from tests.providers.text_call_examples import (
     tool_row,
 )
 
+NEEDS_A_TOOL = frozenset(
+    (
+        *("Python by position", "Python in a list", "a tool and its input", "action in words", "the name as a key"),
+        *("arguments beside the name", "the name before an object", "backticks"),
+    )
+)
+"""Forms that are calls only by a known name, or mentions behind words."""
+
 ENVELOPE = '{"type": "context_status", "date": "2026-11-28", "marker": "123"}'
 
 
@@ -95,6 +103,21 @@ async def test_a_call_that_comes_when_asked_again_is_run() -> None:
         assert heard.shown == heard.text == told
 
 
+async def test_words_that_come_when_asked_again_follow_those_that_were_shown() -> None:
+    """What is left of both is the answer, and the same is shown and stored."""
+    heard = await Heard(f"Sure, let me look.\n{J(CALL)}").of(request_of())
+
+    assert heard.shown == heard.text == "Sure, let me look.\n\nDone, noted."
+
+
+@pytest.mark.parametrize("memory", ["", "Your notes:\nhuman: Ada", "<memory_blocks>\nAda\n</memory_blocks>"])
+async def test_an_example_in_the_base_prompt_is_no_quotation(memory: str) -> None:
+    """Its author tells the model to make just such a call."""
+    heard = await Heard(J(CALL)).of(request_of(system=f"Answer with a call such as {J(CALL)}.\n\n{memory}"))
+
+    assert heard.calls == [("memory_insert", ARGUMENTS)]
+
+
 @pytest.mark.parametrize("trap", TRAPS)
 async def test_what_only_holds_a_call_is_shown_as_it_is(trap: str) -> None:
     """Data, code and examples are the answer; nothing runs, and nobody is asked again."""
@@ -122,7 +145,7 @@ async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> No
         "earlier": request_of(text, unlogged_message("assistant", "What?"), unlogged_message("user", "As I said.")),
         "answer": request_of("Show me a call", unlogged_message("assistant", text), unlogged_message("user", "Again.")),
         "result": request_of("What do the notes say", *tool_row(text)),
-        "system": request_of(system=f"Memory: {text}"),
+        "system": request_of(system=f"Be kind.\n\nYour notes:\nhuman: {text}"),
         "tail": request_of(tail=json.dumps({"type": "context_status", "recalled": text})),
     }[place]
 
@@ -133,7 +156,7 @@ async def test_a_quotation_of_a_call_is_not_run(place: str, spelling: str) -> No
 
 
 @pytest.mark.parametrize(
-    "said", ["Can you remember that I'm Ada?", "Remember that I like JSON.", "I write code. What is my name?"]
+    "said", ["Can you remember that I'm Ada?", "Remember that I like Python.", "I write code. What is my name?"]
 )
 async def test_words_of_a_talk_ask_to_see_no_call(said: str) -> None:
     """A tool's name may be a plain word, and people talk of code."""
@@ -168,13 +191,32 @@ async def test_other_answers_are_only_cleaned(purpose: str) -> None:
     assert heard.text == J(CALL) and heard.calls == []
 
 
-async def test_no_call_runs_where_none_may_be_made() -> None:
-    """Neither without tools nor with the choice of none."""
-    without = await Heard(J(CALL)).of(request_of(tools=()))
+async def test_no_call_runs_that_the_options_forbid() -> None:
+    """The choice of none holds for text too."""
     forbidden = await Heard(J(CALL)).of(request_of(options=ModelOptions(tool_choice="none")))
 
-    assert without.calls == forbidden.calls == []
-    assert without.text == J(CALL) and forbidden.text == "Done, noted."
+    assert (forbidden.calls, forbidden.text) == ([], "Done, noted.")
+
+
+@pytest.mark.parametrize("form", sorted(set(RUN) - NEEDS_A_TOOL))
+@pytest.mark.parametrize("before", ["", "Sure.\n"])
+async def test_a_call_without_tools_is_never_shown(form: str, before: str) -> None:
+    """It is told once, and nothing runs; what is left is the answer."""
+    heard = await Heard(*(before + RUN[form])).of(request_of(tools=()))
+
+    assert heard.calls == [] and len(heard.model.requests) == 2
+    assert "memory" not in heard.shown and "memory" not in heard.text and heard.text.startswith(before)
+    assert "one call" not in heard.model.requests[1].messages[-1].text
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+async def test_data_and_code_are_shown_without_tools_too(trap: str) -> None:
+    """As they are, and nobody is asked again."""
+    said, answer = TRAPS[trap]
+
+    heard = await Heard(answer).of(request_of(said, tools=()))
+
+    assert heard.shown == heard.text == answer and len(heard.model.requests) == 1
 
 
 async def test_a_real_call_stays_as_it_is() -> None:
@@ -223,6 +265,23 @@ async def test_an_envelope_is_asked_again_without_the_tail(answer: str) -> None:
     assert [one.tail for one in once.model.requests] == [ENVELOPE, ""]
     assert once.model.requests[1].messages == request.messages
     assert "{" not in twice.shown and twice.shown.strip() == twice.text.strip() != ""
+
+
+@pytest.mark.parametrize("by_character", [False, True])
+async def test_a_copy_of_the_engine_s_words_is_no_answer(by_character: bool) -> None:
+    """What was recalled is asked again without the tail; the date of a message goes; both may stand in a sentence."""
+    tail = "What you know from before:\n2026-11-27:\n- user: My cat is Mia."
+
+    async def heard_of(answer: str) -> Heard:
+        return await Heard(*(answer if by_character else [answer])).of(request_of(tail=tail, in_words=True))
+
+    copied, dated = await heard_of(tail), await heard_of("(Saturday, 2026-11-28)\n\nHello (you), Ada.")
+    said = await heard_of(f"(I looked.) {tail}\n(Or Mio.)")
+
+    assert copied.shown == copied.text == "Done, noted."
+    assert [one.tail for one in copied.model.requests] == [tail, ""]
+    assert dated.shown == dated.text == "Hello (you), Ada."
+    assert said.shown == said.text == f"(I looked.) {tail}\n(Or Mio.)"
 
 
 async def test_an_envelope_behind_words_is_left_out() -> None:
@@ -278,10 +337,10 @@ async def test_a_call_is_held_back_while_it_comes(form: str) -> None:
 
 @pytest.mark.parametrize("form", sorted(set(RUN) - {"backticks"}))
 async def test_a_call_behind_words_is_held_back_too(form: str) -> None:
-    """The words alone are shown. (In backticks it is a mention.)"""
+    """The words alone are shown, then those of the second answer. (In backticks it is a mention.)"""
     heard = await Heard(*f"Sure.\n{RUN[form]}").of(request_of())
 
-    assert heard.shown.strip() == heard.text.strip() == "Sure."
+    assert heard.shown == heard.text == "Sure.\n\nDone, noted."
 
 
 WORDS = st.sampled_from(
@@ -317,6 +376,14 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
     assert J(CALL) not in heard.shown and J(CALL) not in heard.text
 
 
+ANALYSIS = "<|channel|>analysis<|message|>Who is it?"
+SENTENCES = (
+    "Many models use </s> as the end mark, and others <|im_end|> for it. Both are common.",
+    "It wraps each turn in [INST] and [/INST], and ends with </s>, Ada.",
+    "It begins with <|begin_of_text|> and ends with <|eot_id|> as the mark of the end.",
+)
+
+
 @pytest.mark.parametrize(
     ("answer", "text", "thought"),
     [
@@ -332,6 +399,10 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
         ("<start_of_turn>model\nHi Ada.<end_of_turn>\n", "Hi Ada.", ""),
         ("Hi Ada.</s>", "Hi Ada.", ""),
         ("Hi Ada.</s><s>[INST] What? [/INST]", "Hi Ada.", ""),
+        (f"{ANALYSIS}<|end|><|start|>assistant<|channel|>final<|message|>Hi Ada.<|return|>", "Hi Ada.", "Who is it?"),
+        ("<|channel|>final<|message|>Hi Ada.", "Hi Ada.", ""),
+        (f"<|start|>assistant{ANALYSIS}<|end|><|start|>assistant<|channel|>final<|message|>Hi.", "Hi.", "Who is it?"),
+        *((said, said, "") for said in SENTENCES),
         ("a < b, <b>bold</b> and [1].", "a < b, <b>bold</b> and [1].", ""),
         ("Use `<|im_end|>` and `</think>`.", "Use `<|im_end|>` and `</think>`.", ""),
         ("```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", "```\n<|im_start|>user\nHi<|im_end|>\n```\nSo.", ""),
@@ -347,13 +418,26 @@ async def test_thoughts_and_marks_are_no_text(answer: str, text: str, thought: s
     assert "".join(part.text for part in heard.reply.parts if isinstance(part, Reasoning)) == thought
 
 
-async def test_marks_that_the_person_asks_about_stay() -> None:
-    """They are what the answer is about."""
-    said = "What do <|im_end|> and <think> mean?"
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [
+        ("What do <|im_end|> and <think> mean?", "First: <think> opens thoughts, <|im_end|>\nends a turn."),
+        ("How do I close a <think> tag?", "Write </think> at the end."),
+        ("What is `</think>` for?", "It closes what\n<think> opens."),
+    ],
+)
+async def test_marks_that_the_person_asks_about_stay(said: str, answer: str) -> None:
+    """They are what the answer is about, in pairs."""
+    heard = await Heard(*answer).of(request_of(said))
 
-    heard = await Heard("<think> opens thoughts, <|im_end|> ends a turn.").of(request_of(said))
+    assert heard.text == heard.shown == answer
 
-    assert heard.text == heard.shown == "<think> opens thoughts, <|im_end|> ends a turn."
+
+async def test_thoughts_at_the_beginning_are_never_shown() -> None:
+    """Also if the person asks what the mark is for."""
+    heard = await Heard(*"<think>A secret</think>It marks thoughts.").of(request_of("What is `<think>` for?"))
+
+    assert heard.text == heard.shown == "It marks thoughts."
 
 
 async def test_thoughts_without_an_answer_are_asked_again() -> None:

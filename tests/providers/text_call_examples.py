@@ -77,6 +77,8 @@ RUN: Mapping[str, str] = {
     "<arg_key>new_string</arg_key>\n<arg_value>Name: Ada</arg_value>\n</tool_call>",
     "DeepSeek's marks": "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>memory_insert\n"
     f"```json\n{J(ARGUMENTS)}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "Harmony's header": "<|channel|>commentary to=functions.memory_insert <|constrain|>json<|message|>"
+    f"{J(ARGUMENTS)}<|call|>",
     "action in words": f"Action: memory_insert\nAction Input: {J(ARGUMENTS)}",
     "the name before an object": f"memory_insert\n{J(ARGUMENTS)}",
     "backticks": f"`{J(CALL)}`",
@@ -121,6 +123,19 @@ TRAPS: Mapping[str, tuple[str, str]] = {
     "the same in Chinese": ("memory_insert 怎么调用？", f"```json\n{J(CALL)}\n```"),
     "the same in Spanish": ("Dame un ejemplo de memory_insert", 'memory_insert("human", "Name: Ada")'),
     "the same as a question": ("What does memory_insert look like in Python?", f"```python\n{RUN['Python']}\n```"),
+    "code that was asked for": ("Write the code that stores my name.", f"```python\n{RUN['Python']}\n```"),
+    "a script": ("Write a Python script that does it", f"```python\n{RUN['Python by position']}\n```"),
+    "a line of Python": ("How would I call that in Python?", RUN["Python"]),
+    "code in German": ("Schreib mir den Code dafür", RUN["Python in a list"]),
+    "code in French": ("Écris un script pour cela", f"```python\n{RUN['Python']}\n```"),
+    "code in Chinese": ("写一段代码记住我的名字", f"```python\n{RUN['Python']}\n```"),
+    "code in Japanese": ("名前を保存するコードを書いて", f"```python\n{RUN['Python']}\n```"),
+    "code that was not ordered": ("Is there a function for it?", RUN["Python"]),
+    "an object with a tool's name": ("I'd like a JSON object with name memory_insert", J(CALL)),
+    "JSON in Chinese": ("打印一个JSON：名字和参数", J(CALL)),
+    "a config": ("I need a config with name and arguments for my launcher, please.", J(CALL)),
+    "an example in German": ("Schreib mir bitte ein Beispiel für einen Werkzeugaufruf", f"```json\n{J(CALL)}\n```"),
+    "a question in Italian": ("Come si scrive la chiamata?", J(CALL)),
     "an explanation with an example": (
         "How does a tool call work?",
         f"A tool call is JSON:\n\n```json\n{J(CALL)}\n```\n\nThe server runs it.",

@@ -117,7 +117,8 @@ class OpenAIChat:
         traits = self._traits()
         silence = self._silence or (LOCAL_SILENCE if traits.local else Silence())
         reader = AnswerReader(self._target.who, lambda error: error_in_answer(error, self._target), self._target.mask)
-        watch = LoopWatch() if traits.local or request.purpose != "reply" else None
+        is_read = request.purpose == "reply"
+        watch = LoopWatch(is_read=is_read) if traits.local or not is_read else None
         response: httpx.Response | None = None
         dialect = self._dialect
         body = self._body(request, dialect)
@@ -144,7 +145,7 @@ class OpenAIChat:
                 for piece in reader.feed(chunk):
                     yield _estimated(piece, traits)
                     if watch is not None and isinstance(piece, ModelDelta) and watch.sees_loop(piece.kind, piece.text):
-                        reader.end_loop()
+                        reader.end_loop(is_read=is_read)
                         break
                 if reader.events > events:
                     events, until = reader.events, clock() + silence.first_s

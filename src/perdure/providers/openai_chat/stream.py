@@ -100,12 +100,12 @@ class AnswerReader:
             return []
         return [delta for data in self._sse.feed(chunk) for delta in self._event(data)]
 
-    def end_loop(self) -> None:
-        """End an answer that repeats itself, before it does."""
+    def end_loop(self, *, is_read: bool) -> None:
+        """End an answer that repeats itself, before it does; a person who reads it learns that it is cut."""
         for pieces in (self._text, self._reasoning):
             if (start := loop_start(whole := "".join(pieces))) is not None:
                 pieces[:] = [whole[:start]]
-        self.finish_reason, self.done = "length" if self._calls else "stop", True
+        self.finish_reason, self.done = "length" if self._calls or (is_read and self._text) else "stop", True
 
     def end(self) -> list[ModelDelta | ModelProgress]:
         """The last deltas, after the end of the body.

@@ -197,6 +197,8 @@ def _text(first: Answer, second: Answer) -> str:
     """The words of an answer after both attempts."""
     spoken = (first if second.is_silent else second).scanner
     text = spoken.shown if second.calls and (second.in_text or second.is_silent) else spoken.prose
+    if second.is_silent and not second.calls and (added := second.scanner.prose.strip()) not in text:
+        text += "\n\n"[len(text) - len(text.rstrip("\n")) :] + added  # what is left of both
     if text.strip() or not (second.calls or first.problem):
         return text
     return "" if second.calls else first.scanner.prose.strip() or NO_ANSWER

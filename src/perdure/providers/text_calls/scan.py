@@ -29,12 +29,21 @@ from perdure.providers.text_calls.request import RequestFacts
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}
-_BEGIN = {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
+_THOUGHTS |= {f"{start}<|channel|>analysis<|message|>": "<|end|>" for start in ("", "<|start|>assistant")}
+_HEADERS = {"<|start|>": "<|message|>", "<|channel|>": "<|message|>"}
+_CALL_HEADER = re.compile(r"<\|(?:start|channel)\|>(?:(?!<\|mess).)*?\bto=([\w.-]+)(?:(?!<\|mess).)*<\|message\|>")
+"""How Harmony, the format of gpt-oss, begins messages, and calls."""
+_BEGIN = _HEADERS | {"<|im_start|>": "\n", "<start_of_turn>": "\n", "<|start_header_id|>": "<|end_header_id|>"}
 """What begins a turn -> what ends the name of who speaks."""
 _END = (
     *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "</s>", "<eos>"),
     *("<|end|>", "<|return|>", "<｜end▁of▁sentence｜>", "[INST]", "[/INST]", *_BEGIN),
 )
+_BEHIND_END = re.compile(
+    r"[ \t]*(?:\n|\Z|<[|｜]|</?s>|<(?:start|end)_of|<eos>|\[/?INST\]|(?:user|assistant|system|model)\b)"
+)
+"""What stands behind the end of a turn; elsewhere its mark is a word of a sentence."""
+_LOOK_CHARS = 14
 
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
@@ -44,7 +53,7 @@ _LABELS = ("action:", "action input:", "tool:", "tool call:", "tool input:", "fu
 
 _ONLY_AROUND_CALLS = re.compile(
     r"</?(?:tool_?calls?|function_?calls?|tool_code)>|\[/?TOOL_CALLS?\]|```tool_code"
-    r"|<\|/?(?:python_tag|tool\w*)\|?>|<｜/?tool▁[^｜<>]*｜>",
+    r"|<\|/?(?:python_tag|call|tool\w*)\|?>|<｜/?tool▁[^｜<>]*｜>",
     re.IGNORECASE,
 )
 _AROUND = re.compile(
@@ -66,7 +75,9 @@ _BEGUN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 """What more text may make a tag, a mark or a fence."""
-_SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_]")
+_SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_(]")
+_DATE_NOTE = re.compile(r"\s*\([A-Z][a-z]+day, \d{4}-\d\d-\d\d\)\s*")
+"""How the engine begins the first message of a day."""
 _TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
 
 
@@ -114,7 +125,7 @@ class _Span:
         if self.found and self.code == FENCE and rest and not rest.startswith(_END):
             self.at += rest.find(FENCE) + len(FENCE) if FENCE in rest else len(rest)
             self.found.append(Sighting("broken", self.found[0].call))
-        is_alone = starts_line and not self.found and bool(self.facts.sought)
+        is_alone = starts_line and not self.found and self.facts.seeks
         if is_alone and _ONLY_AROUND_CALLS.search(self.text[: self.at]):
             self.found.append(Sighting("broken"))
 
@@ -125,7 +136,7 @@ class _Span:
 
     def _around(self, is_first: bool) -> bool:
         """Read a tag, a mark, a label, a fence, or what stands between calls."""
-        if self.facts.sought and (named := _NAMED_TAG.match(self.text, self.at)):
+        if self.facts.seeks and (named := _NAMED_TAG.match(self.text, self.at)):
             return self._named(bare_name(named[1]), named.end())
         around = _AROUND.match(self.text, self.at)
         if around is None and (self.at or is_first):
@@ -153,13 +164,13 @@ class _Span:
     def _value(self) -> bool:
         """Read an object or a list, as JSON or as Python writes it."""
         text, tools = self.text, self.facts.sought
-        if not tools and not self.facts.kinds:
+        if not self.facts.seeks and not self.facts.kinds:
             return False
         end, is_closed = closing_bracket(text, self.at)
         self._wait_if(not is_closed)
         raw = text[self.at : end]
         value = read_value(raw) if is_closed else None
-        calls = calls_in(value, tools)
+        calls = calls_in(value, tools) if self.facts.seeks else ()
         if not calls and self._name and isinstance(value, Mapping):
             calls = (call_of(self._name, value),)
         kind = _TYPE.match(raw)
@@ -176,14 +187,19 @@ class _Span:
         """Read a Python call or a list of them, or the name of a tool before its arguments."""
         text, tools = self.text, self.facts.sought
         word = _WORD.match(text, self.at)
-        if word is None or not tools:
+        if word is None or not self.facts.seeks:
             return False
-        any_name = self.at > 0 and self.any_name and not word["list"]
+        any_name = (self.at > 0 or not tools) and self.any_name and not word["list"]
         self._wait_if(self._may_be_name(word.start("name")) or (any_name and word.end() == len(text)))
         name = bare_name(word["name"])
         if not text.startswith("(", word.end()):
-            return not word["list"] and name in tools and self._named(name, word.end())
-        if name not in tools and name != "print" and not any_name:
+            is_marked = any_name and bool(_ONLY_AROUND_CALLS.search(text[: self.at]))
+            behind = text[word.end() :].lstrip()[:1]
+            self._wait_if(is_marked and not behind)
+            is_name = name in tools or (is_marked and behind in {"{", "[", "<", "`"})
+            return not word["list"] and is_name and self._named(name, word.end())
+        is_name = name in tools or name == "print" or (any_name and (self.at > 0 or "_" in name))
+        if self.facts.wants_code or not is_name:
             return False
         end, is_closed = closing_bracket(text, self.at)
         behind = text[end:].lstrip(" \t;")
@@ -233,8 +249,10 @@ class Scanner:
     _marks: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END)
-        self._marks = tuple(mark for mark in every if mark not in self.facts.person)
+        every = (*_THOUGHTS, *_THOUGHTS.values(), *_END, *self.facts.heads)
+        pairs = _THOUGHTS | {end: begin for begin, end in _THOUGHTS.items()}
+        said = self.facts.person
+        self._marks = tuple(mark for mark in every if mark not in said and pairs.get(mark, mark) not in said)
 
     @property
     def prose(self) -> str:
@@ -249,13 +267,26 @@ class Scanner:
             if chars := self._clear_chars(final):
                 pieces += self._release(chars)
                 continue
-            is_mark_begun = any(mark.startswith(self._text) for mark in self._marks)
-            if self._closing or (is_mark_begun and not final and self._text not in self._marks):
+            # Thoughts at the very beginning are some, whatever the person asks about.
+            marks = self._marks if self.prose.strip() else (*_THOUGHTS, *self._marks)
+            is_begun = any(mark != self._text and mark.startswith(self._text) for mark in marks)
+            is_begun |= self._text[:1] == "(" and len(self._text) < _LOOK_CHARS * 2 and ")" not in self._text
+            is_begun |= self._text.startswith(tuple(_HEADERS)) and "<|message|>" not in self._text
+            if self._closing or (is_begun and not final):
                 break
-            if mark := next((mark for mark in self._marks if self._text.startswith(mark)), ""):
+            if not self.prose.strip() and (note := _DATE_NOTE.match(self._text)):
+                self._text, self._trims = self._text[note.end() :], True
+                continue
+            if header := _CALL_HEADER.match(self._text):
+                self._text = f"<function={header[1]}>{self._text[header.end() :]}"
+                continue
+            if mark := next((mark for mark in marks if self._text.startswith(mark)), ""):
+                behind = self._text[len(mark) :]
+                if mark in _END and not final and len(behind) < _LOOK_CHARS and "\n" not in behind:
+                    break
                 pieces += self._mark(mark)
                 continue
-            any_name = bool(self.facts.sought) and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
+            any_name = self.facts.seeks and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
             span = _Span(self.facts, self._text, any_name, final)
             try:
                 span.read(starts_line=self._starts_line, is_first=not self.prose.strip())
@@ -308,10 +339,17 @@ class Scanner:
     def _mark(self, mark: str) -> list[ModelDelta]:
         """Decide about a mark; what of it is shown."""
         said = self.prose
-        if (mark == "</s>" and "<s>" in said) or (mark in _THOUGHTS and not self._starts_line):
+        is_begin = mark in _BEGIN and not said.strip()
+        is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
+        if mark in self.facts.heads and not said.strip():
+            self.sightings.append(Sighting("envelope"))
+            self._text, self._starts_line = self._text[len(mark) :], False
+            return []
+        is_word |= mark in self.facts.heads or (mark == "</s>" and "<s>" in said)
+        if is_word or (mark in _THOUGHTS and not self._starts_line):
             return self._release(len(mark))
         self._text = self._text[len(mark) :]
-        if mark in _BEGIN and not said.strip():
+        if is_begin:
             self._closing = _BEGIN[mark]
         elif mark in _END:
             self._text, self._ended = "", True
