@@ -127,7 +127,7 @@ def test_notes_never_keep_a_request_from_being_sent(tmp_path: Path, caplog: pyte
     with open_library(tmp_path, model) as perdure:
         agents = {noted: perdure.create_agent(tools=TOOLS) for noted in (False, True)}
         agents[True].tools.run("update_working_checkpoint", {"key_info": "many words " * 90})
-        for window in (*range(1_240, 1_640, 80), 6_000):
+        for window in (*range(3_160, 3_480, 80), 6_000):
             for noted, agent in agents.items():
                 agent.update(settings={"context_window_tokens": window, "auto_recall": False})
                 try:

@@ -24,7 +24,8 @@ def tokens_of_request(request: ModelRequest) -> int:
     """The tokens of all that a request holds."""
     tools = sum(real_tokens(json.dumps(dict(tool), ensure_ascii=False)) for tool in request.tools)
     messages = sum(AROUND_A_MESSAGE + sum(map(_tokens_of_part, message.parts)) for message in request.messages)
-    return tools + real_tokens(request.system) + messages + real_tokens(request.tail) + AROUND_A_MESSAGE
+    texts = sum(map(real_tokens, (request.system, request.opening, request.tail)))
+    return tools + texts + messages + AROUND_A_MESSAGE * (2 if request.opening else 1)
 
 
 def _tokens_of_part(part: Part) -> int:

@@ -43,7 +43,8 @@ class Certificate:
         overcount: by how much the sum of the segments is too high; negative if it is too low.
         factor: multiplies the corrected sum after a provider refused a certified request.
         reserve_tokens: free room for the answer.
-        fixed_at_least: the least tokens, by any tokenizer, of what no plan can make smaller; None: not counted.
+        fixed_at_least: the least tokens, by any tokenizer, of what no plan can make smaller, where a request may be
+            tried that only an estimate finds too large; None: none may.
         was_refused: the provider has just refused a request of the run as too large.
     """
 

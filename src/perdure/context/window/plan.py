@@ -176,10 +176,12 @@ class Situation:
 def plan(situation: Situation) -> Plan | None:
     """Return the next step that makes the request fit; None if it fits.
 
-    None also if nothing more can go and only an estimate says that it does not fit: then the provider decides, unless
-    it has refused such a request already. The order: cut a new row that is too large by itself; put prepared summaries
-    in the place of the oldest atoms; merge summaries that are too many; evict the oldest atoms; cut the newest turn,
-    its tool results and call messages before its user's words; join and shorten summaries.
+    None also if nothing more can go and only a correction of the estimate says that it does not fit, or of a server
+    that may be tried, the estimate: then the provider decides, unless it has refused such a request already.
+
+    The order: cut a new row that is too large by itself; put prepared summaries in the place of the oldest atoms; merge
+    summaries that are too many; evict the oldest atoms; cut the newest turn, its tool results and call messages before
+    its user's words; join and shorten summaries.
 
     Raises: IrreducibleFloor: before the first step, if all of them can't be enough.
     """
@@ -200,21 +202,25 @@ def plan(situation: Situation) -> Plan | None:
         or _join(situation)
         or _evict(situation, least=LEAST_SUMMARY)
     )
-    if next_plan is None and certificate.was_refused:
+    is_too_large = certificate.factor > 1 or certificate.estimated_tokens > certificate.budget_tokens
+    if next_plan is None and (certificate.was_refused or (is_too_large and certificate.fixed_at_least is None)):
         _raise_irreducible(situation)
     return next_plan
 
 
-def _least_tokens(situation: Situation) -> int:
-    """Return the tokens that certainly stay when all that can leave has left."""
+def _least_tokens(situation: Situation) -> float:
+    """Return the tokens that stay when all that can leave has left: of a server that may be tried the certain least,
+    else by the lowest reading of the estimate."""
     certificate, counter = situation.certificate, situation.counter
-    fixed = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
-    fixed = fixed - max(0, certificate.overcount) if certificate.fixed_at_least is None else certificate.fixed_at_least
-    rows = 0
+    certain, rows = certificate.fixed_at_least, 0
     for message in _rows_that_stay(situation):
-        tokens = min(situation.tokens_of(message), counter.at_least(message.text))
+        tokens = situation.tokens_of(message)
+        tokens = tokens if certain is None else min(tokens, counter.at_least(message.text))
         rows += min(tokens, STUB_TOKENS) if situation.can_open and stub_chars(message) else tokens
-    return fixed + rows
+    if certain is not None:
+        return certain + rows
+    fixed = sum(segment.tokens for segment in certificate.segments if segment.name in FIXED)
+    return (fixed + rows - max(0, certificate.overcount)) * certificate.factor
 
 
 def summary_limit(budget_tokens: int) -> int:

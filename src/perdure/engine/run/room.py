@@ -156,13 +156,14 @@ def _load_situation(
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
     window, reserve = inputs.window(agent)
     log, run, stubs, counter = builder.log, builder.log.run, conversation.stubs, inputs.counter
+    traits = inputs.models.traits(agent.model)
     certificate = Certificate(
         window_tokens=window,
         reserve_tokens=reserve,
         segments=segments(view, stubs=stubs, status=size.status, run_seq=run.key.seq, counter=counter),
         overcount=size.overcount,
         factor=size.factor,
-        fixed_at_least=fixed_at_least(view.prefix, size.status, counter),
+        fixed_at_least=fixed_at_least(view.prefix, size.status, counter) if traits.local and not traits.cuts else None,
         was_refused=bool(log.overflows),
     )
     return situation_of(
