@@ -194,7 +194,7 @@ async def new_world(address: Path | str) -> World:
         address, models={MODEL: model}, tools=[lookup], settings=Settings(model=MODEL, embedding="none")
     )
     agent = await perdure.create_agent(
-        "ada", settings={"context_window_tokens": 8_000}, blocks=[NewBlock(label="team", value="rules")]
+        "ada", settings={"context_window_tokens": 8_400}, blocks=[NewBlock(label="team", value="rules")]
     )
     return World(perdure, agent, script, results)
 
