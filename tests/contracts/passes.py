@@ -44,6 +44,10 @@ class PassContract(Contract):
             )
             assert narrow == replace(first, upto_seq=2, last_message_id=MessageId("message-2"), is_full=True)
             assert await store.read(lambda tx: tx.passes.find_last(ada, GroupId("group-1"))) == narrow
+            wanted = await store.write(lambda tx: tx.passes.ask(other))
+            assert wanted == replace(other, cause="request")
+            assert await store.read(lambda tx: tx.passes.find_last(bob, GroupId("group-1"))) == wanted
+            other = wanted
             assert await store.read(lambda tx: tx.passes.find_by_run(second.run_id)) == second
             assert await store.read(lambda tx: tx.passes.find_by_run(RunId("run-none"))) is None
             assert await store.read(lambda tx: tx.passes.list_unended(limit=9, until=LATER)) == [narrow, second, other]
