@@ -79,12 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        self._send("I", None)
+        self._send("I rem", None)
         if server.dies():
             self.wfile.flush()
             time.sleep(0.05)  # what was written is on its way
             os.kill(os.getpid(), signal.SIGKILL)
-        self._send(" remember.", "stop")
+        self._send("ember.", "stop")
         self._write(b"data: [DONE]\n\n")
         self._write(b"")
 
