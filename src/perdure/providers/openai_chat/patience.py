@@ -43,17 +43,17 @@ class Patience(Generic[T]):
 
     async def during(self, work: Coroutine[Any, Any, T]) -> AsyncIterator[ModelProgress]:
         """Wait for the first byte. Raises: TimeoutError, and what the work raises."""
-        clock = asyncio.get_running_loop().time
-        until = clock() + self.silence.first_s
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.silence.first_s
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
-                left_s = until - clock()
+                left_s = until - loop.time()
                 if left_s <= 0:
                     raise TimeoutError
                 await asyncio.wait({task}, timeout=min(left_s, self.silence.tick_s or left_s))
                 if not task.done() and self.silence.tick_s is not None:
-                    yield ModelProgress(stage="waiting", waited_s=clock() - self.started_at)
+                    yield ModelProgress(stage="waiting", waited_s=loop.time() - self.started_at)
             self.result = task.result()
         finally:
             if not task.done():

@@ -50,6 +50,9 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     edit = await _load_edit(request, library)
     conversation_id = _conversation_id(request) if edit is None else edit["conversation_id"]
     conversation = await services.conversations.get(agent_id, conversation_id)
+    where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
+    # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
+    running = await services.runs.list(where, ListPage(1, ascending=True))
     before = request.query_params.get("before", "")
     entries = await services.transcripts.list(
         agent_id,
@@ -58,8 +61,6 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         before_seq=int(before) if before.isdigit() else None,
     )
     lines = await services.conversations.list_of_agent(agent_id, limit=CONVERSATIONS_MAX, after_seq=-1)
-    where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
-    running = await services.runs.list(where, ListPage(1, ascending=True))
     return {
         "title": agent.name,
         "agent": agent_shape(agent),
