@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed
-from perdure.context.costs.ledger import CostLedger, RequestCost
+from perdure.context.costs.ledger import RequestCost, build_ledger
 from perdure.context.costs.plot import KINDS, build_columns, describe, render_svg
 from perdure.core.messages import Reasoning
 from perdure.core.models import ModelReply
@@ -201,7 +201,7 @@ async def test_the_plot_is_well_formed_and_shows_every_request(talk: Talk) -> No
 async def test_a_conversation_without_requests_costs_nothing(talk: Talk) -> None:
     ledger = await talk.agent.costs()
 
-    assert ledger == CostLedger(conversation_id=ledger.conversation_id, requests=(), summaries=())
+    assert ledger == build_ledger(ledger.conversation_id, (), ())
     assert ledger.totals.price is None
     assert "no request yet" in render_svg(ledger)
     assert json.dumps(ledger.to_dict())

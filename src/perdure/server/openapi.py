@@ -15,6 +15,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.json_schema import models_json_schema
 from starlette.routing import BaseRoute, Route
 
+from perdure.context.costs.ledger import CostLedger
 from perdure.core.ids import ID_PATTERNS
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
@@ -23,7 +24,6 @@ from perdure.server.wire.answers import objects as wire
 from perdure.server.wire.answers import schedules
 from perdure.server.wire.answers.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.answers.companions import PassShape
-from perdure.server.wire.answers.costs import CostsShape
 from perdure.server.wire.answers.fact_views import (
     CommunityShape,
     EventShape,
@@ -148,7 +148,7 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", wire.Confirmation),
     (r"GET /v1/agents/{agent_id}/core-memory", wire.Memory),
     (r"GET /v1/agents/{agent_id}/context", wire.Context),
-    (r"GET /v1/agents/{agent_id}/context/costs", CostsShape),
+    (r"GET /v1/agents/{agent_id}/context/costs", CostLedger),
     (r"POST /v1/(agents|conversations)/{\w+}/recompile", str),
     (r"POST /v1/(agents/{agent_id}/summarize|conversations/{conversation_id}/compact)", wire.Compaction),
     (r"GET /v1/agents/{agent_id}/secrets", list[wire.Secret]),

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from perdure.context.request.explain import Prices, SegmentUse, divide_use
-from perdure.context.window.budget import Segment
+from perdure.context.request.explain import Prices, SegmentUse, divide_use, sum_known
+from perdure.context.window.budget import Segment, SegmentName
 from perdure.context.window.economics import COLD_AFTER
 from perdure.core.ids import ConversationId, RunId, StepId
 from perdure.core.nodes import MadeBy, SummaryNode, node_handle
@@ -57,12 +57,14 @@ class RequestCost:
     """What one model call cost.
 
     Args:
-        parts: of the request, in its order; their tokens sum to `input_tokens`.
         measured: whether the provider reported tokens; else `parts` are estimates without a price.
+        cached_tokens, written_tokens: read from the provider's cache, and written to it; `plain_tokens` are neither.
+        missed_tokens: those that the request before had sent, or others in their place, that were not read from the
+            cache; `miss_reason`: why, or None.
+        price: US dollars for input and output; None: unknown. `uncached_price`: of the input, if the provider had no
+            cache.
         rewrites: the prefixes that are new since the request before, oldest first.
-        miss_reason: why some tokens were missed; None: none were.
-        input_price, output_price: US dollars; None: unknown.
-        uncached_price: of the input, if the provider had no cache.
+        parts: of the request, in its order; their tokens sum to `input_tokens`.
     """
 
     __repr__ = short_repr("step_id", "input_tokens", "cached_tokens", "price", "rewrites")
@@ -72,43 +74,20 @@ class RequestCost:
     created_at: datetime
     model: str
     status: StepStatus
-    parts: tuple[SegmentUse, ...]
     measured: bool
-    output_tokens: int
-    rewrites: tuple[Rewrite, ...]
+    input_tokens: int
+    cached_tokens: int
+    written_tokens: int
+    plain_tokens: int
+    missed_tokens: int
     miss_reason: MissReason | None
+    output_tokens: int
     input_price: float | None
     output_price: float | None
+    price: float | None
     uncached_price: float | None
-
-    @property
-    def input_tokens(self) -> int:
-        return sum(part.tokens for part in self.parts)
-
-    @property
-    def cached_tokens(self) -> int:
-        """Tokens read from the provider's cache."""
-        return sum(part.cached_tokens for part in self.parts)
-
-    @property
-    def written_tokens(self) -> int:
-        """Tokens written to the provider's cache."""
-        return sum(part.written_tokens for part in self.parts)
-
-    @property
-    def missed_tokens(self) -> int:
-        """Tokens that the request before had sent, or others in their place, that were not read from the cache."""
-        return sum(part.missed_tokens for part in self.parts)
-
-    @property
-    def plain_tokens(self) -> int:
-        """Tokens that were neither read from the cache nor written to it."""
-        return self.input_tokens - self.cached_tokens - self.written_tokens
-
-    @property
-    def price(self) -> float | None:
-        """US dollars for input and output; None: unknown."""
-        return _sum([self.input_price, self.output_price])
+    rewrites: tuple[Rewrite, ...]
+    parts: tuple[SegmentUse, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +115,7 @@ class CostTotals:
     Args:
         price: of requests and summaries in US dollars; None: a price is unknown.
         uncached_price: the same without the provider's cache.
+        hit_rate: the cache's share of the input, from 0 to 1.
     """
 
     requests: int
@@ -151,11 +131,7 @@ class CostTotals:
     price: float | None
     uncached_price: float | None
     rewrites: Mapping[str, int]
-
-    @property
-    def hit_rate(self) -> float:
-        """The cache's share of the input, from 0 to 1."""
-        return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
+    hit_rate: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,91 +147,80 @@ class CostLedger:
     conversation_id: ConversationId
     requests: tuple[RequestCost, ...]
     summaries: tuple[SummaryCost, ...]
+    parts: tuple[SegmentUse, ...]
+    totals: CostTotals
     left_out: int = 0
-
-    @property
-    def totals(self) -> CostTotals:
-        """The sums of what is listed."""
-        requests, summaries = self.requests, self.summaries
-        measured = [request for request in requests if request.measured]
-        request_price = _sum([request.price for request in measured])
-        summary_price = _sum([summary.price for summary in summaries])
-        uncached = _sum([price for one in measured for price in (one.uncached_price, one.output_price)])
-        codes = [rewrite.reason for request in requests for rewrite in request.rewrites]
-        return CostTotals(
-            requests=len(requests),
-            summaries=len(summaries),
-            input_tokens=sum(request.input_tokens for request in requests),
-            cached_tokens=sum(request.cached_tokens for request in requests),
-            written_tokens=sum(request.written_tokens for request in requests),
-            missed_tokens=sum(request.missed_tokens for request in requests),
-            output_tokens=sum(request.output_tokens for request in requests),
-            summary_tokens=sum(summary.input_tokens + summary.output_tokens for summary in summaries),
-            request_price=request_price if measured else None,
-            summary_price=summary_price,
-            price=_sum([request_price, summary_price]) if measured else None,
-            uncached_price=_sum([uncached, summary_price]) if measured else None,
-            rewrites={code: codes.count(code) for code in dict.fromkeys(codes)},
-        )
-
-    @property
-    def parts(self) -> tuple[SegmentUse, ...]:
-        """The sums of each part over all requests, in the order of a request."""
-        names = list(dict.fromkeys(part.name for request in self.requests for part in request.parts))
-        sums: list[SegmentUse] = []
-        for name in names:
-            uses = [(request, part) for request in self.requests for part in request.parts if part.name == name]
-            prices = [part.price for request, part in uses if request.measured]
-            sums.append(
-                SegmentUse(
-                    name=name,
-                    estimated_tokens=sum(part.estimated_tokens for _, part in uses),
-                    tokens=sum(part.tokens for _, part in uses),
-                    cached_tokens=sum(part.cached_tokens for _, part in uses),
-                    written_tokens=sum(part.written_tokens for _, part in uses),
-                    missed_tokens=sum(part.missed_tokens for _, part in uses),
-                    price=_sum(prices) if prices else None,
-                )
-            )
-        return tuple(sums)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ledger as JSON has it: tokens, and US dollars, where null means unknown."""
-        totals = self.totals
-        return {
-            "conversation_id": self.conversation_id,
-            "requests": [_request_shape(request) for request in self.requests],
-            "summaries": [
-                asdict(summary) | {"created_at": summary.created_at.isoformat()} for summary in self.summaries
-            ],
-            "parts": [asdict(part) for part in self.parts],
-            "totals": asdict(totals) | {"hit_rate": totals.hit_rate},
-            "left_out": self.left_out,
-        }
+        return asdict(self, dict_factory=_plain)
 
 
-def _request_shape(request: RequestCost) -> dict[str, Any]:
-    return {
-        "step_id": request.step_id,
-        "run_id": request.run_id,
-        "created_at": request.created_at.isoformat(),
-        "model": request.model,
-        "status": request.status,
-        "measured": request.measured,
-        "input_tokens": request.input_tokens,
-        "cached_tokens": request.cached_tokens,
-        "written_tokens": request.written_tokens,
-        "plain_tokens": request.plain_tokens,
-        "missed_tokens": request.missed_tokens,
-        "miss_reason": request.miss_reason,
-        "output_tokens": request.output_tokens,
-        "input_price": request.input_price,
-        "output_price": request.output_price,
-        "price": request.price,
-        "uncached_price": request.uncached_price,
-        "rewrites": [asdict(rewrite) for rewrite in request.rewrites],
-        "parts": [asdict(part) for part in request.parts],
+def _plain(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the fields of a value, times in ISO 8601."""
+    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs}
+
+
+def build_ledger(
+    conversation_id: ConversationId,
+    requests: Sequence[RequestCost],
+    summaries: Sequence[SummaryCost],
+    *,
+    left_out: int = 0,
+) -> CostLedger:
+    """Return the ledger of these requests and summaries, with their sums."""
+    return CostLedger(
+        conversation_id=conversation_id,
+        requests=tuple(requests),
+        summaries=tuple(summaries),
+        parts=_part_sums(requests),
+        totals=_totals(requests, summaries),
+        left_out=left_out,
+    )
+
+
+_AMOUNTS = ("cached_tokens", "written_tokens", "missed_tokens")
+
+
+def _totals(requests: Sequence[RequestCost], summaries: Sequence[SummaryCost]) -> CostTotals:
+    measured = [request for request in requests if request.measured]
+    request_price = sum_known([request.price for request in measured])
+    summary_price = sum_known([summary.price for summary in summaries])
+    uncached = sum_known([price for one in measured for price in (one.uncached_price, one.output_price)])
+    codes = [rewrite.reason for request in requests for rewrite in request.rewrites]
+    amounts = {
+        name: sum(getattr(request, name) for request in requests)
+        for name in ("input_tokens", "output_tokens", *_AMOUNTS)
     }
+    return CostTotals(
+        requests=len(requests),
+        summaries=len(summaries),
+        **amounts,
+        summary_tokens=sum(summary.input_tokens + summary.output_tokens for summary in summaries),
+        request_price=request_price if measured else None,
+        summary_price=summary_price,
+        price=sum_known([request_price, summary_price]) if measured else None,
+        uncached_price=sum_known([uncached, summary_price]) if measured else None,
+        rewrites={code: codes.count(code) for code in dict.fromkeys(codes)},
+        hit_rate=amounts["cached_tokens"] / amounts["input_tokens"] if amounts["input_tokens"] else 0.0,
+    )
+
+
+def _part_sums(requests: Sequence[RequestCost]) -> tuple[SegmentUse, ...]:
+    """Return the sums of each part over all requests, in the order of a request."""
+    uses: dict[SegmentName, list[tuple[bool, SegmentUse]]] = {}
+    for request in requests:
+        for part in request.parts:
+            uses.setdefault(part.name, []).append((request.measured, part))
+    sums: list[SegmentUse] = []
+    for name, parts in uses.items():
+        prices = [part.price for measured, part in parts if measured]
+        amounts = {
+            amount: sum(getattr(part, amount) for _, part in parts)
+            for amount in ("estimated_tokens", "tokens", *_AMOUNTS)
+        }
+        sums.append(SegmentUse(name=name, price=sum_known(prices) if prices else None, **amounts))
+    return tuple(sums)
 
 
 def request_cost(
@@ -279,24 +244,28 @@ def request_cost(
     measured = usage.input_tokens > 0
     sent_before = 0 if before is None else sum(part.tokens for part in before.parts if part.name not in _TAIL)
     parts = divide_use(segments, usage, certified_tokens=certified, prices=prices, sent_before=sent_before)
-    missed = sum(part.missed_tokens for part in parts)
+    amounts = {name: sum(getattr(part, name) for part in parts) for name in (*_AMOUNTS, "plain_tokens")}
     plain = prices.input_price(plain=usage.input_tokens, cached=0, written=0)
-    output = prices.price(usage)
-    input_price = _sum([part.price for part in parts]) if measured else None
+    price = prices.price(usage)
+    input_price = sum_known([part.price for part in parts]) if measured else None
+    output_price = None if price is None or input_price is None else price - input_price
     return RequestCost(
         step_id=step.id,
         run_id=run_id,
         created_at=step.created_at,
         model=step.model,
         status=step.status,
-        parts=parts,
         measured=measured,
+        input_tokens=sum(part.tokens for part in parts),
+        **amounts,
+        miss_reason=_miss_reason(step, before, rewrites) if amounts["missed_tokens"] and before is not None else None,
         output_tokens=usage.output_tokens,
-        rewrites=tuple(rewrites),
-        miss_reason=_miss_reason(step, before, rewrites) if missed and before is not None else None,
         input_price=input_price,
-        output_price=None if output is None or input_price is None else output - input_price,
+        output_price=output_price,
+        price=sum_known([input_price, output_price]),
         uncached_price=plain if measured else None,
+        rewrites=tuple(rewrites),
+        parts=parts,
     )
 
 
@@ -329,9 +298,3 @@ def summary_cost(node: SummaryNode, prices: Prices) -> SummaryCost:
         output_tokens=usage.output_tokens,
         price=prices.price(usage) if is_called else 0.0,
     )
-
-
-def _sum(prices: Sequence[float | None]) -> float | None:
-    """Return the sum of prices; None if one is unknown."""
-    known = [price for price in prices if price is not None]
-    return sum(known) if len(known) == len(prices) else None

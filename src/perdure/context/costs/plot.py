@@ -14,6 +14,7 @@ from html import escape
 from itertools import accumulate
 
 from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
+from perdure.context.request.explain import sum_known
 
 KINDS = ("cached", "written", "plain")
 """What the tokens of a column are, from the bottom to the top."""
@@ -69,13 +70,8 @@ def _running_prices(ledger: CostLedger) -> list[float | None]:
         is_last = number == len(ledger.requests) - 1
         due = [one for one in summaries if is_last or one.created_at <= request.created_at]
         summaries = summaries[len(due) :]
-        spent.append(_add(request.price if request.measured else 0.0, *(one.price for one in due)))
-    return list(accumulate(spent, _add))
-
-
-def _add(*prices: float | None) -> float | None:
-    known = [price for price in prices if price is not None]
-    return sum(known) if len(known) == len(prices) else None
+        spent.append(sum_known([request.price if request.measured else 0.0, *(one.price for one in due)]))
+    return list(accumulate(spent, lambda *prices: sum_known(prices)))
 
 
 def axis_top(value: float) -> float:

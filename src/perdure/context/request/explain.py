@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -41,7 +41,9 @@ class Prices:
 
     def input_price(self, *, plain: int, cached: int, written: int) -> float | None:
         """Return the dollars for these tokens; None if the price of some is unknown."""
-        return _sum(_price(plain, self.input), _price(cached, self.cached_input), _price(written, self.cache_write))
+        return sum_known(
+            [_price(plain, self.input), _price(cached, self.cached_input), _price(written, self.cache_write)]
+        )
 
     def price(self, usage: Usage) -> float | None:
         """Return the dollars for a step; None if a price or the tokens are unknown."""
@@ -50,7 +52,7 @@ class Prices:
         cached, written = _cache(usage)
         plain = usage.input_tokens - cached - written
         before = self.input_price(plain=plain, cached=cached, written=written)
-        return _sum(before, _price(usage.output_tokens, self.output))
+        return sum_known([before, _price(usage.output_tokens, self.output)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +142,7 @@ class Explanation:
 
     @property
     def price(self) -> float | None:
-        return _sum(self.input_price, self.output_price)
+        return sum_known([self.input_price, self.output_price])
 
 
 def explain(step: Step, view: View, *, prices: Prices | None = None, counter: TokenCounter) -> Explanation:
@@ -177,7 +179,7 @@ def explain(step: Step, view: View, *, prices: Prices | None = None, counter: To
         stubs=dict(recipe.stubs),
         message_count=len(view.pinned) + len(view.rows),
         digest=recipe.digest,
-        input_price=_sum(*(use.price for use in uses)),
+        input_price=sum_known(use.price for use in uses),
         output_price=_price(usage.output_tokens, prices.output) if measured else None,
     )
 
@@ -443,7 +445,8 @@ def _price(tokens: int, dollars: float | None) -> float | None:
     return None if dollars is None else tokens * dollars / MILLION
 
 
-def _sum(*prices: float | None) -> float | None:
-    """Add prices; None if one is unknown."""
-    known_prices = [price for price in prices if price is not None]
-    return sum(known_prices) if len(known_prices) == len(prices) else None
+def sum_known(prices: Iterable[float | None]) -> float | None:
+    """Return the sum of prices; None if one is unknown."""
+    prices = list(prices)
+    known = [price for price in prices if price is not None]
+    return sum(known) if len(known) == len(prices) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby, pairwise
 
-from perdure.context.costs.ledger import CostLedger, RequestCost, Rewrite, request_cost, summary_cost
+from perdure.context.costs.ledger import CostLedger, RequestCost, Rewrite, build_ledger, request_cost, summary_cost
 from perdure.context.request.assemble import View
 from perdure.context.request.explain import Prices
 from perdure.context.window.budget import Segment, segments
@@ -14,9 +14,7 @@ from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, RunKey, Step
-from perdure.engine.run.prefixes import (
-    prefix_of_run,
-)
+from perdure.engine.run.prefixes import prefix_of_run
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -61,12 +59,8 @@ async def read_ledger(
     steps, requests = steps[-limit:], requests[-limit:]
     left_out, nodes = await store.read(_read_rest, conversation, steps[0] if steps else None)
     node_prices = {model: prices_of(model) for model in {node.model for node in nodes} if model is not None}
-    return CostLedger(
-        conversation_id=conversation.id,
-        requests=tuple(requests),
-        summaries=tuple(summary_cost(node, node_prices.get(node.model or "", Prices())) for node in nodes),
-        left_out=left_out,
-    )
+    summaries = [summary_cost(node, node_prices.get(node.model or "", Prices())) for node in nodes]
+    return build_ledger(conversation.id, requests, summaries, left_out=left_out)
 
 
 class _Memory:
