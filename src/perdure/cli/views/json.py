@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TextIO
 
 from rich.console import RenderableType
@@ -47,10 +48,10 @@ class JsonView(View):
         self.show(reply_shape(agent, reply))
 
 
-def fields(value: object, *names: str) -> dict[str, Any]:
-    """The attributes of these names, times in ISO 8601."""
-    values = ((name, getattr(value, name)) for name in names)
-    return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in values}
+def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
+    """The attributes of these names, and others under names of their own, times in ISO 8601."""
+    found = {name: attrgetter(path)(value) for name, path in (*zip(names, names, strict=True), *others.items())}
+    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
 
 
 def reply_shape(agent: AsyncAgent, reply: Reply) -> dict[str, Any]:

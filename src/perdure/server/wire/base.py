@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
@@ -99,6 +100,12 @@ def stamps(created_at: datetime, updated_at: datetime) -> dict[str, Any]:
 def nulls(*names: str) -> dict[str, None]:
     """Fields that clients expect, and that are always null here."""
     return dict.fromkeys(names)
+
+
+def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
+    """The attributes of these names, and others under the names that the wire has for them: `size="file.size"`."""
+    found = {name: attrgetter(path)(value) for name, path in (*zip(names, names, strict=True), *others.items())}
+    return {name: stamp(one) if isinstance(one, datetime) else one for name, one in found.items()}
 
 
 def stamp(at: datetime | None) -> Any:

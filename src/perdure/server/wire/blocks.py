@@ -10,7 +10,7 @@ from pydantic import Field
 from perdure.core.blocks import Block
 from perdure.core.errors import InvalidInput
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
-from perdure.server.wire.base import WIRE_FIELDS, WireRequest, own_metadata, with_wire_fields
+from perdure.server.wire.base import WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
 from perdure.server.wire.fields import JsonObject, Label, Tags
 
 LIMIT_CHARS = 100_000
@@ -88,22 +88,12 @@ def block_shape(block: Block) -> dict[str, Any]:
     """The block with all fields of the wire; `limit` in characters."""
     wire_fields = block.metadata.get(WIRE_FIELDS, {})
     return {
-        "value": block.value,
-        "limit": block.limit_chars,
-        "project_id": wire_fields.get("project_id"),
-        "template_name": wire_fields.get("template_name"),
-        "is_template": block.is_template,
-        **{name: wire_fields.get(name) for name in _TEMPLATE_FIELDS},
+        **fields(block, "id", "value", "label", "read_only", "description", "is_template", "tags", limit="limit_chars"),
+        **fields(block, created_by_id="created_by", last_updated_by_id="updated_by"),
+        **{name: wire_fields.get(name) for name in ("project_id", "template_name", *_TEMPLATE_FIELDS)},
         "preserve_on_migration": wire_fields.get("preserve_on_migration", False),
-        "label": block.label,
-        "read_only": block.read_only,
-        "description": block.description,
         "metadata": own_metadata(block.metadata),
         "hidden": block.hidden or None,
-        "id": block.id,
-        "created_by_id": block.created_by,
-        "last_updated_by_id": block.updated_by,
-        "tags": list(block.tags),
     }
 
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 
 from perdure.core.identities import IdentityType
 from perdure.library.services.identities import IdentityFields, IdentityState
-from perdure.server.wire.base import WireRequest
+from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, finite
 
 _Text = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -60,14 +60,5 @@ def property_values(properties: list[PropertyIn]) -> list[dict[str, Any]]:
 
 def identity_shape(state: IdentityState) -> dict[str, Any]:
     """The identity with all fields of the wire."""
-    identity = state.identity
-    return {
-        "id": identity.id,
-        "identifier_key": identity.identifier_key,
-        "name": identity.name,
-        "identity_type": identity.identity_type,
-        "project_id": identity.project_id,
-        "agent_ids": list(state.agent_ids),
-        "block_ids": list(state.block_ids),
-        "properties": [dict(one) for one in identity.properties],
-    }
+    own = ("id", "identifier_key", "name", "identity_type", "project_id", "properties")
+    return fields(state.identity, *own) | fields(state, "agent_ids", "block_ids")

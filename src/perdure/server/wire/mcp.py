@@ -13,7 +13,7 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, InvalidEntry, McpServer, McpTool, Transport
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
-from perdure.server.wire.base import MASKED, WireRequest
+from perdure.server.wire.base import MASKED, WireRequest, fields, nulls
 from perdure.server.wire.fields import Items, ItemsByName, JsonObject, keywords
 
 ServerName = Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
@@ -157,11 +157,7 @@ def _endpoint(server: McpServer) -> dict[str, Any]:
 
 def known_tool_shape(tool: McpTool) -> dict[str, Any]:
     """A tool of a server, with its approved and its present definition. Perdure's own."""
-    return {
-        "name": tool.name,
-        "tool_name": tool.local_name,
-        "tool_id": tool.tool_id,
-        "status": tool.status,
+    return fields(tool, "name", "tool_id", "status", tool_name="local_name") | {
         "problem": tool.problem or None,
         "approved": _definition_shape(tool.pinned),
         "offered": _definition_shape(tool.seen),
@@ -176,8 +172,8 @@ def left_out_shape(entry: InvalidEntry) -> dict[str, Any]:
 
 def tools_by_status_shape(tools: ToolsByStatus) -> Mapping[str, Any]:
     """A server's tools by status, and the entries of its listing that are no tools."""
-    lists = {name: list(getattr(tools, name)) for name in _STATUSES}
-    return lists | {"left_out": [{"name": entry.name, "reason": entry.reason} for entry in tools.left_out]}
+    left_out = [fields(entry, "name", "reason") for entry in tools.left_out]
+    return fields(tools, *_STATUSES) | {"left_out": left_out}
 
 
 def listing_shape(definitions: Sequence[Definition]) -> list[dict[str, Any]]:
@@ -193,13 +189,9 @@ def offers_shape(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
 def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
     """A tool in the listing of a server."""
     return {
-        "name": definition.name,
-        "title": None,
-        "description": definition.description,
-        "inputSchema": dict(definition.parameters),
-        "outputSchema": None,
+        **fields(definition, "name", "description", inputSchema="parameters"),
+        **nulls("title", "outputSchema", "_meta"),
         "annotations": dict(definition.annotations) or None,
-        "_meta": None,
         "health": {"status": "INVALID", "reasons": [problem]} if problem else None,
     }
 
@@ -208,9 +200,4 @@ def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:
     """What a server says of a tool, and the digest that an approval names."""
     if definition is None:
         return None
-    return {
-        "description": definition.description,
-        "input_schema": dict(definition.parameters),
-        "annotations": dict(definition.annotations),
-        "digest": definition.digest,
-    }
+    return fields(definition, "description", "annotations", "digest", input_schema="parameters")

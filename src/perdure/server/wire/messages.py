@@ -25,6 +25,7 @@ from perdure.core.messages import (
 )
 from perdure.core.text.json_strings import read_string
 from perdure.core.tools.loops import THINKING, split_arguments
+from perdure.server.wire.base import fields
 
 MessageType = Literal[
     "system_message",
@@ -309,14 +310,8 @@ def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | Non
 
 def _return_shape(result: ToolResult) -> dict[str, Any]:
     """One tool result, without its pictures."""
-    return {
-        "type": "tool",
-        "tool_return": _return_text(result),
-        "status": result.status,
-        "tool_call_id": result.call_id,
-        "stdout": list(result.stdout),
-        "stderr": list(result.stderr),
-    }
+    shape = fields(result, "status", "stdout", "stderr", tool_call_id="call_id")
+    return {"type": "tool", "tool_return": _return_text(result)} | shape
 
 
 def _return_text(result: ToolResult) -> str:

@@ -12,7 +12,7 @@ from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import Selection
 from perdure.library.services.passages import passage_filter
 from perdure.search.query.times import parse_time
-from perdure.server.wire.base import ORG_ID, WireRequest, stamps
+from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls, stamps
 from perdure.server.wire.fields import Date, Filled, JsonObject, MaxItems, Tags
 
 EMBEDDING_MAX = 65_536
@@ -94,14 +94,9 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
         **stamps(passage.occurred_at, passage.created_at),
         "is_deleted": False,
         "organization_id": ORG_ID,
-        "archive_id": passage.archive_id,
+        **fields(passage, "id", "archive_id", "text", "tags", "metadata"),
         "source_id": passage.source.get("folder_id"),
         "file_id": passage.source.get("file_id"),
         "file_name": passage.source.get("file_name"),
-        "metadata": dict(passage.metadata),
-        "tags": list(passage.tags),
-        "id": passage.id,
-        "text": passage.text,
-        "embedding": None,
-        "embedding_config": None,
+        **nulls("embedding", "embedding_config"),
     }

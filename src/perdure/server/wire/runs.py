@@ -13,7 +13,7 @@ from perdure.core.runs import Callback, Feedback, Run, RunStatus, Step, Usage
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import Span, StepTimes, trace_id
 from perdure.library.reply import Reply, Turn
-from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, nulls, stamp
+from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, nulls, stamp
 from perdure.server.wire.fields import Tags
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import Facts
@@ -70,15 +70,11 @@ def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]
     return {
         "id": run.id,
         "status": status or wire_status(run.status),
-        "created_at": stamp(run.created_at),
-        "completed_at": stamp(run.ended_at),
-        "agent_id": run.key.agent_id,
+        **fields(run, "created_at", "background", "stop_reason", completed_at="ended_at", agent_id="key.agent_id"),
         "conversation_id": run.conversation_id if run.conversation_seq else None,
         "base_template_id": None,
-        "background": run.background,
         "metadata": metadata,
         "request_config": _request_config(run),
-        "stop_reason": run.stop_reason,
         **callback_fields(run.callback),
         "ttft_ns": None,
         "total_duration_ns": duration_ns(run.started_at or run.created_at, run.ended_at),
@@ -100,12 +96,8 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     """The callback of a run or batch, and what became of its last try."""
     if callback is None:
         return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")
-    return {
-        "callback_url": callback.url,
-        "callback_sent_at": stamp(callback.sent_at),
-        "callback_status_code": callback.status_code,
-        "callback_error": callback.error,
-    }
+    names = {f"callback_{name}": name for name in ("url", "sent_at", "status_code", "error")}
+    return fields(callback, **names)
 
 
 def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
@@ -281,11 +273,7 @@ def _counts(usage: Usage) -> dict[str, Any]:
 
 def _cache_counts(usage: Usage) -> dict[str, Any]:
     """The counts of cache and reasoning tokens."""
-    return {
-        "cached_input_tokens": usage.cached_input_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-    }
+    return fields(usage, "cached_input_tokens", "cache_write_tokens", "reasoning_tokens")
 
 
 def _detail_fields(usage: Usage) -> dict[str, Any]:

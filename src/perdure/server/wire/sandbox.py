@@ -8,7 +8,7 @@ from pydantic import StrictBool
 
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import MASKED, WireRequest, nulls, stamps
+from perdure.server.wire.base import MASKED, WireRequest, fields, stamps
 from perdure.server.wire.fields import Items, JsonObject
 
 _OF_OTHERS = ("timeout", "template", "npm_requirements", "language")
@@ -77,10 +77,7 @@ def variable_shape(variable: Variable) -> dict[str, Any]:
     """The variable with all fields of the wire, without its value."""
     return {
         **stamps(variable.created_at, variable.updated_at),
-        "id": variable.id,
-        "key": variable.name,
+        **fields(variable, "id", "description", key="name", sandbox_config_id="config_id"),
         "value": MASKED,
-        "description": variable.description,
-        "sandbox_config_id": variable.config_id,
-        **nulls("value_enc"),
+        "value_enc": None,
     }

@@ -13,7 +13,7 @@ from perdure.core.passages import PassageState, TagMatch
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.recalled import Recalled, Source
-from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import (
     AgentIdIn,
     ArchiveIdIn,
@@ -96,12 +96,7 @@ def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, 
     """The hits of a search in one agent's passages, best first: `{"results": [{id, timestamp, content, tags}], "count":
     n}`; with `explain` each says why, and `ran` what the search did."""
     results = [
-        {
-            "id": hit.passage.id,
-            "timestamp": stamp(hit.passage.occurred_at),
-            "content": hit.passage.text,
-            "tags": list(hit.passage.tags),
-        }
+        fields(hit.passage, "id", "tags", timestamp="occurred_at", content="text")
         | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
         for hit in hits
     ]
@@ -133,12 +128,8 @@ def messages_shape(
     return [
         {
             "message_type": f"{hit.message.role}_message",
-            "message_id": hit.message.id,
-            "content": hit.message.text,
-            "created_at": stamp(hit.message.occurred_at),
-            "agent_id": hit.message.agent_id,
+            **fields(hit.message, "agent_id", "name", message_id="id", content="text", created_at="occurred_at"),
             "conversation_id": conversations.get((hit.message.agent_id, hit.message.conversation_seq)),
-            "name": hit.message.name,
             "score": hit.score,
         }
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
@@ -148,22 +139,15 @@ def messages_shape(
 
 def recall_shape(recalled: Recalled) -> dict[str, Any]:
     """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
-    return {
-        "text": recalled.text,
-        "tokens": recalled.tokens,
-        "budget_tokens": recalled.budget_tokens,
+    return fields(recalled, "text", "tokens", "budget_tokens", "left_out") | {
         "sources": [_source_shape(source) for source in recalled.sources],
-        "left_out": recalled.left_out,
         "ran": {name: asdict(report) for name, report in recalled.ran.items()},
     }
 
 
 def _source_shape(source: Source) -> dict[str, Any]:
     """A source of a recalled text, with the fields of its kind."""
-    names = (*_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
-    shape: dict[str, Any] = {name: getattr(source, name) for name in names}
-    if source.kind != "block":
-        shape["occurred_at"] = stamp(source.occurred_at)
+    shape = fields(source, *_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
     if source.kind == "passage":
         shape["source"] = source.source or {}
     if source.why is not None:

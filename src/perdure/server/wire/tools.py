@@ -14,7 +14,7 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.search import ToolHit, text_of_tool
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
 from perdure.library.services.tools.tools import ToolState
-from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, own_metadata, with_wire_fields
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords
 
 _HASH = "tool_hash"
@@ -233,14 +233,8 @@ def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
 
 def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
     """The outcome of a run by hand."""
-    return {
-        "status": outcome.status,
-        "func_return": outcome.text,
-        "agent_state": agent,
-        "stdout": list(outcome.stdout),
-        "stderr": list(outcome.stderr),
-        "sandbox_config_fingerprint": None,
-    }
+    shape = fields(outcome, "status", "stdout", "stderr", func_return="text")
+    return shape | {"agent_state": agent, "sandbox_config_fingerprint": None}
 
 
 def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import shell_word
 from perdure.cli.chat.render import diff_view
 from perdure.cli.views.fold import fold, local_time, plural, visible
+from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
@@ -130,50 +131,20 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
 
 def summary_shape(one: SourceSummary) -> dict[str, Any]:
     """What programs get of a source."""
-    return {
-        "source": str(one.source),
-        "label": one.source.label,
-        "name": one.source.name,
-        "title": one.title,
-        "blocks": one.blocks,
-        "passages": one.passages,
-        "facts": one.facts,
-        "reverted": one.reverted,
-        "first_at": one.first_at.isoformat(),
-        "last_at": one.last_at.isoformat(),
-    }
+    counts = ("blocks", "passages", "facts", "reverted")
+    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(one.source)} | shape
 
 
 def write_shape(one: WriteText) -> dict[str, Any]:
     """What programs get of a write."""
-    write = one.write
-    return {
-        "id": write.id,
-        "kind": write.kind,
-        "name": one.name,
-        "label": write.label,
-        "sources": [{"source": str(each.source), "message_ids": list(each.message_ids)} for each in write.sources],
-        "text": one.text,
-        "stands": one.stands,
-        "agent_id": write.agent_id,
-        "run_id": write.run_id,
-        "message_id": write.message_id,
-        "created_at": write.created_at.isoformat(),
-        "reverted_by": write.reverted_by,
-    }
+    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
+    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
 
 
 def result_shape(result: RevertResult) -> dict[str, Any]:
     """What programs get of a revert."""
-    return {
-        "dry_run": result.is_dry_run,
-        "writes": list(result.writes),
-        "blocks": result.blocks,
-        "passages": result.passages,
-        "facts": result.facts,
-        "conflicts": [
-            {"write": one.write_id, "name": one.name, "reason": one.reason, "value": one.value, "merged": one.merged}
-            for one in result.conflicts
-        ],
-        "correction": result.correction,
-    }
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    return shape | {"conflicts": conflicts}

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from perdure.core.groups.passes import PassCause, PassOutcome
 from perdure.library.services.groups.companions import PassInfo
 from perdure.server.wire import fields as ids
-from perdure.server.wire.base import stamp
+from perdure.server.wire.base import fields
 
 
 class PassEditShape(TypedDict):
@@ -50,11 +50,7 @@ class PassShape(TypedDict):
 def pass_shape(one: PassInfo) -> dict[str, Any]:
     """A pass."""
     names = ("agent_id", "companion_id", "number", "cause", "outcome", "reason", "last_message_id", "run_id", "steps")
-    failure = one.failure
-    return {name: getattr(one, name) for name in names} | {
-        "tokens": one.usage.total_tokens,
-        "failure": None if failure is None else {"kind": failure.kind, "message": failure.message},
-        "edits": [{name: getattr(edit, name) for name in edit.__slots__} for edit in one.edits],
-        "created_at": stamp(one.created_at),
-        "ended_at": stamp(one.ended_at),
+    return fields(one, *names, "created_at", "ended_at", tokens="usage.total_tokens") | {
+        "failure": None if one.failure is None else fields(one.failure, "kind", "message"),
+        "edits": [fields(edit, *edit.__slots__) for edit in one.edits],
     }

@@ -12,7 +12,7 @@ from perdure.domain.facts.context import context_facts
 from perdure.domain.forgetting import Memory, TidyItem, kind_of
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.facts import OwnerIn
-from perdure.server.wire.base import stamp
+from perdure.server.wire.base import fields
 
 
 class TidyIn(OwnerIn):
@@ -105,63 +105,37 @@ def profile_shape(profile: Profile) -> dict[str, Any]:
     return {
         "user": profile.user and profile.user.name,
         "user_id": profile.user and profile.user.id,
-        "slots": {slot: list(values) for slot, values in profile.slots.items()},
-        "entries": [
-            {"slot": one.slot, "value": one.value, "fact_id": one.fact and one.fact.id} for one in profile.entries
-        ],
-        "text": profile.text,
-        "tokens": profile.tokens,
-        "left_out": profile.left_out,
+        "entries": [fields(one, "slot", "value") | {"fact_id": one.fact and one.fact.id} for one in profile.entries],
+        **fields(profile, "slots", "text", "tokens", "left_out"),
     }
 
 
 def event_shape(event: FactEvent) -> dict[str, Any]:
     """The beginning or end of a fact."""
-    fact = event.fact
-    return {
-        "at": stamp(event.at),
-        "kind": event.kind,
-        "tags": list(event.tags),
-        "fact_id": fact.id,
-        "text": fact.text,
-    }
+    return fields(event, "at", "kind", "tags", fact_id="fact.id", text="fact.text")
 
 
 def context_shape(context: FactContext) -> dict[str, Any]:
     """A text with the sources of its facts, by their numbers."""
     facts = [
-        {
-            "fact_id": fact.id,
-            "text": fact.text,
-            "sources": [episode.ref for episode in context.sources.get(fact.id, ())],
-        }
+        fields(fact, "text", fact_id="id") | {"sources": [one.ref for one in context.sources.get(fact.id, ())]}
         for fact in context_facts(context)
     ]
-    return {"text": context.text, "tokens": context.tokens, "facts": facts}
+    return fields(context, "text", "tokens") | {"facts": facts}
 
 
 def community_shape(hit: CommunityHit) -> dict[str, Any]:
     """A community with some of its entities."""
-    community = hit.community
-    return {
-        "number": community.seq,
-        "name": community.name,
-        "summary": community.summary,
-        "size": community.size,
-        "members": [{"id": one.id, "name": one.name, "type": one.type} for one in hit.members],
-        "score": hit.score,
-    }
+    members = [fields(one, "id", "name", "type") for one in hit.members]
+    shape = fields(hit.community, "name", "summary", "size", number="seq")
+    return shape | {"members": members, "score": hit.score}
 
 
 def memory_shape(memory: Memory) -> dict[str, Any]:
     """A fact or passage, and its state."""
-    return {"kind": kind_of(memory), "id": memory.id, "text": memory.text, "state": memory.state}
+    return {"kind": kind_of(memory), **fields(memory, "id", "text", "state")}
 
 
 def tidy_shape(item: TidyItem) -> dict[str, Any]:
     """A fact or passage that fades, and why."""
-    return memory_shape(item.memory) | {
-        "reason": item.reason,
-        "score": item.score,
-        "into": item.into and item.into.id,
-    }
+    return memory_shape(item.memory) | fields(item, "reason", "score") | {"into": item.into and item.into.id}

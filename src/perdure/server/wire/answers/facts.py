@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-from datetime import datetime
 from typing import Annotated, Any, cast
 
 from pydantic import Field
@@ -13,13 +11,13 @@ from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import Entity, FactRule, FactState, Graph, GraphCounts
 from perdure.core.ids import AgentId, GraphId
 from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields
-from perdure.domain.facts.settings import GraphSettings, load_graph_settings
+from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.services.facts.conditions import Owner
 from perdure.library.services.facts.facts import NAME_MAX_CHARS, NewFactFields
 from perdure.search.hits import FactHit
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.messages import Object
-from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, AgentIdIn, GraphIdIn, JsonObject, keywords
 from perdure.server.wire.passages import Moment
 
@@ -167,38 +165,26 @@ class FactSettingsShape(TypedDict):
 
 def fact_shape(hit: FactHit, *, with_score: bool = False) -> dict[str, Any]:
     """A fact with its entities."""
-    fact = hit.fact
-    shape = {name: getattr(fact, name) for name in FactShape.__annotations__ if hasattr(fact, name)} | {
-        "subject": hit.subject.name,
-        "subject_id": hit.subject.id,
-        "object": hit.object.name,
-        "object_id": hit.object.id,
-        "scope": dict(fact.scope),
-    }
-    shape |= {name: stamp(value) for name, value in shape.items() if isinstance(value, datetime)}
-    return shape | ({"score": hit.score} if with_score else {})
+    ends = {"subject": "subject.name", "subject_id": "subject.id", "object": "object.name", "object_id": "object.id"}
+    own = {name: f"fact.{name}" for name in FactShape.__annotations__ if name not in ends}
+    return fields(hit, **own, **ends) | ({"score": hit.score} if with_score else {})
 
 
 def entity_shape(entity: Entity) -> dict[str, Any]:
     """An entity."""
-    shape = {name: getattr(entity, name) for name in EntityShape.__annotations__}
-    times = {name: stamp(shape[name]) for name in ("created_at", "updated_at")}
-    return shape | {"aliases": list(entity.aliases), "attributes": dict(entity.attributes)} | times
+    return fields(entity, *EntityShape.__annotations__)
 
 
 def rule_shape(rule: FactRule) -> dict[str, Any]:
     """What must not be remembered."""
-    shape = {"number": rule.seq, "text": rule.text, "relation": rule.relation, "entity": rule.entity_name or None}
-    return shape | {"created_at": stamp(rule.created_at)}
+    return fields(rule, "text", "relation", "created_at", number="seq") | {"entity": rule.entity_name or None}
 
 
 def fact_settings_shape(graph: Graph | None, counts: GraphCounts) -> dict[str, Any]:
     """The settings of a graph, with defaults, and its counts."""
     settings = load_graph_settings({} if graph is None else graph.settings)
-    names = ("facts", "entities", "episodes", "waiting")
     return {
         "graph_id": None if graph is None else graph.id,
-        "settings": {one.name: getattr(settings, one.name) for one in fields(GraphSettings)},
-        **{name: getattr(counts, name) for name in names},
-        "dropped": dict(counts.dropped),
+        "settings": fields(settings, *settings.__slots__),
+        **fields(counts, "facts", "entities", "episodes", "waiting", "dropped"),
     }

@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.forgetting.redaction import ASCII_MIN, CHARS_MAX
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, keywords
 
 
@@ -81,16 +81,8 @@ class Undone(TypedDict):
 
 def mentions_shape(preview: ForgetPreview) -> Mapping[str, Any]:
     """Where a text stands."""
-    names = ("place", "id", "name", "excerpt")
-    return {
-        "text": preview.text,
-        "total": preview.total,
-        "in_view": preview.in_view,
-        "counts": dict(preview.counts),
-        "mentions": [{name: getattr(one, name) for name in names} for one in preview.mentions],
-        "shared_with": list(preview.shared_with),
-        "unended": preview.unended,
-    }
+    mentions = [fields(one, "place", "id", "name", "excerpt") for one in preview.mentions]
+    return fields(preview, "text", "total", "in_view", "counts", "shared_with", "unended") | {"mentions": mentions}
 
 
 def forgotten_shape(result: ForgetResult) -> Mapping[str, Any]:
@@ -101,14 +93,7 @@ def forgotten_shape(result: ForgetResult) -> Mapping[str, Any]:
 
 def correction_shape(one: Correction) -> Mapping[str, Any]:
     """A correction."""
-    return {
-        "number": one.number,
-        "kind": one.kind,
-        "text": one.text,
-        "items": one.items,
-        "created_at": stamp(one.created_at),
-        "undone_at": None if one.undone_at is None else stamp(one.undone_at),
-    }
+    return fields(one, "number", "kind", "text", "items", "created_at", "undone_at")
 
 
 def undone_shape(result: UndoResult) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from perdure.core.schedules import Firing, Schedule, ScheduledMessage
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.services.messages import NewMessage
-from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.base import WireRequest, fields, stamp
 from perdure.server.wire.content import parse_parts
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn
@@ -112,24 +112,18 @@ class ScheduleIn(WireRequest):
         form = {}
         if self.include_return_message_types is not None:
             form["include_return_message_types"] = list(self.include_return_message_types)
+        same = ("name", "timezone", "starts_at", "ends_at", "max_firings", "missed", "missed_limit", "in_quiet_hours")
+        values: dict[str, Any] = {name: getattr(self, name) for name in (*same, "max_steps")}
         return NewSchedule(
             messages=(),
-            name=self.name,
             at=_moment(when.scheduled_at) if isinstance(when, OneTimeIn) else None,
             every_s=when.every_s if isinstance(when, IntervalIn) else None,
             cron=when.cron_expression if isinstance(when, RecurringIn) else None,
-            timezone=self.timezone,
-            starts_at=self.starts_at,
-            ends_at=self.ends_at,
-            max_firings=self.max_firings,
-            missed=self.missed,
-            missed_limit=self.missed_limit,
             quiet=self.quiet_hours,
-            in_quiet_hours=self.in_quiet_hours,
             conversation_seq=conversation_seq,
-            max_steps=self.max_steps,
             callback=callback,
             form=form,
+            **values,
         )
 
 
@@ -216,33 +210,21 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
         sent["callback_url"] = schedule.callback.url
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
+    own = ("id", "agent_id", "name", "status", "made_by", "firings", "created_at")
     shape = {
-        "id": schedule.id,
-        "agent_id": schedule.agent_id,
+        **fields(schedule, *own, next_scheduled_time="next_at"),
         "message": sent | dict(schedule.form),
-        "next_scheduled_time": stamp(schedule.next_at),
         "schedule": _when_shape(schedule),
-        "name": schedule.name,
-        "status": schedule.status,
-        "made_by": schedule.made_by,
-        "timezone": timing.timezone,
-        "starts_at": stamp(timing.starts_at),
-        "ends_at": stamp(timing.ends_at),
-        "max_firings": timing.max_firings,
-        "missed": timing.missed,
-        "missed_limit": timing.missed_limit,
+        **fields(timing, "timezone", "starts_at", "ends_at", "max_firings", "missed", "missed_limit"),
         "quiet_hours": None if quiet is None else f"{quiet.start:%H:%M}-{quiet.end:%H:%M}",
         "in_quiet_hours": None if quiet is None else quiet.then,
-        "firings": schedule.firings,
-        "created_at": stamp(schedule.created_at),
     }
     return shape if next_times is None else shape | {"next_times": [stamp(moment) for moment in next_times]}
 
 
 def firing_shape(firing: Firing) -> dict[str, Any]:
     """What became of a due time."""
-    shape = {name: getattr(firing, name) for name in firing.__slots__}
-    return shape | {"due_at": stamp(firing.due_at), "fired_at": stamp(firing.fired_at)}
+    return fields(firing, *firing.__slots__)
 
 
 def _when_shape(schedule: Schedule) -> dict[str, Any]:

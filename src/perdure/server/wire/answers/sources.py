@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.ids import ID_PATTERNS
 from perdure.core.provenance.sources import TRUST_LABELS, RevertResult, SourceSummary, TrustLabel, WriteKind, WriteText
-from perdure.server.wire.base import WireRequest, stamp
+from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import keywords
 
 WRITES_MAX = 1_000
@@ -101,50 +101,20 @@ class RevertShape(TypedDict):
 
 def source_shape(one: SourceSummary) -> Mapping[str, Any]:
     """A source."""
-    return {
-        "source": str(one.source),
-        "label": one.source.label,
-        "name": one.source.name,
-        "title": one.title,
-        "blocks": one.blocks,
-        "passages": one.passages,
-        "facts": one.facts,
-        "reverted": one.reverted,
-        "first_at": stamp(one.first_at),
-        "last_at": stamp(one.last_at),
-    }
+    counts = ("blocks", "passages", "facts", "reverted")
+    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(one.source)} | shape
 
 
 def write_shape(one: WriteText) -> Mapping[str, Any]:
     """A write."""
-    write = one.write
-    return {
-        "id": write.id,
-        "kind": write.kind,
-        "name": one.name,
-        "label": write.label,
-        "sources": [{"source": str(each.source), "message_ids": list(each.message_ids)} for each in write.sources],
-        "text": one.text,
-        "stands": one.stands,
-        "agent_id": write.agent_id,
-        "run_id": write.run_id,
-        "message_id": write.message_id,
-        "created_at": stamp(write.created_at),
-        "reverted_by": write.reverted_by,
-    }
+    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
+    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
 
 
 def revert_shape(result: RevertResult) -> Mapping[str, Any]:
     """What a revert did."""
-    return {
-        "dry_run": result.is_dry_run,
-        "writes": list(result.writes),
-        "blocks": result.blocks,
-        "passages": result.passages,
-        "facts": result.facts,
-        "conflicts": [
-            {"write": one.write_id, "name": one.name, "reason": one.reason, "value": one.value, "merged": one.merged}
-            for one in result.conflicts
-        ],
-        "correction": result.correction,
-    }
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    return shape | {"conflicts": conflicts}

@@ -10,7 +10,7 @@ from perdure.core.groups.group import Group, GroupKind
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import WireRequest, nulls
+from perdure.server.wire.base import WireRequest, fields, nulls
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 
@@ -94,23 +94,13 @@ class GroupIn(GroupChangesIn):
 
 def group_shape(group: Group) -> dict[str, Any]:
     """The group with all fields of the wire; limits of ours where they are set."""
-    own = {"max_tokens": group.max_tokens, "max_cost_usd": group.max_cost_usd}
+    own = fields(group, "max_tokens", "max_cost_usd")
+    names = ("id", "agent_ids", "description", "project_id", "shared_block_ids", "manager_agent_id", "turns_counter")
+    limits = ("termination_token", "max_turns", "max_message_buffer_length", "min_message_buffer_length")
+    others = {"manager_type": "kind", "last_processed_message_id": "last_message_id"}
     return {
-        "id": group.id,
-        "manager_type": group.kind,
-        "agent_ids": list(group.agent_ids),
-        "description": group.description,
-        "project_id": group.project_id,
+        **fields(group, *names, *limits, **others, **_RENAMED),
         **nulls("template_id", "base_template_id", "deployment_id"),
-        "shared_block_ids": list(group.shared_block_ids),
-        "manager_agent_id": group.manager_agent_id,
-        "termination_token": group.termination_token,
-        "max_turns": group.max_turns,
-        "sleeptime_agent_frequency": group.frequency,
-        "turns_counter": group.turns_counter,
-        "last_processed_message_id": group.last_message_id,
-        "max_message_buffer_length": group.max_message_buffer_length,
-        "min_message_buffer_length": group.min_message_buffer_length,
         "hidden": group.hidden or None,
         **{name: value for name, value in own.items() if value is not None},
     }
