@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, TextIO
 
 from rich.console import RenderableType
@@ -19,6 +18,7 @@ from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError, RunFailed
 from perdure.core.messages import Message, parts_to_json
 from perdure.core.passages import Passage
+from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.steps import StepInfo
@@ -50,7 +50,7 @@ class JsonView(View):
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
     """The attributes of these names, and others under names of their own, times in ISO 8601."""
-    found = {name: attrgetter(path)(value) for name, path in (*zip(names, names, strict=True), *others.items())}
+    found = attributes(value, *names, **others)
     return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
 
 

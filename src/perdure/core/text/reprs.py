@@ -1,4 +1,4 @@
-"""Short texts for people: the representation of an object, a number with its noun."""
+"""What is shown of a value: a representation of one line, some of its attributes, a number with its noun."""
 
 from __future__ import annotations
 
@@ -20,6 +20,12 @@ def short_repr(*names: str) -> Callable[[Any], str]:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     return represent
+
+
+def attributes(value: object, *names: str, **others: str) -> dict[str, Any]:
+    """The attributes of these names, and others under names of their own: `size_bytes="file.size"`."""
+    shape = {name: getattr(value, name) for name in names}
+    return shape | {name: attrgetter(path)(value) for name, path in others.items()}
 
 
 def _short(value: object) -> str:

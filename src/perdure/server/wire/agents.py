@@ -394,9 +394,11 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
 def secret_shape(secret: Secret) -> dict[str, Any]:
     """A secret with all fields of the wire, without its value."""
     return {
-        **fields(secret, "created_at", "updated_at", agent_id="owner_id", key="name"),
+        **fields(secret, agent_id="owner_id", key="name"),
         "value": MASKED,
-        **nulls("value_enc", "description", "created_by_id", "last_updated_by_id"),
+        **nulls("value_enc", "description"),
+        **fields(secret, "created_at", "updated_at"),
+        **nulls("created_by_id", "last_updated_by_id"),
     }
 
 
@@ -412,22 +414,25 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
     group = None if state.group is None else group_shape(state.group)
     has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
     return {
-        **fields(agent, "created_at", "updated_at", created_by_id="created_by", last_updated_by_id="updated_by"),
-        **fields(agent, "id", "name", "model", "description", "timezone", "metadata", "tags"),
+        **fields(agent, created_by_id="created_by", last_updated_by_id="updated_by"),
+        **fields(agent, "created_at", "updated_at", "id", "name"),
         "tool_rules": list(agent.settings.get("tool_rules", ())),
         "message_ids": list(state.message_ids),
         "system": base_prompt(agent.agent_type) if agent.system is None else agent.system,
         "agent_type": agent_type,
         "llm_config": llm_config_shape(agent.model, facts, agent.settings),
         "embedding_config": wire_fields.get("embedding_config") or embedding_config_shape(embedder),
+        "model": agent.model,
         "embedding": wire_fields.get("embedding"),
         "model_settings": model_settings_shape(agent.model, facts, agent.settings),
         "compaction_settings": compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         "response_format": agent.settings.get("response_format"),
+        **fields(agent, "description", "metadata"),
         "memory": memory_shape(agent_type, blocks),
         "blocks": blocks,
         "tools": [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools],
         "sources": [folder_shape(folder, embedder) for folder in state.folders],
+        "tags": list(agent.tags),
         "tool_exec_environment_variables": secrets,
         "secrets": secrets,
         **{name: wire_fields.get(name) for name in ("project_id", "template_id", "base_template_id")},
@@ -443,6 +448,7 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "last_run_completion": stamp(ended.ended_at) if ended else None,
         "last_run_duration_ms": _duration_ms(ended),
         "last_stop_reason": ended.stop_reason if ended else None,
+        "timezone": agent.timezone,
         "max_files_open": files.max_open,
         "per_file_view_window_char_limit": files.view_chars,
         "hidden": True if agent.hidden else wire_fields.get("hidden"),

@@ -7,16 +7,7 @@ from typing import Any, cast
 from perdure.core.passages import Archive
 from perdure.core.ports import Embedder
 from perdure.domain.archives.units import ArchiveChanges
-from perdure.server.wire.base import (
-    ORG_ID,
-    WIRE_FIELDS,
-    WireRequest,
-    fields,
-    nulls,
-    own_metadata,
-    stamps,
-    with_wire_fields,
-)
+from perdure.server.wire.base import ORG_ID, WIRE_FIELDS, WireRequest, nulls, own_metadata, stamps, with_wire_fields
 from perdure.server.wire.fields import Filled, JsonObject
 
 _ENDPOINT_TYPES = ("openai", "google_ai", "google_vertex", "azure", "ollama", "lmstudio", "vllm", "mistral", "together")
@@ -60,12 +51,15 @@ def archive_shape(archive: Archive, embedder: Embedder | None) -> dict[str, Any]
     wire_fields = archive.metadata.get(WIRE_FIELDS, {})
     return {
         **stamps(archive.created_at, archive.updated_at),
-        **fields(archive, "id", "name", "description", "passage_count"),
+        "name": archive.name,
+        "description": archive.description,
         "organization_id": ORG_ID,
         "vector_db_provider": "native",
         "embedding_config": embedding_config_shape(embedder),
         "metadata": own_metadata(archive.metadata) or None,
+        "id": archive.id,
         "embedding": wire_fields.get("embedding") or wire_fields.get("embedding_config", {}).get("handle"),
+        "passage_count": archive.passage_count,
     }
 
 

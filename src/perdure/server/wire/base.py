@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from operator import attrgetter
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.text.reprs import attributes
 from perdure.server.errors import NotSupported
 
 ACTOR_ID = DEFAULT_USER
@@ -104,7 +104,7 @@ def nulls(*names: str) -> dict[str, None]:
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
     """The attributes of these names, and others under the names that the wire has for them: `size="file.size"`."""
-    found = {name: attrgetter(path)(value) for name, path in (*zip(names, names, strict=True), *others.items())}
+    found = attributes(value, *names, **others)
     return {name: stamp(one) if isinstance(one, datetime) else one for name, one in found.items()}
 
 

@@ -88,12 +88,15 @@ def block_shape(block: Block) -> dict[str, Any]:
     """The block with all fields of the wire; `limit` in characters."""
     wire_fields = block.metadata.get(WIRE_FIELDS, {})
     return {
-        **fields(block, "id", "value", "label", "read_only", "description", "is_template", "tags", limit="limit_chars"),
-        **fields(block, created_by_id="created_by", last_updated_by_id="updated_by"),
-        **{name: wire_fields.get(name) for name in ("project_id", "template_name", *_TEMPLATE_FIELDS)},
+        **fields(block, "value", limit="limit_chars"),
+        **{name: wire_fields.get(name) for name in ("project_id", "template_name")},
+        "is_template": block.is_template,
+        **{name: wire_fields.get(name) for name in _TEMPLATE_FIELDS},
         "preserve_on_migration": wire_fields.get("preserve_on_migration", False),
+        **fields(block, "label", "read_only", "description"),
         "metadata": own_metadata(block.metadata),
         "hidden": block.hidden or None,
+        **fields(block, "id", created_by_id="created_by", last_updated_by_id="updated_by", tags="tags"),
     }
 
 

@@ -21,7 +21,7 @@ from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMM
 from perdure.engine.compaction.on_request import Compacted
 from perdure.library.services.conversations import ConversationState
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import WireRequest, fields, stamps
+from perdure.server.wire.base import WireRequest, fields, stamp, stamps
 from perdure.server.wire.fields import AgentIdIn, MaxItems
 from perdure.server.wire.models import ModelSettings
 
@@ -151,11 +151,13 @@ def conversation_shape(state: ConversationState) -> dict[str, Any]:
     conversation, settings = state.conversation, state.conversation.settings
     return {
         **stamps(conversation.created_at, conversation.updated_at),
-        **fields(conversation, "id", "agent_id", "summary", "last_message_at", "archived_at"),
-        **fields(state, "isolated_block_ids", in_context_message_ids="message_ids"),
+        **fields(conversation, "id", "agent_id", "summary"),
+        **fields(state, in_context_message_ids="message_ids", isolated_block_ids="isolated_block_ids"),
         "model": settings.get(MODEL),
         "model_settings": settings.get(MODEL_SETTINGS),
+        "last_message_at": stamp(conversation.last_message_at),
         "description": settings.get(DESCRIPTION),
         "archived": conversation.archived_at is not None,
+        "archived_at": stamp(conversation.archived_at),
         "context_window_limit": settings.get(OPTIONS, {}).get(WINDOW),
     }

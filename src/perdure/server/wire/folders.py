@@ -45,8 +45,9 @@ def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
     """The folder with all fields of the wire."""
     return {
         **stamps(folder.created_at, folder.updated_at),
-        **fields(folder, "id", "name", "description", "instructions"),
+        **fields(folder, "name", "description", "instructions"),
         "metadata": dict(folder.metadata) or None,
+        "id": folder.id,
         "embedding_config": filled_embedding_config(embedder),
         "organization_id": ORG_ID,
         "vector_db_provider": "native",
@@ -56,7 +57,8 @@ def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
 def sizes_shape(sizes: FolderSizes) -> dict[str, Any]:
     """How much there is in all folders, and in each."""
     folders = [
-        fields(one, "file_count", source_id="folder.id", source_name="folder.name", total_size="size_bytes")
+        fields(one.folder, source_id="id", source_name="name")
+        | fields(one, "file_count", total_size="size_bytes")
         | {"files": [fields(file, file_id="id", file_name="name", file_size="size_bytes") for file in one.files]}
         for one in sizes.folders
     ]
@@ -67,26 +69,29 @@ def sizes_shape(sizes: FolderSizes) -> dict[str, Any]:
 def file_shape(state: FileState, embedder: Embedder | None) -> dict[str, Any]:
     """The file with all fields of the wire. Without an embedder its chunks get no vectors."""
     file = state.file
-    names = {"file_name": "name", "original_file_name": "original_name", "file_type": "media_type"}
     return {
         **stamps(file.created_at, file.updated_at),
-        **fields(file, "id", source_id="folder_id", file_size="size_bytes", processing_status="status", **names),
-        **nulls("file_path", "file_creation_date", "file_last_modified_date"),
+        **fields(file, source_id="folder_id", file_name="name", original_file_name="original_name"),
+        "file_path": None,
+        **fields(file, file_type="media_type", file_size="size_bytes"),
+        **nulls("file_creation_date", "file_last_modified_date"),
+        "processing_status": file.status,
         "error_message": file.problem or None,
         "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
         "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
         "chunks_embedded": file.chunk_count - state.waiting if embedder else 0,
         "content": state.text,
+        "id": file.id,
         "organization_id": ORG_ID,
     }
 
 
 def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
     """A file of an agent; `visible` is its text in the agent's view."""
-    names = {"file_id": "file.id", "file_name": "path", "folder_id": "file.folder_id", "last_accessed_at": "used_at"}
     return {
         "id": f"file_agent-{_xor_ids(agent_id, file.file.id)}",  # computed, so nobody has to store it
-        **fields(file, "folder_name", "is_open", **names),
+        **fields(file, file_id="file.id", file_name="path", folder_id="file.folder_id"),
+        **fields(file, "folder_name", "is_open", last_accessed_at="used_at"),
         "visible_content": visible,
         "start_line": file.first_line if file.is_open else None,
         "end_line": file.last_line if file.is_open else None,

@@ -13,7 +13,7 @@ from pydantic import Field
 from perdure.core.errors import InvalidInput
 from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, InvalidEntry, McpServer, McpTool, Transport
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
-from perdure.server.wire.base import MASKED, WireRequest, fields, nulls
+from perdure.server.wire.base import MASKED, WireRequest, fields
 from perdure.server.wire.fields import Items, ItemsByName, JsonObject, keywords
 
 ServerName = Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
@@ -157,7 +157,8 @@ def _endpoint(server: McpServer) -> dict[str, Any]:
 
 def known_tool_shape(tool: McpTool) -> dict[str, Any]:
     """A tool of a server, with its approved and its present definition. Perdure's own."""
-    return fields(tool, "name", "tool_id", "status", tool_name="local_name") | {
+    return fields(tool, "name", tool_name="local_name") | {
+        **fields(tool, "tool_id", "status"),
         "problem": tool.problem or None,
         "approved": _definition_shape(tool.pinned),
         "offered": _definition_shape(tool.seen),
@@ -189,9 +190,12 @@ def offers_shape(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
 def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
     """A tool in the listing of a server."""
     return {
-        **fields(definition, "name", "description", inputSchema="parameters"),
-        **nulls("title", "outputSchema", "_meta"),
+        "name": definition.name,
+        "title": None,
+        **fields(definition, "description", inputSchema="parameters"),
+        "outputSchema": None,
         "annotations": dict(definition.annotations) or None,
+        "_meta": None,
         "health": {"status": "INVALID", "reasons": [problem]} if problem else None,
     }
 

@@ -310,8 +310,12 @@ def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | Non
 
 def _return_shape(result: ToolResult) -> dict[str, Any]:
     """One tool result, without its pictures."""
-    shape = fields(result, "status", "stdout", "stderr", tool_call_id="call_id")
-    return {"type": "tool", "tool_return": _return_text(result)} | shape
+    return {
+        "type": "tool",
+        "tool_return": _return_text(result),
+        "status": result.status,
+        **fields(result, tool_call_id="call_id", stdout="stdout", stderr="stderr"),
+    }
 
 
 def _return_text(result: ToolResult) -> str:

@@ -94,9 +94,10 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
         **stamps(passage.occurred_at, passage.created_at),
         "is_deleted": False,
         "organization_id": ORG_ID,
-        **fields(passage, "id", "archive_id", "text", "tags", "metadata"),
+        "archive_id": passage.archive_id,
         "source_id": passage.source.get("folder_id"),
         "file_id": passage.source.get("file_id"),
         "file_name": passage.source.get("file_name"),
+        **fields(passage, "metadata", "tags", "id", "text"),
         **nulls("embedding", "embedding_config"),
     }

@@ -77,7 +77,8 @@ def variable_shape(variable: Variable) -> dict[str, Any]:
     """The variable with all fields of the wire, without its value."""
     return {
         **stamps(variable.created_at, variable.updated_at),
-        **fields(variable, "id", "description", key="name", sandbox_config_id="config_id"),
+        **fields(variable, "id", key="name"),
         "value": MASKED,
+        **fields(variable, "description", sandbox_config_id="config_id"),
         "value_enc": None,
     }

@@ -96,7 +96,7 @@ def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, 
     """The hits of a search in one agent's passages, best first: `{"results": [{id, timestamp, content, tags}], "count":
     n}`; with `explain` each says why, and `ran` what the search did."""
     results = [
-        fields(hit.passage, "id", "tags", timestamp="occurred_at", content="text")
+        fields(hit.passage, "id", timestamp="occurred_at", content="text", tags="tags")
         | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
         for hit in hits
     ]
@@ -128,8 +128,9 @@ def messages_shape(
     return [
         {
             "message_type": f"{hit.message.role}_message",
-            **fields(hit.message, "agent_id", "name", message_id="id", content="text", created_at="occurred_at"),
+            **fields(hit.message, message_id="id", content="text", created_at="occurred_at", agent_id="agent_id"),
             "conversation_id": conversations.get((hit.message.agent_id, hit.message.conversation_seq)),
+            "name": hit.message.name,
             "score": hit.score,
         }
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})

@@ -233,8 +233,12 @@ def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
 
 def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
     """The outcome of a run by hand."""
-    shape = fields(outcome, "status", "stdout", "stderr", func_return="text")
-    return shape | {"agent_state": agent, "sandbox_config_fingerprint": None}
+    return {
+        **fields(outcome, "status", func_return="text"),
+        "agent_state": agent,
+        **fields(outcome, "stdout", "stderr"),
+        "sandbox_config_fingerprint": None,
+    }
 
 
 def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:

@@ -210,14 +210,16 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
         sent["callback_url"] = schedule.callback.url
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
-    own = ("id", "agent_id", "name", "status", "made_by", "firings", "created_at")
     shape = {
-        **fields(schedule, *own, next_scheduled_time="next_at"),
+        **fields(schedule, "id", "agent_id"),
         "message": sent | dict(schedule.form),
+        "next_scheduled_time": stamp(schedule.next_at),
         "schedule": _when_shape(schedule),
+        **fields(schedule, "name", "status", "made_by"),
         **fields(timing, "timezone", "starts_at", "ends_at", "max_firings", "missed", "missed_limit"),
         "quiet_hours": None if quiet is None else f"{quiet.start:%H:%M}-{quiet.end:%H:%M}",
         "in_quiet_hours": None if quiet is None else quiet.then,
+        **fields(schedule, "firings", "created_at"),
     }
     return shape if next_times is None else shape | {"next_times": [stamp(moment) for moment in next_times]}
 

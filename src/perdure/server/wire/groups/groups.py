@@ -95,12 +95,13 @@ class GroupIn(GroupChangesIn):
 def group_shape(group: Group) -> dict[str, Any]:
     """The group with all fields of the wire; limits of ours where they are set."""
     own = fields(group, "max_tokens", "max_cost_usd")
-    names = ("id", "agent_ids", "description", "project_id", "shared_block_ids", "manager_agent_id", "turns_counter")
-    limits = ("termination_token", "max_turns", "max_message_buffer_length", "min_message_buffer_length")
-    others = {"manager_type": "kind", "last_processed_message_id": "last_message_id"}
     return {
-        **fields(group, *names, *limits, **others, **_RENAMED),
+        **fields(group, "id", manager_type="kind"),
+        **fields(group, "agent_ids", "description", "project_id"),
         **nulls("template_id", "base_template_id", "deployment_id"),
+        **fields(group, "shared_block_ids", "manager_agent_id", "termination_token", "max_turns", **_RENAMED),
+        **fields(group, "turns_counter", last_processed_message_id="last_message_id"),
+        **fields(group, "max_message_buffer_length", "min_message_buffer_length"),
         "hidden": group.hidden or None,
         **{name: value for name, value in own.items() if value is not None},
     }
