@@ -11,6 +11,7 @@ from perdure.core.access.audit import AuditEntry, AuditFilter
 from perdure.core.access.values import SCOPES, ApiKey, Limits, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.access import Access
 from perdure.server.http import principal_of
@@ -68,29 +69,18 @@ async def access(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _key_shape(key: ApiKey, names: dict[str, str], now: datetime) -> Data:
-    state = "revoked" if key.revoked_at is not None else "counts" if key.counts_at(now) else "expired"
     return {
-        "id": key.id,
-        "name": key.name,
-        "start": key.start,
-        "scope": key.scope,
+        **attributes(key, "id", "name", "start", "scope", "expires_at", "last_used_at"),
         "user": names.get(key.user_id or "", key.user_id or ""),
-        "state": state,
-        "expires_at": key.expires_at,
-        "last_used_at": key.last_used_at,
+        "state": "revoked" if key.revoked_at is not None else "counts" if key.counts_at(now) else "expired",
         "limits": {LIMIT_LABELS[name]: value for name, value in key.limits.some.items()},
     }
 
 
 def _entry_shape(entry: AuditEntry, names: dict[str, str]) -> Data:
     who = entry.user_id or entry.key_id
-    return {
-        "at": entry.at,
-        "who": names.get(who, who) if who else "this machine, or the server's own key",
-        "action": entry.action,
-        "object_id": entry.object_id,
-        "trace_id": entry.trace_id,
-    }
+    shown = names.get(who, who) if who else "this machine, or the server's own key"
+    return attributes(entry, "at", "action", "object_id", "trace_id") | {"who": shown}
 
 
 @pages.post("/settings/access/keys", shows=access)

@@ -25,6 +25,7 @@ from perdure.core.events import (
 from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Failure, RunFilter
+from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.preview import Preview
 from perdure.library.paging import Page as ListPage
@@ -91,31 +92,17 @@ async def _load_edit(request: Request, library: AsyncPerdure) -> Data | None:
 def context_shape(preview: Preview) -> Data:
     """What fills the window of the next request."""
     overview = overview_of(preview)
-    parts = [{"name": part.name, "tokens": part.tokens} for part in overview.parts]
-    return {
-        "window": overview.window_tokens,
-        "used": overview.used_tokens,
-        "reserve": overview.reserve_tokens,
-        "free": overview.free_tokens,
-        "over": overview.over_tokens,
-        "parts": parts,
+    amounts = {name: f"{name}_tokens" for name in ("window", "used", "reserve", "free", "over")}
+    return attributes(overview, "rewrite", "hidden_messages", "pending_edits", **amounts) | {
+        "parts": [attributes(part, "name", "tokens") for part in overview.parts],
         "measured": overview.measured_tokens is not None,
-        "rewrite": overview.rewrite,
-        "hidden_messages": overview.hidden_messages,
-        "pending_edits": overview.pending_edits,
         "results": asdict(overview.results),
     }
 
 
 def message_items(message: Message, edits: Sequence[BlockVersion] = ()) -> Iterable[Data]:
     """What the chat shows of a message, part by part; of the engine's own messages only summaries and notes."""
-    common = {
-        "agent_id": message.agent_id,
-        "message_id": message.id,
-        "at": message.occurred_at,
-        "run_id": message.run_id,
-        "step_id": message.step_id,
-    }
+    common = attributes(message, "agent_id", "run_id", "step_id", message_id="id", at="occurred_at")
     for place, part in enumerate(message.parts):
         item = {**common, "id": f"{message.id}-{place}"}
         match part:
@@ -166,16 +153,8 @@ def edit_item(block_id: BlockId, version: int, label: str, diff: str) -> Data:
 
 def pending_shape(call: PendingCall) -> Data:
     """A call that waits."""
-    return {
-        "why": call.reason,
-        "call_id": call.call_id,
-        "tool": call.name,
-        "arguments": call.call.own_arguments,
-        "agent_id": call.agent_id,
-        "conversation_id": call.conversation_id,
-        "run_id": call.run_id,
-        "awaits_client": call.awaits_client,
-    }
+    own = ("call_id", "agent_id", "conversation_id", "run_id", "awaits_client")
+    return attributes(call, *own, why="reason", tool="name", arguments="call.own_arguments")
 
 
 def _conversation_shape(conversation: Conversation) -> Data:

@@ -13,7 +13,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
-from perdure.core.text.reprs import plural
+from perdure.core.text.reprs import attributes, plural
 from perdure.features.local import pages as local
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -39,11 +39,8 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
-        "model": {
-            "handle": library.app.choice.handle,
-            "reason": library.app.choice.reason,
-            "calling": describe_calling(traits) if traits.local or traits.calling else "",
-        },
+        "model": attributes(library.app.choice, "handle", "reason")
+        | {"calling": describe_calling(traits) if traits.local or traits.calling else ""},
         "found": [
             {
                 "name": endpoint.provider,
@@ -55,25 +52,16 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             if endpoint.provider not in names
         ],
         "registered": [
-            {
-                "id": provider.id,
-                "name": provider.name,
-                "type": provider.provider_type,
-                "base_url": provider.base_url,
-                "has_key": bool(provider.sealed),
-                "synced_at": provider.synced_at,
-            }
+            attributes(provider, "id", "name", "base_url", "synced_at", type="provider_type")
+            | {"has_key": bool(provider.sealed)}
             for provider in registered
         ],
         "local": local.section(request, library),
         "types": list(PROVIDER_TYPES),
         "servers": [
             {
-                "id": state.server.id,
-                "name": state.server.name,
-                "transport": state.server.transport,
+                **attributes(state.server, "id", "name", "transport", "failure"),
                 "where": state.server.url or " ".join([state.server.command, *state.server.args]),
-                "failure": state.server.failure,
                 "open": state.open,
                 "tools": [_mcp_tool_shape(tool) for tool in state.tools],
             }
@@ -90,14 +78,12 @@ def _mcp_tool_shape(tool: McpTool) -> Data:
     """A tool of a server: the definition that was approved, and the one that the server gives now."""
     changed = tool.pinned is not None and tool.seen is not None and tool.pinned != tool.seen
     return {
-        "name": tool.name,
-        "local_name": tool.local_name,
+        **attributes(tool, "name", "local_name", "problem"),
         "approved": tool.pinned is not None,
         "changed": changed,
         "gone": tool.seen is None,
         "description": "" if tool.seen is None else tool.seen.description,
         "difference": _definition_diff(tool.pinned, tool.seen) if changed and tool.pinned and tool.seen else None,
-        "problem": tool.problem,
     }
 
 

@@ -14,6 +14,7 @@ from perdure.context.window.budget import Certificate
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.nodes import node_handle
+from perdure.core.text.reprs import attributes
 from perdure.engine.run.preview import Preview
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepInfo, overview_of, request_of
@@ -83,16 +84,8 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
 
 def _certificate(certificate: Certificate) -> Data:
     """How it is known that the next request fits: the sum, its correction, and what the window leaves for it."""
-    return {
-        "estimated": certificate.estimated_tokens,
-        "overcount": certificate.overcount,
-        "factor": certificate.factor,
-        "tokens": certificate.tokens,
-        "budget": certificate.budget_tokens,
-        "window": certificate.window_tokens,
-        "reserve": certificate.reserve_tokens,
-        "fits": certificate.fits,
-    }
+    amounts = {name: f"{name}_tokens" for name in ("estimated", "budget", "window", "reserve")}
+    return attributes(certificate, "overcount", "factor", "tokens", "fits", **amounts)
 
 
 def _parts(preview: Preview, prices: Prices) -> list[Data]:
@@ -158,19 +151,13 @@ def plots_of(steps: Sequence[StepInfo]) -> list[Data]:
 
 def step_shape(step: StepInfo) -> Data:
     """What lists of model calls show."""
+    amounts = {"cached_tokens": "usage.cached_input_tokens", "output_tokens": "usage.output_tokens"}
     return {
-        "id": step.id,
-        "run_id": step.run_id,
-        "index": step.index,
-        "status": step.status,
-        "model": step.model,
+        **attributes(
+            step, "id", "run_id", "index", "status", "model", "price", "rewritten", at="created_at", **amounts
+        ),
         "input_tokens": step.usage.input_tokens or step.estimated_tokens,
-        "cached_tokens": step.usage.cached_input_tokens,
-        "output_tokens": step.usage.output_tokens,
         "measured": step.usage.input_tokens > 0,
-        "price": step.price,
-        "rewritten": step.rewritten,
         "failure": None if step.failure is None else step.failure.message,
-        "at": step.created_at,
         "seconds": None if step.ended_at is None else (step.ended_at - step.created_at).total_seconds(),
     }

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import Entity
 from perdure.core.facts.views import CommunityHit, FactEvent, Profile
+from perdure.core.text.reprs import attributes
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
@@ -45,13 +46,9 @@ def _groups(found: Profile) -> list[Data]:
     groups: dict[str, dict[str, list[Data]]] = {}
     for entry in found.entries:
         group, _, slot = entry.slot.partition(".")
-        fact = entry.fact
-        value = {
-            "value": entry.value,
-            "fact_id": None if fact is None else fact.id,
-            "text": None if fact is None else fact.text,
-            "valid_at": None if fact is None else fact.valid_at,
-        }
+        value = {"value": entry.value, "fact_id": None}
+        if entry.fact is not None:
+            value |= attributes(entry.fact, "text", "valid_at", fact_id="id")
         groups.setdefault(group, {}).setdefault(slot, []).append(value)
     return [
         {
@@ -96,8 +93,7 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
 
 def _event_shape(event: FactEvent) -> Data:
     """An event with the fact that it is about."""
-    fact = event.fact
-    return {"at": event.at, "kind": event.kind, "fact_id": fact.id, "text": fact.text, "tags": list(event.tags)}
+    return attributes(event, "at", "kind", "tags", fact_id="fact.id", text="fact.text")
 
 
 @pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
@@ -119,24 +115,11 @@ async def entities(request: Request, library: AsyncPerdure) -> Data:
 
 def _community_shape(hit: CommunityHit) -> Data:
     """A community with its best known entities."""
-    community = hit.community
-    members = [{"id": one.id, "name": one.name} for one in hit.members[:MEMBERS_MAX]]
-    return {
-        "name": community.name,
-        "summary": community.summary,
-        "size": community.size,
-        "due": community.summary_due,
-        "members": members,
-    }
+    members = [attributes(one, "id", "name") for one in hit.members[:MEMBERS_MAX]]
+    return attributes(hit.community, "name", "summary", "size", due="summary_due") | {"members": members}
 
 
 def _entity_shape(entity: Entity) -> Data:
     """An entity with its other names."""
-    return {
-        "id": entity.id,
-        "name": entity.name,
-        "type": entity.type,
-        "summary": entity.summary,
-        "aliases": [alias for alias in entity.aliases if alias != entity.name],
-        "facts": entity.fact_count,
-    }
+    aliases = [alias for alias in entity.aliases if alias != entity.name]
+    return attributes(entity, "id", "name", "type", "summary", facts="fact_count") | {"aliases": aliases}

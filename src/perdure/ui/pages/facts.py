@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import KNOWN_STATES, Entity, Fact, FactRule, Graph
 from perdure.core.ids import AgentId, EntityId, is_id
 from perdure.core.passages import PassageFilter
+from perdure.core.text.reprs import attributes
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -135,24 +136,13 @@ def as_relation(text: str) -> str:
 
 def fact_shape(hit: FactHit, now: datetime) -> Data:
     """A fact with its entities, its times, and why a search found it."""
-    fact = hit.fact
+    own = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "trust")
+    ends = {"subject": "subject.name", "subject_id": "subject.id", "object": "object.name", "object_id": "object.id"}
     return {
-        "id": fact.id,
-        "text": fact.text,
-        "subject": hit.subject.name,
-        "subject_id": hit.subject.id,
-        "relation": fact.relation,
-        "object": hit.object.name,
-        "object_id": hit.object.id,
-        "type": fact.type,
-        "rating": fact.rating,
-        "valid_at": fact.valid_at,
-        "invalid_at": fact.invalid_at,
-        "created_at": fact.created_at,
-        "expired_at": fact.expired_at,
-        "state": _state(fact, now),
-        "trust": fact.trust,
-        "author": fact.origin.get("type", "extraction"),
+        **attributes(hit.fact, *own),
+        **attributes(hit, **ends),
+        "state": _state(hit.fact, now),
+        "author": hit.fact.origin.get("type", "extraction"),
         "score": None if hit.why is None else hit.score,
         "why": [] if hit.why is None else _reasons(hit.why),
     }

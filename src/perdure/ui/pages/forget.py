@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
+from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.memory import page_author
@@ -36,10 +37,7 @@ async def forget(request: Request, library: AsyncPerdure) -> Data:
         "text": found.text,
         "problem": "",
         "preview": {
-            "total": found.total,
-            "in_view": found.in_view,
-            "unended": found.unended,
-            "shared_with": list(found.shared_with),
+            **attributes(found, "total", "in_view", "unended", "shared_with"),
             "counts": [
                 {"place": name, "count": found.counts[place], "in_view": place in IN_VIEW}
                 for place, name in PLACE_NAMES.items()

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from perdure.core.errors import NotFound
 from perdure.core.groups.group import Group, GroupFilter
 from perdure.core.ids import AgentId, GroupId
+from perdure.core.text.reprs import attributes
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.groups.groups import Entry, entry_id, is_deleted
@@ -88,12 +89,9 @@ def _entry_shape(entry: Entry, colours: Mapping[AgentId, int]) -> Data:
     """What is shown of an entry: `kind` is that of the entry, or `deleted`."""
     said, message = entry
     return {
+        **attributes(said, "run_id", "created_at", name="sender_name", agent_id="sender_id"),
         "id": entry_id(said),
         "kind": "deleted" if is_deleted(said, message) else said.kind,
-        "name": said.sender_name,
-        "agent_id": said.sender_id,
         "colour": None if said.sender_id is None else colours.get(said.sender_id),
-        "run_id": said.run_id,
         "text": said.text if message is None else message.text,
-        "created_at": said.created_at,
     }

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import AlreadyExists
 from perdure.core.runs import Run, RunFilter, Usage
+from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
@@ -45,32 +46,16 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
 
 def agent_shape(agent: Agent) -> Data:
     """What lists of agents show."""
-    return {
-        "id": agent.id,
-        "name": agent.name,
-        "model": agent.model,
-        "follows_default": agent.follows_default,
-        "profile": agent.settings.get(PROFILE, ""),
-        "description": agent.description,
-        "messages": agent.message_count,
-        "tags": list(agent.tags),
-        "updated_at": agent.updated_at,
-    }
+    own = ("id", "name", "model", "follows_default", "description", "tags", "updated_at")
+    return attributes(agent, *own, messages="message_count") | {"profile": agent.settings.get(PROFILE, "")}
 
 
 def run_shape(run: Run, usage: Usage | None = None) -> Data:
     """What lists of runs show. `usage`: what it took so far, which its row holds from its end on."""
-    usage = usage or run.usage
+    own = ("id", "conversation_id", "status", "stop_reason", "created_at")
     return {
-        "id": run.id,
-        "agent_id": run.key.agent_id,
-        "conversation_id": run.conversation_id,
-        "status": run.status,
-        "stop_reason": run.stop_reason,
-        "steps": run.step_count,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "created_at": run.created_at,
+        **attributes(run, *own, agent_id="key.agent_id", steps="step_count"),
+        **attributes(usage or run.usage, "input_tokens", "output_tokens"),
         "failure": None if run.failure is None else run.failure.message,
     }
 

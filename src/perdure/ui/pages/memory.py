@@ -18,6 +18,7 @@ from perdure.core.passages import CAPTURED, Passage, PassageFilter
 from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel
 from perdure.core.schedules import Schedule
 from perdure.core.text.line_diff import diff_lines
+from perdure.core.text.reprs import attributes
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
 from perdure.library.checks import outside
@@ -248,49 +249,26 @@ def _growth(versions: Sequence[BlockVersion]) -> Data | None:
 def block_shape(block: Block) -> Data:
     """A block as the page shows it."""
     return {
-        "id": block.id,
-        "label": block.label,
-        "value": block.value,
+        **attributes(block, "id", "label", "value", "description", "read_only", "version", limit="limit_chars"),
         "lines": [line for line in block.value.split("\n") if len(line.strip()) >= ASCII_MIN][:LINES_MAX],
         "rows": min(ROWS_MAX, 2 + block.value.count("\n") + len(block.value) // ROW_CHARS),
-        "description": block.description,
         "chars": len(block.value),
-        "limit": block.limit_chars,
-        "read_only": block.read_only,
-        "version": block.version,
     }
 
 
 def version_shape(version: BlockVersion) -> Data:
     """A version, with who wrote it, where and when."""
-    author = version.author
+    sources = [str(one.source) for one in version.author.sources if not one.source.is_trusted]
     return {
-        "block_id": version.block_id,
-        "version": version.version,
-        "value": version.value,
-        "diff": version.diff,
-        "author": author.kind,
-        "agent_id": author.agent_id,
-        "agent_name": version.agent_name,
-        "why": version.reason,
-        "run_id": author.run_id,
-        "message_id": author.message_id,
-        "label": author.label,
-        "sources": [str(one.source) for one in author.sources if not one.source.is_trusted],
-        "at": version.created_at,
+        **attributes(version, "block_id", "version", "value", "diff", "agent_name", why="reason", at="created_at"),
+        **attributes(version.author, "agent_id", "run_id", "message_id", "label", author="kind"),
+        "sources": sources,
     }
 
 
 def passage_shape(passage: Passage) -> Data:
     """A passage with its origin."""
-    return {
-        "id": passage.id,
-        "text": passage.text,
-        "tags": list(passage.tags),
-        "source": dict(passage.source),
-        "state": passage.state,
-        "at": passage.created_at,
-    }
+    return attributes(passage, "id", "text", "tags", "source", "state", at="created_at")
 
 
 @pages.post("/agents/{agent_id}/memory/blocks", shows=memory)

@@ -14,6 +14,7 @@ from perdure.core.ids import AgentId, RunId
 from perdure.core.messages import Message
 from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
+from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import Span
 from perdure.library.origins import AnswerOrigin, origin_shape
 from perdure.library.paging import Page
@@ -147,23 +148,10 @@ def answer_shape(origin: AnswerOrigin) -> Data:
 
 
 def _explanation_shape(explanation: Explanation) -> Data:
-    return {
-        "model": explanation.model,
-        "status": explanation.status,
-        "measured": explanation.measured,
-        "input_tokens": explanation.input_tokens,
-        "cached_tokens": explanation.cached_tokens,
-        "output_tokens": explanation.usage.output_tokens,
-        "price": explanation.price,
-        "reason": explanation.prefix_reason,
-        "messages": explanation.message_count,
-        "nodes": list(explanation.nodes),
-        "digest": explanation.digest,
-        "parts": [
-            {"name": part.name, "tokens": part.tokens, "cached": part.cached_tokens, "price": part.price}
-            for part in explanation.segments
-        ],
-    }
+    own = ("model", "status", "measured", "input_tokens", "cached_tokens", "price", "nodes", "digest")
+    others = {"output_tokens": "usage.output_tokens", "reason": "prefix_reason", "messages": "message_count"}
+    parts = [attributes(part, "name", "tokens", "price", cached="cached_tokens") for part in explanation.segments]
+    return attributes(explanation, *own, **others) | {"parts": parts}
 
 
 def _request_shape(request: ModelRequest) -> Data:

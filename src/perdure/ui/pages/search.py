@@ -10,6 +10,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import Block, BlockFilter
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import PassageFilter
+from perdure.core.text.reprs import attributes
 from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.hits import PassageHit
@@ -46,14 +47,11 @@ async def search(request: Request, library: AsyncPerdure) -> Data:
         "passages": await _passages(library, hits),
         "messages": [
             {
-                "id": hit.message.id,
-                "agent_id": hit.message.agent_id,
+                **attributes(hit.message, "id", "agent_id", "role", at="occurred_at"),
                 "agent": names[hit.message.agent_id],
                 "conversation_id": messages.conversations[hit.message.agent_id, hit.message.conversation_seq],
                 "before": hit.message.seq + 1,
-                "role": hit.message.role,
                 "text": hit.message.text[:TEXT_CHARS],
-                "at": hit.message.occurred_at,
                 "score": hit.score,
             }
             for hit in messages.hits

@@ -7,6 +7,7 @@ from dataclasses import asdict, fields
 from starlette.requests import Request
 
 from perdure.core.text.addresses import without_password
+from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import is_whole_server
 from perdure.server.routes.health import VERSION
@@ -44,9 +45,7 @@ async def settings(request: Request, library: AsyncPerdure) -> Data:
     return {
         "title": "Settings",
         "sandbox": {
-            "summary": isolation.summary,
-            "enough": isolation.enough,
-            "unsafe": isolation.unsafe,
+            **attributes(isolation, "summary", "enough", "unsafe"),
             "network": current.sandbox_network == "on",
             "measures": [asdict(measure) for measure in isolation.measures],
         },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.pages.memory import page_author
@@ -35,33 +36,18 @@ async def sources(request: Request, library: AsyncPerdure) -> Data:
 
 
 def _source_shape(one: SourceSummary) -> Data:
-    return {
-        "source": str(one.source),
-        "label": one.source.label,
-        "name": one.source.name,
-        "title": one.title,
-        "is_trusted": one.source.is_trusted,
-        "blocks": one.blocks,
-        "passages": one.passages,
-        "facts": one.facts,
-        "reverted": one.reverted,
-        "at": one.last_at,
-    }
+    of_source = {name: f"source.{name}" for name in ("label", "name", "is_trusted")}
+    shape = attributes(one, "title", "blocks", "passages", "facts", "reverted", at="last_at", **of_source)
+    return {"source": str(one.source)} | shape
 
 
 def _write_shape(one: WriteText) -> Data:
     write = one.write
     return {
-        "id": write.id,
-        "kind": write.kind,
-        "name": one.name,
-        "label": write.label,
-        "text": one.text,
-        "stands": one.stands,
+        **attributes(write, "id", "kind", "label", "run_id", at="created_at"),
+        **attributes(one, "name", "text", "stands"),
         "reverted": write.reverted_by is not None,
-        "run_id": write.run_id,
         "why": f"{write.owner_id}" if write.kind == "block" else write.ref if write.kind == "passage" else None,
-        "at": write.created_at,
     }
 
 

@@ -11,19 +11,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.text.reprs import plural
-from perdure.core.tools.rules import (
-    RULE_TYPES,
-    ChildTools,
-    Conditional,
-    ContinueLoop,
-    ExitLoop,
-    MaxCount,
-    ParentTool,
-    RequiredBeforeExit,
-    RequiresApproval,
-    RunFirst,
-    ToolRule,
-)
+from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.tools.units import NewTool
 from perdure.library.paging import Page
@@ -47,6 +35,18 @@ RULE_KINDS = {
     "requires_approval": "needs a person's approval",
 }
 """Type of rule -> what it says of its tool, in the form that adds one."""
+RULE_WORDS = {
+    "run_first": "A run begins with {name}, or another tool with this rule.",
+    "exit_loop": "The run ends after {name}.",
+    "continue_loop": "The run goes on after {name}.",
+    "required_before_exit": "The run may not end before {name} was called.",
+    "max_count_per_step": "{name} may be called {times} for one request.",
+    "constrain_child_tools": "After {name} comes {others}.",
+    "parent_last_tool": "{others} may be called right after {name} only.",
+    "conditional": "What {name} returns decides whether {others} comes next.",
+    "requires_approval": "A person approves each call of {name}.",
+}
+"""The same in a sentence, of a rule that an agent has."""
 
 pages = Pages()
 
@@ -123,30 +123,9 @@ def _permissions(state: ToolState, *, needs_approval: bool) -> list[str]:
 
 def rule_words(rule: ToolRule) -> str:
     """What a rule says, in plain words."""
-    name = rule.tool_name
-    match rule:
-        case RunFirst():
-            return f"A run begins with {name}, or another tool with this rule."
-        case ExitLoop():
-            return f"The run ends after {name}."
-        case ContinueLoop():
-            return f"The run goes on after {name}."
-        case Conditional():
-            return f"What {name} returns decides whether {_either(rule.children)} comes next."
-        case ChildTools():
-            return f"After {name} comes {_either(rule.children)}."
-        case ParentTool():
-            return f"{_either(rule.children)} may be called right after {name} only."
-        case MaxCount():
-            return f"{name} may be called {plural(rule.max_count_limit, 'time')} for one request."
-        case RequiredBeforeExit():
-            return f"The run may not end before {name} was called."
-        case RequiresApproval():
-            return f"A person approves each call of {name}."
-
-
-def _either(names: Sequence[str]) -> str:
-    return " or ".join(names) or "no tool"
+    others = " or ".join(getattr(rule, "children", ())) or "no tool"
+    times = plural(getattr(rule, "max_count_limit", 0), "time")
+    return RULE_WORDS[rule.type].format(name=rule.tool_name, others=others, times=times)
 
 
 @pages.post("/agents/{agent_id}/tools/source", shows=tools)
