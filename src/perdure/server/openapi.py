@@ -35,8 +35,14 @@ from perdure.server.wire.answers.fact_views import (
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
-from perdure.server.wire.answers.origins import AnswerOriginShape, FactOriginShape, MemoryOriginShape
-from perdure.server.wire.answers.sources import RevertShape, SourceShape, WriteShape
+from perdure.server.wire.answers.sources import (
+    AnswerOriginShape,
+    FactOriginShape,
+    MemoryOriginShape,
+    RevertShape,
+    SourceShape,
+    WriteShape,
+)
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange

@@ -1,15 +1,36 @@
-"""A pass of a companion over HTTP. It is not part of Letta's API."""
+"""Groups in the OpenAPI document, and the passes of companions, which are no part of Letta's API."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
+from perdure.core.groups.group import GroupKind
 from perdure.core.groups.passes import PassCause, PassOutcome
 from perdure.library.services.groups.companions import PassInfo
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import fields
+
+
+class Group(TypedDict):
+    id: ids.GroupIdIn
+    manager_type: GroupKind
+    agent_ids: list[ids.AgentIdIn]
+    description: str
+    project_id: str | None
+    shared_block_ids: list[ids.BlockIdIn]
+    manager_agent_id: ids.AgentIdIn | None
+    termination_token: str | None
+    max_turns: int | None
+    sleeptime_agent_frequency: int | None
+    turns_counter: int | None
+    last_processed_message_id: str | None
+    max_message_buffer_length: int | None
+    min_message_buffer_length: int | None
+    hidden: bool | None
+    max_tokens: NotRequired[int]
+    max_cost_usd: NotRequired[float]
 
 
 class PassEditShape(TypedDict):

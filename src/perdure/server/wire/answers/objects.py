@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
-from perdure.server.wire.answers.groups import Group as Group
+from perdure.server.wire.answers.companions import Group as Group
 from perdure.server.wire.answers.mcp import Definition as Definition
 from perdure.server.wire.answers.mcp import McpConfig as McpConfig
 from perdure.server.wire.answers.mcp import McpListing as McpListing

@@ -1,14 +1,15 @@
-"""The sources of memory on the wire. No part of Letta's API."""
+"""Where memories and answers come from, on the wire. No part of Letta's API."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
 from perdure.core.ids import ID_PATTERNS
 from perdure.core.provenance.sources import TRUST_LABELS, RevertResult, SourceSummary, TrustLabel, WriteKind, WriteText
+from perdure.server.wire.answers.messages import Object
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import keywords
 
@@ -118,3 +119,48 @@ def revert_shape(result: RevertResult) -> Mapping[str, Any]:
     conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
     shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
     return shape | {"conflicts": conflicts}
+
+
+class MemoryOriginShape(TypedDict):
+    type: Literal["memory"]
+    kind: Literal["block", "line", "passage", "summary"]
+    id: str
+    label: str | None
+    line: int | None
+    conversation_id: str | None
+    text: str
+    writes: list[Object]
+    earlier_writes: int
+    stands_for: list[Object]
+    message_count: int
+    source: Object
+
+
+class AnswerOriginShape(TypedDict):
+    type: Literal["answer"]
+    agent_id: str
+    conversation_id: str
+    run_id: str
+    step_id: str
+    message_id: str | None
+    model: str
+    at: str
+    text: str
+    blocks: list[Object]
+    summaries: list[Object]
+    recalled: list[Object]
+    searches: list[Object]
+    messages: list[Object]
+    tail: str
+    problem: str | None
+
+
+class FactOriginShape(TypedDict):
+    type: Literal["fact"]
+    id: str
+    text: str
+    subject: str
+    relation: str
+    object: str
+    versions: list[Object]
+    sources: list[Object]
