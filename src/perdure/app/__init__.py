@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from perdure.app.endpoints import StoredProviders
+from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
 from perdure.app.extractors import extractors_of
 from perdure.app.keys import KEY_FILE as KEY_FILE
@@ -34,7 +35,6 @@ from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of
-from perdure.app.traits import StoredTraits as StoredTraits
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -227,7 +227,7 @@ class App:
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
-        from perdure.toolbox.images import fetch_image
+        from perdure.toolbox.builtin.web import fetch_image
         from perdure.toolbox.web_guard import WebGuard
 
         guard = WebGuard(self.settings.web_allowed_hosts.split(","))

@@ -20,29 +20,13 @@ from perdure.core.ids import ID_PATTERNS
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
+from perdure.server.wire.answers import fact_views, schedules, sources
 from perdure.server.wire.answers import objects as wire
-from perdure.server.wire.answers import schedules
 from perdure.server.wire.answers.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.answers.companions import PassShape
-from perdure.server.wire.answers.fact_views import (
-    CommunityShape,
-    EventShape,
-    FactContextShape,
-    MemoryShape,
-    ProfileShape,
-    TidyShape,
-)
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
-from perdure.server.wire.answers.sources import (
-    AnswerOriginShape,
-    FactOriginShape,
-    MemoryOriginShape,
-    RevertShape,
-    SourceShape,
-    WriteShape,
-)
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange
@@ -180,20 +164,20 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"POST /v1/agents/{agent_id}/forget", Forgotten),
     (r"POST /v1/agents/{agent_id}/undo", Undone),
     (r"GET /v1/agents/{agent_id}/corrections", list[CorrectionShape]),
-    (r"GET /v1/agents/{agent_id}/memory-sources", list[SourceShape]),
-    (r"GET /v1/agents/{agent_id}/memory-sources/writes", list[WriteShape]),
-    (r"POST /v1/agents/{agent_id}/memory-sources/revert(-writes)?", RevertShape),
-    (r"GET /v1/why", MemoryOriginShape | FactOriginShape | AnswerOriginShape),
-    (r"GET /v1/profiles", ProfileShape),
-    (r"GET /v1/facts/timeline", list[EventShape]),
-    (r"GET /v1/facts/context", FactContextShape),
-    (r"GET /v1/facts/communities", list[CommunityShape]),
-    (r"POST /v1/facts/tidy", list[TidyShape]),
-    (r"POST /v1/facts/tidy/undo", list[MemoryShape]),
+    (r"GET /v1/agents/{agent_id}/memory-sources", list[sources.SourceShape]),
+    (r"GET /v1/agents/{agent_id}/memory-sources/writes", list[sources.WriteShape]),
+    (r"POST /v1/agents/{agent_id}/memory-sources/revert(-writes)?", sources.RevertShape),
+    (r"GET /v1/why", sources.MemoryOriginShape | sources.FactOriginShape | sources.AnswerOriginShape),
+    (r"GET /v1/profiles", fact_views.ProfileShape),
+    (r"GET /v1/facts/timeline", list[fact_views.EventShape]),
+    (r"GET /v1/facts/context", fact_views.FactContextShape),
+    (r"GET /v1/facts/communities", list[fact_views.CommunityShape]),
+    (r"POST /v1/facts/tidy", list[fact_views.TidyShape]),
+    (r"POST /v1/facts/tidy/undo", list[fact_views.MemoryShape]),
     (r"GET /v1/facts", list[FactShape]),
     (r"GET /v1/facts/search", list[FoundFactShape]),
     (r"POST /v1/facts(/{fact_id}/restore)?|(GET|PATCH) /v1/facts/{fact_id}", FactShape),
-    (r"GET /v1/facts/{fact_id}/history", FactOriginShape),
+    (r"GET /v1/facts/{fact_id}/history", sources.FactOriginShape),
     (r"GET /v1/facts/rules", list[RuleShape]),
     (r"POST /v1/facts/rules", RuleShape),
     (r"(GET|PATCH) /v1/facts/settings", FactSettingsShape),

@@ -18,9 +18,8 @@ from perdure.testing.http_model import (
 from perdure.testing.inline_store import InlineStore
 from perdure.testing.local_server import LocalServer
 from perdure.testing.scripted_embedder import ScriptedEmbedder
-from perdure.testing.scripted_model import ScriptedModel, calls, fails, says, thinks
+from perdure.testing.scripted_model import CALL_FORMS, ScriptedModel, calls, fails, says, thinks, writes_call
 from perdure.testing.telemetry import RecordedTelemetry
-from perdure.testing.written_calls import CALL_FORMS, writes_call
 
 __all__ = [
     "CALL_FORMS",

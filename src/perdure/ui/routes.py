@@ -14,10 +14,8 @@ from starlette.routing import BaseRoute, Route
 from perdure.server.session import COOKIE, SESSION_S, Sessions
 from perdure.ui.pages import (
     access,
-    approvals,
     changes,
     chat,
-    companions,
     connections,
     context,
     data,
@@ -31,10 +29,8 @@ from perdure.ui.pages import (
     passages,
     runs,
     search,
-    settings,
     sources,
     tools,
-    why,
 )
 from perdure.ui.render import HEADERS, Notice, form_of, html
 
@@ -46,7 +42,6 @@ PAGES = (
     chat,
     context,
     memory,
-    companions,
     passages,
     facts,
     fact_views,
@@ -56,12 +51,9 @@ PAGES = (
     tools,
     groups,
     runs,
-    why,
     search,
-    approvals,
     connections,
     data,
-    settings,
     access,
 )
 

@@ -11,8 +11,14 @@ from pathlib import Path
 
 from perdure.app import KEY_FILE, NOT_DELETED, find_damage, find_refusal, schema_version, store_error
 from perdure.cli.commands.checks import UPGRADED, Check
-from perdure.cli.commands.database.postgres_checks import database_checks
-from perdure.cli.commands.database.table_checks import Rows, fix_of, mcp_checks, secrets_check, vectors_check
+from perdure.cli.commands.database.table_checks import (
+    Rows,
+    database_checks,
+    fix_of,
+    mcp_checks,
+    secrets_check,
+    vectors_check,
+)
 from perdure.cli.views.fold import plural
 from perdure.core.errors import InvalidInput, StoreDamaged
 from perdure.core.text.addresses import is_postgres

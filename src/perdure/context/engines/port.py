@@ -103,3 +103,9 @@ class ShippedEngine(ContextEngine):
     """An engine of Perdure's: its functions are pure and quick, so they run inside the transaction of a request."""
 
     name: ClassVar[str]
+
+
+class Paged(ShippedEngine):
+    """A ladder of steps, see `context.window.plan`: few deep evictions, and a tree of summaries."""
+
+    name = "paged"

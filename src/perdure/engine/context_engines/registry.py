@@ -13,8 +13,7 @@ from typing import Any
 
 from perdure.context.engines.composition import Composition, Compressor, Extract, StubResults
 from perdure.context.engines.message_buffer import MessageBuffer
-from perdure.context.engines.paged import Paged
-from perdure.context.engines.port import ContextEngine, ShippedEngine
+from perdure.context.engines.port import ContextEngine, Paged, ShippedEngine
 from perdure.context.engines.recursive_summary import RecursiveSummary
 from perdure.context.engines.sliding_window import SlidingWindow
 from perdure.context.window.plan import Plan, Situation

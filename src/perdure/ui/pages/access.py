@@ -1,7 +1,8 @@
-"""Users and keys: who may use this store through a server, what each key may use, and who did what."""
+"""Settings: how this server is set up; users and keys: who may use it through a server, and who did what."""
 
 from __future__ import annotations
 
+from dataclasses import asdict, fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,11 +12,14 @@ from perdure.core.access.audit import AuditEntry, AuditFilter
 from perdure.core.access.values import SCOPES, ApiKey, Limits, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.text.addresses import without_password
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.access import Access
-from perdure.server.http import principal_of
+from perdure.server.http import is_whole_server, principal_of
 from perdure.server.log import trace_id
+from perdure.server.routes.health import VERSION
+from perdure.settings import Settings
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of
 
 SHOWN = 200
@@ -159,3 +163,44 @@ def _number(form: dict[str, str], name: str, *, whole: bool) -> int | float | No
         return int(text) if whole else float(text)
     except ValueError as error:
         raise InvalidInput(f"{LIMIT_LABELS.get(name, name)}: {text!r:.40} is no number") from error
+
+
+SECRET = frozenset({"secret_key", "secret_key_old"})
+
+
+@pages.get("/settings", "settings/settings.html")
+async def settings(request: Request, library: AsyncPerdure) -> Data:
+    """Every setting with its variable and default; secrets as whether they are set, addresses without passwords. Only
+    administrators of the default organisation see how the server itself is set up."""
+    if not is_whole_server(request):
+        return {"title": "Settings", "version": VERSION, "whole_server": False}
+    current, default = library.app.settings, Settings()
+    rows = []
+    for field in fields(Settings):
+        value, usual = getattr(current, field.name), getattr(default, field.name)
+        is_set = value != usual
+        if field.name in SECRET:
+            value, usual = "set" if value else "not set", "not set"
+        rows.append(
+            {
+                "name": field.name.replace("_", " "),
+                "variable": f"PERDURE_{field.name.upper()}",
+                "value": without_password(str(value)),
+                "default": str(usual),
+                "is_set": is_set,
+            }
+        )
+    isolation = await library.app.sandbox.isolation()
+    return {
+        "title": "Settings",
+        "sandbox": {
+            **attributes(isolation, "summary", "enough", "unsafe"),
+            "network": current.sandbox_network == "on",
+            "measures": [asdict(measure) for measure in isolation.measures],
+        },
+        "version": VERSION,
+        "whole_server": True,
+        "key_needed": request.app.state.sessions.needed,
+        "rows": sorted(rows, key=lambda row: not row["is_set"]),
+        "store": library.services.upkeep.place,
+    }

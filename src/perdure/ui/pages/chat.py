@@ -1,4 +1,4 @@
-"""Chat: the messages of a conversation, sending, stopping, and answering calls that wait."""
+"""Chat: the messages of a conversation, sending and stopping; and the calls that wait, of all agents."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import BlockVersion
 from perdure.core.conversations import Conversation
+from perdure.core.errors import NotFound
 from perdure.core.events import (
     Delta,
     DeltaStreamed,
@@ -22,7 +23,7 @@ from perdure.core.events import (
     StepAbandoned,
     StoredEvent,
 )
-from perdure.core.ids import BlockId, ConversationId, MessageId, RunId
+from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId, RunId
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
@@ -33,7 +34,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.steps import overview_of
 from perdure.library.services.transcripts import TranscriptEntry
-from perdure.server.http import library_of
+from perdure.server.http import library_of, require_scope
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of
@@ -285,3 +286,35 @@ async def _fragments(followed: AsyncIterator[StoredEvent | Delta]) -> AsyncItera
 def _sse(name: str, data: Mapping[str, object], seq: int | None) -> bytes:
     number = "" if seq is None else f"id: {seq}\n"
     return f"{number}event: {name}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+@pages.get("/approvals", "approvals.html")
+async def approvals(request: Request, library: AsyncPerdure) -> Data:
+    """The calls that wait, those of clients left out."""
+    waiting = await library.services.approvals.list_all()
+    calls = [pending_shape(call) | {"agent": name} for name, call in waiting if not call.awaits_client]
+    return {"title": "Approvals", "pending": calls}
+
+
+@pages.post("/approvals", shows=approvals)
+async def decide(request: Request, library: AsyncPerdure) -> Notice:
+    """Approve a call, perhaps with other arguments, deny it, or approve it and all later ones of its tool."""
+    form, services = await form_of(request), library.services
+    agent_id, conversation_id = AgentId(field_of(form, "agent_id")), ConversationId(field_of(form, "conversation_id"))
+    choice, call_id = field_of(form, "choice"), field_of(form, "call_id")
+    conversation = await services.conversations.get(agent_id, conversation_id)
+    tool = ""
+    if choice == "always":
+        require_scope(request, "builder", what="approving all later calls of a tool")
+        waiting = await services.approvals.list(agent_id, conversation_id)
+        tool = next((call.name for call in waiting if call.call_id == call_id), "")
+        if not tool:
+            raise NotFound("call that waits", call_id)
+        await services.approvals.require(agent_id, tool, required=False)
+    edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
+    decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
+    await services.messages.submit(
+        agent_id, (), conversation_seq=conversation.seq, answers=[decision], partial=True, background=True
+    )
+    texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
+    return Notice(texts.get(choice, "The call was approved."))

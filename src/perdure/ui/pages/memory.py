@@ -1,4 +1,4 @@
-"""Memory: the blocks of an agent with their versions, its archive, and a time line of every write."""
+"""Memory: the blocks of an agent with their versions, its archive, a time line of every write, and its companion."""
 
 from __future__ import annotations
 
@@ -356,3 +356,24 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     version = _number("version", field_of(await form_of(request), "version"))
     await library.services.blocks.restore(agent_id, label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
+
+
+@pages.post("/agents/{agent_id}/memory/companion/wake", shows=memory)
+async def wake(request: Request, library: AsyncPerdure) -> Notice:
+    """Have the companion read what is new; the page shows the pass once it has ended."""
+    begun = await library.services.companions.wake(agent_id_of(request))
+    return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
+
+
+@pages.post("/agents/{agent_id}/memory/companion/on", shows=memory)
+async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
+    """Give the agent a companion."""
+    info = await library.services.companions.enable(agent_id_of(request))
+    return Notice(f"{info.name} reads what is said from now on, and tidies the blocks.")
+
+
+@pages.post("/agents/{agent_id}/memory/companion/off", shows=memory)
+async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
+    """Delete the companion with its history."""
+    await library.services.companions.disable(agent_id_of(request))
+    return Notice("The companion is deleted; what it wrote stays.")
