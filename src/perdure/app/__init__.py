@@ -348,23 +348,19 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
     custom, agents = _custom_tools(store, shared.cipher, shared.sandbox), AgentMessages(settings)
     converter = converter_of(settings, shared.reading)
-    builtins = _builtin_tools(settings, store, converter, shared.sandbox, shared.counter)
+    builtins = _builtin_tools(shared, store, converter)
     mcp = McpToolbox(StoredMcpRegistry(store, shared.cipher, clock=clock, ids=ids), timeout_s=settings.mcp_timeout_s)
-    ports = _ports(
-        settings,
-        store,
-        registry,
-        Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp),
-        _search(store, clock, embedding, settings, telemetry),
-        *(clock, ids, shared.counter, shared.hooks, shared.cipher, shared.engines, telemetry, shared.foreground),
-    )
+    toolbox = Toolboxes(function=functions, builtin=builtins, agents=agents, custom=custom, mcp=mcp)
+    ports = _ports(shared, store, registry, toolbox, telemetry)
     providers = StoredProviders(store, shared.cipher, registry, ports.signals, model=settings.model)
     traits = StoredTraits(store, registry.learned)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
         ports.signals.on("embedding", lambda _: worker.nudge())
     groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
-    companions = Companions(ports, runner, _pass_limits(settings))
+    tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
+    limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
+    companions = Companions(ports, runner, limits)
     schedules = ScheduleWorker(ports, runner, companions, settings)
     firing = None if settings.schedules == "off" else schedules
     for part in (traits, providers, runner, worker, files, groups, companions, firing):
@@ -397,47 +393,27 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     )
 
 
-def _pass_limits(settings: Settings) -> PassLimits:
-    """The limits of companions' passes."""
-    return PassLimits(
-        steps=settings.companion_steps, tokens=settings.companion_tokens, retry_s=settings.companion_retry_s
-    )
-
-
-def _ports(
-    settings: Settings,
-    store: Store,
-    registry: ModelRegistry,
-    toolbox: Toolboxes,
-    search: Search,
-    clock: Clock,
-    ids: Ids,
-    counter: TokenCounter,
-    hooks: Hooks,
-    cipher: Cipher,
-    engines: ContextEngines,
-    telemetry: Telemetry,
-    foreground: Foreground,
-) -> Ports:
+def _ports(shared: Shared, store: Store, registry: ModelRegistry, toolbox: Toolboxes, telemetry: Telemetry) -> Ports:
     """What the engine needs of the world."""
+    settings = shared.settings
     return Ports(
         store=store,
         models=registry,
         toolbox=toolbox,
-        search=search,
-        clock=clock,
-        ids=ids,
+        search=_search(shared, store, telemetry),
+        clock=shared.clock,
+        ids=shared.ids,
         randomness=random.SystemRandom(),
-        counter=counter,
-        hooks=hooks,
+        counter=shared.counter,
+        hooks=shared.hooks,
         owner=process_owner(uuid.uuid4().hex[:12]),
         settings=engine_settings(settings),
-        cipher=cipher,
+        cipher=shared.cipher,
         send_report=Reports(settings.web_allowed_hosts.split(",")).send,
         find_extractor=extractors_of(settings, registry, telemetry),
-        background=Background(settings.background, foreground),
+        background=Background(settings.background, shared.foreground),
         telemetry=telemetry,
-        engine_calls=EngineCalls(engines),
+        engine_calls=EngineCalls(shared.engines),
         contents=open_object_store(settings.files),
         price_of=RegistryNames(registry).price,
     )
@@ -454,11 +430,12 @@ def _embedded_store(
     return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
 
 
-def _search(store: Store, clock: Clock, embedding: EmbedderChoice, settings: Settings, telemetry: Telemetry) -> Search:
+def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:
     """The search of messages and passages, with the embedder if there is one."""
-    late_s = settings.late_interaction_ms / 1000
-    embedder = None if embedding.embedder is None else reported_embedder(embedding.embedder, telemetry)
-    return Search(store, clock, embedder=embedder, reason=embedding.reason, late_s=late_s)
+    late_s, embedder = shared.settings.late_interaction_ms / 1000, shared.embedding.embedder
+    if embedder is not None:
+        embedder = reported_embedder(embedder, telemetry)
+    return Search(store, shared.clock, embedder=embedder, reason=shared.embedding.reason, late_s=late_s)
 
 
 def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:
@@ -470,17 +447,14 @@ def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools
     return CustomTools(load, sandbox)
 
 
-def _builtin_tools(
-    settings: Settings, store: Store, converter: Converter, sandbox: Sandbox, counter: TokenCounter
-) -> Builtins:
+def _builtin_tools(shared: Shared, store: Store, converter: Converter) -> Builtins:
     """The built-in tools that run outside the store."""
 
     async def load_file(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, str]:
         return await store.read(read_whole, agent_id, name, most_chars)
 
-    return Builtins(
-        converter=converter, web=web_settings(settings), sandbox=sandbox, load_file=load_file, counter=counter
-    )
+    web = web_settings(shared.settings)
+    return Builtins(converter=converter, web=web, sandbox=shared.sandbox, load_file=load_file, counter=shared.counter)
 
 
 async def _bring_up_to_date(

@@ -119,7 +119,7 @@ class AsyncPerdure:
             context_engines=context_engines,
         )
         place = settings.store_address if address is None else address
-        return cls(app, path=None if store is not None else _file_of(place))
+        return cls(app, path=None if store is not None or is_postgres(place) else Path(place))
 
     @property
     def app(self) -> App:
@@ -339,8 +339,3 @@ def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock,
     if isinstance(blocks, Mapping):
         return tuple(NewBlock(label=label, value=value) for label, value in blocks.items())
     return tuple(blocks)
-
-
-def _file_of(address: str | Path) -> Path | None:
-    """The path of a store in a file; None: it is on a PostgreSQL server."""
-    return None if is_postgres(address) else Path(address)

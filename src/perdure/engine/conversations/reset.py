@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import TypeVar
 
 from perdure.core import hooks
@@ -238,11 +237,7 @@ def _conversations(tx: Tx, agent_id: AgentId, conversation_seq: int | None) -> S
 async def delete_unused(ports: Ports) -> None:
     """Delete the ephemeral conversations that were not used for a day. Raises: StoreError."""
     store, before, after = ports.store, ports.clock.now() - MAX_AGE, -1
-    while found := await store.read(partial(_find_unused, before=before, after=after)):
+    while found := await store.read(lambda tx, after: tx.conversations.find_unused(before=before, after=after), after):
         conversation_id, after = found
         with contextlib.suppress(NotFound, ConversationBusy):  # another process was first, or it is in use again
             await delete_conversation(conversation_id, ports, author=ENGINE)
-
-
-def _find_unused(tx: Tx, *, before: datetime, after: int) -> tuple[ConversationId, int] | None:
-    return tx.conversations.find_unused(before=before, after=after)

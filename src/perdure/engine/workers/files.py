@@ -30,7 +30,7 @@ from perdure.core.errors import (
 )
 from perdure.core.errors.store import disk_error
 from perdure.core.files import File, FilePart
-from perdure.core.ids import FileId, Ids
+from perdure.core.ids import Ids
 from perdure.core.ports import Converter
 from perdure.domain.files.folders import add_chunks, drop_chunks
 from perdure.domain.files.text import parts_of
@@ -239,9 +239,10 @@ class FileWorker:
         suffix = PurePosixPath(file.name).suffix
         twin = await store.read(lambda tx: tx.files.find_by_digest(file.digest, suffix=suffix)) if suffix else None
         if twin is not None:
-            parts: list[FilePart] = []
-            while page := await store.read(_parts_after, twin.id, parts[-1].seq if parts else -1):
+            parts, after = list[FilePart](), -1
+            while page := await store.read(lambda tx, after: tx.files.parts(twin.id, after_seq=after, limit=16), after):
                 parts += page
+                after = page[-1].seq
             kind: FileKind = twin.kind  # type: ignore[assignment]  # as it was stored
             return Document(
                 name=file.name,
@@ -257,7 +258,7 @@ class FileWorker:
                 if file.object_key:
                     await self._write_contents(file, upload)
                 seq = 0
-                while (data := await store.read(_bytes, file.id, seq)) is not None:
+                while (data := await store.read(lambda tx, seq: tx.files.get_bytes(file.id, seq), seq)) is not None:
                     await asyncio.to_thread(upload.write, data)
                     seq += 1
             return await self._convert(file.name, path, progress=progress.advance_conversion)
@@ -331,14 +332,6 @@ class _Progress:
     def advance_storing(self, done: int, total: int) -> None:
         """Note how much of the converted file is stored."""
         self.done = CONVERSION_STEPS + (STEPS - CONVERSION_STEPS) * done // max(1, total)
-
-
-def _bytes(tx: Tx, file_id: FileId, seq: int) -> bytes | None:
-    return tx.files.get_bytes(file_id, seq)
-
-
-def _parts_after(tx: Tx, file_id: FileId, after: int) -> Sequence[FilePart]:
-    return tx.files.parts(file_id, after_seq=after, limit=16)
 
 
 def _put_parts(tx: Tx, file: File, parts: Sequence[FilePart], starts: Sequence[int], *, until: datetime) -> None:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
-from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
+from perdure.core.upkeep import BlockCheckResult, Fault, Owner
 from perdure.core.vectors import OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.forgetting.erase import remove_traces
@@ -109,8 +109,12 @@ class UpkeepService:
         unfinished = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
         owners = await self._owners()
         unit = store.write if repair else store.read
-        faults, without_checksum = await _compare_pages(unit, _check_blocks, repair)
-        faults += (await _compare_pages(unit, _check_entities, repair))[0]
+        faults, without_checksum = await _compare_pages(
+            unit, lambda tx, after: tx.upkeep.check_blocks(after=after, repair=repair)
+        )
+        faults += (await _compare_pages(unit, lambda tx, after: tx.upkeep.check_entities(after=after, repair=repair)))[
+            0
+        ]
         if repair:
             for kind in sorted(unfinished):
                 await self._rebuild_words(kind, owners, progress)
@@ -121,7 +125,9 @@ class UpkeepService:
             while seq is not None:
                 progress("comparing", before + min(seq, owner.rows), total)
                 try:
-                    checked = await unit(_check, owner, seq, repair)
+                    checked = await unit(
+                        lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq, repair=repair), owner, seq
+                    )
                 except StoreDamaged:
                     faults.append(Fault("damage", owner.id, f"place from number {seq} on that can't be read", 1, False))
                     break
@@ -192,30 +198,18 @@ class UpkeepService:
 
 
 async def _compare_pages(
-    unit: Unit, check: Callable[[Tx, tuple[str, int], bool], BlockCheckResult], repair: bool
+    unit: Unit, check: Callable[[Tx, tuple[str, int]], BlockCheckResult]
 ) -> tuple[list[Fault], int]:
     """The faults of all blocks, or of all entities, and how many rows have no checksum."""
     faults: list[Fault] = []
     without_checksum, after = 0, ("", -1)
     while True:
-        checked = await unit(check, after, repair)
+        checked = await unit(check, after)
         faults += checked.faults
         without_checksum += checked.without_checksum
         if checked.after is None:
             return faults, without_checksum
         after = checked.after
-
-
-def _check(tx: Tx, owner: Owner, from_seq: int, repair: bool) -> CheckResult:
-    return tx.upkeep.check(owner, from_seq=from_seq, repair=repair)
-
-
-def _check_blocks(tx: Tx, after: tuple[str, int], repair: bool) -> BlockCheckResult:
-    return tx.upkeep.check_blocks(after=after, repair=repair)
-
-
-def _check_entities(tx: Tx, after: tuple[str, int], repair: bool) -> BlockCheckResult:
-    return tx.upkeep.check_entities(after=after, repair=repair)
 
 
 def _count_texts(counts: ScopeCounts, texts: int) -> int:

@@ -84,16 +84,11 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         events = [event for event in events if event.at != last] or events
         older = last + timedelta(microseconds=events[-1].at != last)
     return facts_frame(agent, "timeline") | {
-        "events": [_event_shape(event) for event in events],
+        "events": [attributes(one, "at", "kind", "tags", fact_id="fact.id", text="fact.text") for one in events],
         "filters": {name: query.get(name, "") for name in ("since", "until", "entity")},
         "problem": problem,
         "older": None if older is None else older.isoformat(),
     }
-
-
-def _event_shape(event: FactEvent) -> Data:
-    """An event with the fact that it is about."""
-    return attributes(event, "at", "kind", "tags", fact_id="fact.id", text="fact.text")
 
 
 @pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")

@@ -60,7 +60,7 @@ def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
     images = 0
     for place, line in enumerate(lines):
         role, parts = line.get("role"), _parts_of(line)
-        images += _count_images(line)
+        images += sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
         calls = _calls_of(line) if role in ("assistant", "approval") else []
         text = _text(parts)
         if len(text) > limit_chars and role != "tool":
@@ -164,10 +164,6 @@ def _parts_of(line: Mapping[str, Any]) -> list[Part]:
             case {"type": "reasoning", "reasoning": str(text)} if text.strip():
                 parts.append(Reasoning(text))
     return parts
-
-
-def _count_images(line: Mapping[str, Any]) -> int:
-    return sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
 
 
 def _calls_of(line: Mapping[str, Any]) -> list[ToolCall]:
