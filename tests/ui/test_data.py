@@ -14,7 +14,7 @@ from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel
-from perdure.ui import backup
+from perdure.ui.pages import data
 from perdure.ui.routes import build_routes
 from tests.ui.browser import BASE, FORM, MODEL, dashboard, tags_of, text_of
 
@@ -48,12 +48,12 @@ async def test_a_backup_is_downloaded_once_and_opens_as_a_store(tmp_path: Path) 
 
 async def test_a_long_backup_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page asks again while it runs; a second press begins no second one; what fails is said."""
-    monkeypatch.setattr(backup, "SMALL_S", 0.0)
+    monkeypatch.setattr(data, "SMALL_S", 0.0)
     async with dashboard() as (client, library):
         upkeep, go = library.services.upkeep, asyncio.Event()
         begun = 0
 
-        async def slow(path: Path, progress: backup.Report) -> None:
+        async def slow(path: Path, progress: data.Report) -> None:
             nonlocal begun
             begun += 1
             progress(30, 120)

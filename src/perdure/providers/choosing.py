@@ -9,8 +9,9 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from perdure.core.models import EXTRACTIVE, Calling
+from perdure.core.models import EXTRACTIVE, Calling, ModelTraits
 from perdure.providers.discovery import Endpoint, Listing
 from perdure.providers.probing import Trial
 
@@ -147,3 +148,23 @@ _NOT_CHAT = (
     "babbage", "davinci", "sora", "bge-", "minilm", "guard", "imagen", "veo", "stable-diffusion", "flux", "voxtral",
     "gpt-3.5-turbo-instruct", "nomic", "-live", "aqa", "search-api", "deep-research", "computer-use",
 )  # fmt: skip
+
+
+class OwnModels(Protocol):
+    """Models that this process serves itself."""
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The provider that they have; its guard takes requests to them."""
+
+    def names(self) -> Sequence[str]:
+        """Those that there are now. No network, and quick."""
+
+    def choice(self) -> Choice | None:
+        """The one to take by default: by a setting before all others, else before there is none."""
+
+    def traits(self, name: str) -> ModelTraits:
+        """What is known of one."""
+
+    def what_helps(self, name: str) -> str:
+        """Advice that makes one available."""

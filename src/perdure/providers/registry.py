@@ -38,8 +38,8 @@ from perdure.providers.served import NOT_SERVED
 from perdure.providers.traits import LearnedTraits
 
 if TYPE_CHECKING:
+    from perdure.providers.choosing import OwnModels
     from perdure.providers.openai_chat import Connections
-    from perdure.providers.own_models import OwnModels
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256

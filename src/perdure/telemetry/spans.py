@@ -1,6 +1,6 @@
 """Spans by OpenTelemetry's conventions for generative AI, through its API package alone.
 
-Who wants them sets up an SDK, or has `perdure serve` do so (`telemetry.export`). The names are those of semantic
+Who wants them sets up an SDK, or has `perdure serve` do so (`exported_spans`). The names are those of semantic
 conventions 1.41; all of them are still marked as in development there. What was said, and what tools were given and
 answered, is recorded only if `content` is on.
 """
@@ -34,6 +34,10 @@ from perdure.core.telemetry.port import (
 if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, Tracer
+import logging
+from importlib.metadata import version
+
+from perdure.core.errors import ExtraMissing
 
 SCOPE = "perdure"
 ORIGINS_MAX = 10_000
@@ -252,3 +256,47 @@ def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
 def _json(value: Any) -> str:
     """A value as JSON, cut where it is too long for an attribute."""
     return json.dumps(value, ensure_ascii=False, default=str)[:CONTENT_CHARS]
+
+
+log = logging.getLogger(__name__)
+
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+FLUSH_MS = 3_000
+"""How long a server that stops waits for the collector."""
+
+
+def wants_export(environment: Mapping[str, str]) -> bool:
+    """Whether the environment asks for spans to be sent."""
+    if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
+    return exporter == "otlp" or (not exporter and any(environment.get(name, "").strip() for name in ENDPOINTS))
+
+
+@contextlib.contextmanager
+def exported_spans(environment: Mapping[str, str]) -> Iterator[bool]:
+    """Send the spans of this process inside the context, if the environment asks for it; whether it does.
+
+    Raises: ExtraMissing.
+    """
+    if not wants_export(environment):
+        yield False
+        return
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise ExtraMissing("spans are to be sent to a collector", extra="otel") from error
+    # What OTEL_RESOURCE_ATTRIBUTES and OTEL_SERVICE_NAME say wins: `create` merges them over these.
+    name = {} if environment.get("OTEL_SERVICE_NAME", "").strip() else {"service.name": "perdure"}
+    provider = TracerProvider(resource=Resource.create({**name, "service.version": version("perdure")}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    try:
+        yield True
+    finally:
+        provider.force_flush(FLUSH_MS)
+        provider.shutdown()

@@ -32,7 +32,7 @@ from perdure.core.messages import Draft, Text
 from perdure.core.ports import CallContext
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec, object_schema
-from perdure.engine.context_engines.subagents import subagent_call
+from perdure.engine.context_engines.turns import subagent_call
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.runner import Runner

@@ -109,12 +109,9 @@ class UpkeepService:
         unfinished = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
         owners = await self._owners()
         unit = store.write if repair else store.read
-        faults, without_checksum = await _compare_pages(
-            unit, lambda tx, after: tx.upkeep.check_blocks(after=after, repair=repair)
-        )
-        faults += (await _compare_pages(unit, lambda tx, after: tx.upkeep.check_entities(after=after, repair=repair)))[
-            0
-        ]
+        blocks = await _compare_pages(unit, lambda tx, after: tx.upkeep.check_blocks(after=after, repair=repair))
+        entities = await _compare_pages(unit, lambda tx, after: tx.upkeep.check_entities(after=after, repair=repair))
+        faults, without_checksum = blocks[0] + entities[0], blocks[1]
         if repair:
             for kind in sorted(unfinished):
                 await self._rebuild_words(kind, owners, progress)
