@@ -119,14 +119,6 @@ _HOMES = {
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
     "library.services.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
-    "library": (
-        "Accepted", "Agent", "AnswerOrigin", "Archive", "AsyncAgent", "AsyncArchive", "AsyncFolder", "AsyncGroup",
-        "AsyncPerdure", "ContextOverview", "Correction", "CostLedger", "Explanation", "FactHistory", "FactHit",
-        "FactOrigin", "Folder", "ForgetPreview", "ForgetResult", "Group", "GroupReply", "Hits", "ImportResult",
-        "ImportedMessage", "McpState", "MemoryOrigin", "MessageHit", "NewBlock", "NewPassage", "PassageHit", "Perdure",
-        "Recalled", "Replay", "Reply", "SearchReport", "Settings", "SpeakerReply", "StepInfo", "TidyItem", "ToolHit",
-        "ToolsByStatus", "TranscriptEntry", "UndoResult", "Why", "hook", "tool",
-    ),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -136,7 +128,9 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'perdure' has no attribute {name!r}")
     home = importlib.import_module(f"perdure.{_HOME_OF.get(name, 'core.errors')}")
-    value = getattr(home, "Agent" if name == "AgentInfo" else name)
+    if not hasattr(home, found := "Agent" if name == "AgentInfo" else name):
+        home = importlib.import_module("perdure.library")
+    value = getattr(home, found)
     globals()[name] = value  # the next time it is an ordinary attribute
     return value
 

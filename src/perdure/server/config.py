@@ -23,10 +23,13 @@ from perdure.settings import Settings
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 """The names of this machine's loopback; always allowed, with any port."""
 
-LOGS = ("console", "json", "off")
-LEVELS = ("debug", "info", "warning", "error")
-METRICS = ("key", "loopback", "off")
-SWITCH = ("off", "on")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "log": ("console", "json", "off"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "log_requests": ("off", "on"),
+    "metrics": ("key", "loopback", "off"),
+}
+"""Field -> the values that it can have."""
 
 ANY = "*"
 
@@ -100,14 +103,9 @@ class ServerConfig:
     metrics: str = "key"
 
     def __post_init__(self) -> None:
-        if self.log not in LOGS:
-            raise InvalidInput(f"PERDURE_LOG is {self.log!r}: one of {', '.join(LOGS)} is needed")
-        if self.log_level not in LEVELS:
-            raise InvalidInput(f"PERDURE_LOG_LEVEL is {self.log_level!r}: one of {', '.join(LEVELS)} is needed")
-        if self.log_requests not in SWITCH:
-            raise InvalidInput(f"PERDURE_LOG_REQUESTS is {self.log_requests!r}: one of {', '.join(SWITCH)} is needed")
-        if self.metrics not in METRICS:
-            raise InvalidInput(f"PERDURE_METRICS is {self.metrics!r}: one of {', '.join(METRICS)} is needed")
+        for name, choices in CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: one of {', '.join(choices)} is needed")
         if not 0 <= self.port <= PORT_MAX:
             raise InvalidInput(f"port is {self.port}: it must be from 1 to {PORT_MAX}, or 0 for a free one")
         if self.max_body_bytes < 1 or self.max_depth < 1:

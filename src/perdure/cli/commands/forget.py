@@ -10,6 +10,7 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command, shell_word
 from perdure.cli.views.fold import fold, plural, visible
+from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
 from perdure.core.errors import NotFound
@@ -139,14 +140,7 @@ def corrections_view(corrections: Sequence[Correction]) -> RenderableType:
 
 def correction_shape(one: Correction) -> object:
     """What programs get."""
-    return {
-        "number": one.number,
-        "kind": one.kind,
-        "text": one.text,
-        "changes": one.items,
-        "created_at": one.created_at.isoformat(),
-        "undone_at": one.undone_at.isoformat() if one.undone_at else None,
-    }
+    return fields(one, "number", "kind", "text", "created_at", "undone_at", changes="items")
 
 
 def _nothing_hint(preview: ForgetPreview) -> str:

@@ -123,24 +123,7 @@ class MessageService:
         """
         return await self._app.runner.accept(await self.prepare(agent_id, messages, **options))
 
-    async def prepare(
-        self,
-        agent_id: AgentId,
-        messages: Sequence[NewMessage],
-        *,
-        conversation_seq: int = 0,
-        answers: Sequence[Answer] | None = None,
-        answer_otid: str | None = None,
-        partial: bool = False,
-        client_tools: tuple[Mapping[str, Any], ...] | None = None,
-        idempotency_key: str | None = None,
-        if_busy: IfBusy = "wait",
-        background: bool = False,
-        max_steps: int | None = None,
-        renew_steps: bool = False,
-        options: RunOptions = NO_OPTIONS,
-        callback: Callback | None = None,
-    ) -> Request:
+    async def prepare(self, agent_id: AgentId, messages: Sequence[NewMessage], **sent: Unpack[SendOptions]) -> Request:
         """The request that the engine accepts.
 
         Args:
@@ -155,7 +138,9 @@ class MessageService:
             callback: where the end of a background run is reported.
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
-        check_callback(callback)
+        options, answers, seq = sent.get("options", NO_OPTIONS), sent.get("answers"), sent.get("conversation_seq", 0)
+        max_steps, renew_steps = sent.get("max_steps"), sent.pop("renew_steps", False)
+        check_callback(sent.get("callback"))
         check_budget(options)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
@@ -168,32 +153,23 @@ class MessageService:
         if answers is not None:
             requests = {request for answer in answers if (request := _named_request(answer)) is not None}
             if requests or (renew_steps and max_steps is None):
-                calls, own_limit = await ports.store.read(_load_stopped, agent_id, conversation_seq, requests)
+                calls, own_limit = await ports.store.read(_load_stopped, agent_id, seq, requests)
                 answers = _with_calls(answers, calls) if requests else answers
                 renew_steps = renew_steps and own_limit in (None, self._app.settings.max_steps)
-        if max_steps is None and (answers is None or renew_steps or (messages and partial)):
+        if max_steps is None and (answers is None or renew_steps or (messages and sent.get("partial"))):
             max_steps = self._app.settings.max_steps
         run_id = RunId(ports.ids.new("run"))
         drafts = [
             message.draft(MessageId(id_in_run(run_id, "input", place, ports.ids)), ports)
             for place, message in enumerate(messages)
         ]
+        values: dict[str, Any] = {**sent, "conversation_seq": seq, "max_steps": max_steps, "options": options}
         return Request(
             run_id=run_id,
             agent_id=agent_id,
-            conversation_seq=conversation_seq,
             drafts=tuple(draft for draft, _ in drafts),
             tokens=tuple(tokens for _, tokens in drafts),
-            idempotency_key=idempotency_key,
-            if_busy=if_busy,
-            background=background,
-            max_steps=max_steps,
-            answers=None if answers is None else tuple(answers),
-            answer_otid=answer_otid,
-            partial=partial,
-            client_tools=client_tools,
-            options=options,
-            callback=callback,
+            **values | {"answers": None if answers is None else tuple(answers)},
         )
 
     async def prepare_batch(self, parts: Sequence[BatchPart]) -> Sequence[Request]:

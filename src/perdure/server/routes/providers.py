@@ -9,12 +9,13 @@ from pydantic import Field
 from starlette.requests import Request
 
 from perdure.core.providers import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
+from perdure.core.text.reprs import attributes
 from perdure.library.paging import Page
 from perdure.library.services.providers import ProviderFields
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.mcp_servers import McpGuard
-from perdure.server.wire.base import ORG_ID, WireRequest, nulls, stamp
+from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import ProviderIdIn, keywords
 
 _OWN_PROTOCOLS = {"azure", "bedrock", "google_vertex", "chatgpt_oauth", "letta"}
@@ -44,14 +45,8 @@ class ProviderChangesIn(WireRequest):
                 f"provider_type: this server does not speak the protocol of {self.provider_type}; a gateway with"
                 " OpenAI's chat API can be registered as `openai` with its base_url"
             )
-        return ProviderFields(
-            name=self.name,
-            provider_type=self.provider_type,
-            api_key=self.api_key and self.api_key.strip(),
-            base_url=self.base_url,
-            region=self.region,
-            api_version=self.api_version,
-        )
+        values = attributes(self, "name", "provider_type", "base_url", "region", "api_version")
+        return ProviderFields(api_key=self.api_key and self.api_key.strip(), **values)
 
 
 class ProviderIn(ProviderChangesIn):
@@ -72,18 +67,13 @@ class ProviderCheckIn(ProviderChangesIn):
 def provider_shape(provider: ModelProvider) -> dict[str, Any]:
     """The provider with all fields of the wire, without its key."""
     return {
-        "id": provider.id,
-        "name": provider.name,
-        "provider_type": provider.provider_type,
+        **fields(provider, "id", "name", "provider_type"),
         "provider_category": "byok",
         **nulls("api_key", "access_key", "api_key_enc", "access_key_enc"),
         "base_url": provider.base_url or None,
-        "region": provider.region,
-        "api_version": provider.api_version,
+        **fields(provider, "region", "api_version"),
         "organization_id": ORG_ID,
-        "created_at": stamp(provider.created_at),
-        "updated_at": stamp(provider.updated_at),
-        "last_synced": stamp(provider.synced_at),
+        **fields(provider, "created_at", "updated_at", last_synced="synced_at"),
     }
 
 

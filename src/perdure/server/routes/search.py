@@ -13,6 +13,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Role
 from perdure.core.passages import PassageState, TagMatch
+from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import HITS_MAX, SearchReport
@@ -74,12 +75,7 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
     hits = await library.services.search.passages(
         body.query or "",
         passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
-        agent_id=body.agent_id,
-        archive_id=body.archive_id,
-        since=body.start_date,
-        until=body.end_date,
-        limit=body.limit,
-        explain=body.explain,
+        **attributes(body, "agent_id", "archive_id", "limit", "explain", since="start_date", until="end_date"),
     )
     return _answer(passages_shape(hits, explain=body.explain), hits.ran)
 
@@ -92,14 +88,9 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
         raise InvalidInput("body.conversation_id: 'default' needs the agent_id whose first conversation is meant")
     results = await library.services.search.messages(
         body.query,
-        mode=body.search_mode,
-        agent_id=body.agent_id,
-        conversation_id=body.conversation_id,
         roles=SEARCHED_ROLES,
-        since=body.start_date,
-        until=body.end_date,
-        limit=body.limit,
-        explain=body.explain,
+        **attributes(body, "agent_id", "conversation_id", "limit", "explain", mode="search_mode"),
+        **attributes(body, since="start_date", until="end_date"),
     )
     return _answer(messages_shape(results.hits, results.conversations, explain=body.explain), results.hits.ran)
 

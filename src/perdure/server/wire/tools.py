@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.reprs import attributes
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.tools.search import ToolHit, text_of_tool
@@ -70,25 +71,17 @@ class ToolChangesIn(WireRequest):
 
     def changes(self, metadata: Mapping[str, Any]) -> ToolChanges:
         """The changes of a tool with this metadata. Raises: InvalidInput."""
-        fields: dict[str, Any] = {
-            "source": self.source_code,
-            "source_type": self.source_type,
+        same = ("source_type", "tags", "idempotent", "timeout_s", "environment", "network", "memory_mb")
+        others = {"requires_approval": "default_requires_approval", "parallel": "enable_parallel_execution"}
+        values = {
+            **attributes(self, *same, source="source_code", return_limit_chars="return_char_limit", **others),
             "name": self.name or _text(self.json_schema, "name"),
             "description": self.description or _text(self.json_schema, "description"),
             "schema": self._schema(),
-            "tags": self.tags,
-            "return_limit_chars": self.return_char_limit,
             "requirements": None if self.pip_requirements is None else [one.text for one in self.pip_requirements],
-            "requires_approval": self.default_requires_approval,
-            "parallel": self.enable_parallel_execution,
-            "idempotent": self.idempotent,
-            "timeout_s": self.timeout_s,
-            "environment": self.environment,
-            "network": self.network,
-            "memory_mb": self.memory_mb,
             "metadata": self._metadata(metadata),
         }
-        changes = {name: value for name, value in fields.items() if value is not None}
+        changes = {name: value for name, value in values.items() if value is not None}
         if "source" in changes:
             changes["documented"] = True
         else:

@@ -12,6 +12,7 @@ from perdure.app.copies import restore as restore_store
 from perdure.app.copies import split as split_store
 from perdure.cli.chat.agent_choice import shell_word
 from perdure.cli.views.fold import plural
+from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
 from perdure.cli.work import confirm, no_store, open_store, progress_bar
 from perdure.core.text.addresses import check_store_address, is_postgres, without_password
@@ -77,10 +78,7 @@ async def migrate_db(view: View, *, source: str, target: str) -> None:
         {
             "from": without_password(one),
             "to": place,
-            "rows": report.rows,
-            "tables": report.tables,
-            "digest": report.digest,
-            "resumed": report.resumed,
+            **fields(report, "rows", "tables", "digest", "resumed"),
             "seconds": round(seconds, 3),
         },
         f"{plural(report.rows, 'row')} of {plural(report.tables, 'table')} ({rate}); both sides have the content hash"
