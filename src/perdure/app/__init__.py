@@ -93,8 +93,7 @@ from perdure.storage.open import schema_version as schema_version
 from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
-from perdure.telemetry.embedder import reported_embedder
-from perdure.telemetry.listeners import Listeners
+from perdure.telemetry.listeners import Listeners, reported_embedder
 from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools

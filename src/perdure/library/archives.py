@@ -9,7 +9,7 @@ from typing import Any, Unpack
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
-from perdure.core.passages import Passage, PassageState, TagMatch
+from perdure.core.passages import Passage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
@@ -168,14 +168,10 @@ class AsyncArchive(AsyncPassages):
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; for an empty text the newest ones. `ran` of the result says which
         arms of the search took part, and why others did not.
@@ -188,7 +184,7 @@ class AsyncArchive(AsyncPassages):
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until, states=states)
+        where = passage_filter(**conditions)
         return await self._services.search.passages(
             text, where, archive_id=self.id, limit=limit, offset=offset, explain=explain
         )
@@ -256,14 +252,10 @@ class AsyncArchival(AsyncAgentBase, AsyncPassages):
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages of the agent's archives and folders that best match, best first; for an empty text the newest
         ones. The `source` of a file's passage names file and lines. `ran` of the result says which arms of the search
@@ -277,7 +269,7 @@ class AsyncArchival(AsyncAgentBase, AsyncPassages):
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
-        where = passage_filter(tags=tags, tag_match=tag_match, since=since, until=until, states=states)
+        where = passage_filter(**conditions)
         return await self._services.search.passages(
             text, where, agent_id=self.id, limit=limit, offset=offset, explain=explain
         )

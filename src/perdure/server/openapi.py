@@ -20,9 +20,9 @@ from perdure.core.ids import ID_PATTERNS
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
+from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.answers import fact_views, schedules, sources
 from perdure.server.wire.answers import objects as wire
-from perdure.server.wire.answers.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.answers.companions import PassShape
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone

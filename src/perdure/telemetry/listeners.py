@@ -1,11 +1,18 @@
-"""Several listeners as one."""
+"""Several listeners as one, and an embedder whose work is reported."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from perdure.core.telemetry.port import NOTHING, Fact, Telemetry, Work
+from perdure.core.ports import Embedder, EmbedPurpose, WordEmbedder
+from perdure.core.telemetry.port import NOTHING, EmbeddingWork, Fact, Telemetry, Work
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Listeners:
@@ -36,3 +43,48 @@ class Listeners:
     def count(self, fact: Fact) -> None:
         for listener in self._listeners:
             listener.count(fact)
+
+
+def reported_embedder(embedder: Embedder, telemetry: Telemetry) -> Embedder:
+    """The embedder, whose calls `telemetry` hears of."""
+    if isinstance(embedder, WordEmbedder):
+        return _ReportedWords(embedder, embedder, telemetry)
+    return _Reported(embedder, telemetry)
+
+
+class _Reported:
+    """`Embedder` that reports its calls."""
+
+    def __init__(self, embedder: Embedder, telemetry: Telemetry) -> None:
+        self._embedder, self._telemetry = embedder, telemetry
+
+    @property
+    def handle(self) -> str:
+        return self._embedder.handle
+
+    @property
+    def dimensions(self) -> int | None:
+        return self._embedder.dimensions
+
+    @property
+    def local(self) -> bool:
+        return self._embedder.local
+
+    async def embed(self, texts: Sequence[str], *, purpose: EmbedPurpose = "document") -> npt.NDArray[np.float32]:
+        work = EmbeddingWork(model=self._embedder.handle, purpose=purpose, texts=len(texts))
+        with self._telemetry.during(work):
+            return await self._embedder.embed(texts, purpose=purpose)
+
+    async def close(self) -> None:
+        await self._embedder.close()
+
+
+class _ReportedWords(_Reported):
+    """The same of one that makes vectors of words."""
+
+    def __init__(self, embedder: Embedder, words: WordEmbedder, telemetry: Telemetry) -> None:
+        super().__init__(embedder, telemetry)
+        self._words = words
+
+    async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
+        return await self._words.embed_words(texts)

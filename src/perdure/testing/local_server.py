@@ -107,13 +107,9 @@ class LocalServer(HttpModel):
 
     def _row(self, name: str) -> dict[str, Any]:
         """A model in the list that every server has."""
-        row: dict[str, Any] = {
-            "id": name,
-            "object": "model",
-            "owned_by": _OWNERS[self.kind] if self.has_listing else "me",
-        }
+        row: dict[str, Any] = {"id": name, "object": "model", "owned_by": _OWNERS[self.kind]}
         if not self.has_listing:
-            return row
+            return row | {"owned_by": "me"}
         match self.kind:
             case "llamacpp":
                 meta = {"n_ctx": self.window_tokens, "n_ctx_train": 131_072, "n_params": self.parameters}
@@ -193,11 +189,8 @@ class LocalServer(HttpModel):
         """The line with the tokens that were counted."""
         if not isinstance(line, ModelReply):
             return line
-        cached, answer = (
-            row.cached_tokens,
-            self._count("".join(map(_written, line.parts))),
-        )
-        usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=cached)
+        answer = self._count("".join(map(_written, line.parts)))
+        usage = Usage(input_tokens=row.prompt_tokens, output_tokens=answer, cached_input_tokens=row.cached_tokens)
         return replace(line, usage=usage)
 
     def _read(self, request: Mapping[str, Any], row: Served, line: HttpLine) -> HttpLine:

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 import json
 
-from perdure.core.tools.rules import (
-    ChildTools,
-    Conditional,
-    ContinueLoop,
-    ExitLoop,
-    MaxCount,
-    ParentTool,
-    RequiredBeforeExit,
-    RequiresApproval,
-    RunFirst,
-    ToolRule,
-    ToolRules,
-)
+from perdure.core.tools import rules as kinds
 
 
-def tool_rules_section(rules: ToolRules) -> str:
+def tool_rules_section(rules: kinds.ToolRules) -> str:
     """Render the section of the system text; empty without rules."""
     if not rules:
         return ""
@@ -29,18 +17,18 @@ def tool_rules_section(rules: ToolRules) -> str:
     return "\n".join((*lines, "</tool_usage_rules>"))
 
 
-def rule_sentence(rule: ToolRule) -> str:
+def rule_sentence(rule: kinds.ToolRule) -> str:
     """Return the rule in words for the model, on one line."""
     name = _name(rule.tool_name)
     match rule:
-        case RunFirst(args=args):
+        case kinds.RunFirst(args=args):
             arguments = f", with the arguments {_json(args)}" if args else ""
             return f"{name} may be called first{arguments}; until then no tool without such a rule may."
-        case ExitLoop():
+        case kinds.ExitLoop():
             return f"After {name} you are done: nothing can be called or said behind it."
-        case ContinueLoop():
+        case kinds.ContinueLoop():
             return f"After {name} you go on: look at its result, then call another tool or answer."
-        case Conditional():
+        case kinds.Conditional():
             ways = [f"if it returns {_json(text)}, {_name(child)}" for text, child in rule.child_output_mapping.items()]
             if rule.default_child is not None:
                 ways.append(f"otherwise {_name(rule.default_child)}")
@@ -49,17 +37,17 @@ def rule_sentence(rule: ToolRule) -> str:
             else:
                 ways.append("otherwise any tool")
             return f"What comes right after {name} depends on its result: {'; '.join(ways)}."
-        case ChildTools(children=children):
+        case kinds.ChildTools(children=children):
             return f"Right after {name} you must call {_either(children)}."
-        case ParentTool(children=children):
+        case kinds.ParentTool(children=children):
             them = _either(children)
             return f"Only right after {name} may you call {them}; and right after it no other tool may be called."
-        case MaxCount(max_count_limit=limit):
+        case kinds.MaxCount(max_count_limit=limit):
             often = "never" if limit == 0 else "once" if limit == 1 else f"at most {limit} times"
             return f"{name} may be called {often} for one request."
-        case RequiredBeforeExit():
+        case kinds.RequiredBeforeExit():
             return f"You must call {name} at least once before you are done."
-        case RequiresApproval():
+        case kinds.RequiresApproval():
             return f"A person has to approve each call of {name} before it is run."
 
 

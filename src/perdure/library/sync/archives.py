@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from perdure.core.ids import AgentId, ArchiveId, PassageId
 from perdure.core.passages import Archive as ArchiveInfo
-from perdure.core.passages import Passage, PassageState, TagMatch
+from perdure.core.passages import Passage
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
@@ -168,14 +168,10 @@ class Archive(Passages):
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages that best match, best first; for an empty text the newest ones. `ran` of the result says which
         arms of the search took part, and why others did not.
@@ -188,19 +184,7 @@ class Archive(Passages):
             explain: whether each hit says `why` it was found.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
-        return self._portal.run(
-            self._inner.search(
-                text,
-                tags=tags,
-                tag_match=tag_match,
-                since=since,
-                until=until,
-                states=states,
-                limit=limit,
-                offset=offset,
-                explain=explain,
-            )
-        )
+        return self._portal.run(self._inner.search(text, limit=limit, offset=offset, explain=explain, **conditions))
 
     def passage(self, passage_id: PassageId) -> Passage:
         """A passage of this archive. Raises: NotFound, also for another archive's."""
@@ -262,14 +246,10 @@ class Archival(AgentBase, Passages):
         self,
         text: str,
         *,
-        tags: Sequence[str] = (),
-        tag_match: TagMatch = "any",
-        since: datetime | None = None,
-        until: datetime | None = None,
-        states: Sequence[PassageState] = (),
         limit: int = 10,
         offset: int = 0,
         explain: bool = False,
+        **conditions: Unpack[PassageConditions],
     ) -> Hits[PassageHit]:
         """The passages of the agent's archives and folders that best match, best first; for an empty text the newest
         ones. The `source` of a file's passage names file and lines. `ran` of the result says which arms of the search
@@ -284,17 +264,7 @@ class Archival(AgentBase, Passages):
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         return self._portal.run(
-            self._inner.search_archive(
-                text,
-                tags=tags,
-                tag_match=tag_match,
-                since=since,
-                until=until,
-                states=states,
-                limit=limit,
-                offset=offset,
-                explain=explain,
-            )
+            self._inner.search_archive(text, limit=limit, offset=offset, explain=explain, **conditions)
         )
 
 

@@ -311,13 +311,7 @@ class AgentIn(AgentChangesIn):
         """The messages that the agent begins with. Raises: NotSupported: a part of one is no text."""
         refusal = "initial_message_sequence: only text can be in a message that an agent begins with"
         return [
-            NewMessage(
-                (Text(join_texts(message.content, refusal)),),
-                message.stored_role,
-                message.name,
-                message.otid,
-                message.sender_id,
-            )
+            message.new((Text(join_texts(message.content, refusal)),))
             for message in self.initial_message_sequence or ()
         ]
 

@@ -81,6 +81,10 @@ class MessageIn(WireRequest):
         """The role in the log: OpenAI's newer models call `developer` what others call `system`."""
         return "system" if self.role == "developer" else self.role
 
+    def new(self, parts: tuple[Text | Image | ImageLink, ...]) -> NewMessage:
+        """The message as the library takes it, with these parts."""
+        return NewMessage(parts, self.stored_role, self.name, self.otid, self.sender_id)
+
 
 def _tag_of(item: Any) -> str:
     """The tag of a message in a request. A field that is null counts as missing."""
@@ -192,8 +196,7 @@ class SendRequest(WireRequest):
             if isinstance(item, AnswerIn):
                 answers += item.answers(f"body.messages.{index}")
             else:
-                parts = parse_parts(item.content, f"messages.{index}.content")
-                messages.append(NewMessage(parts, item.stored_role, item.name, item.otid, item.sender_id))
+                messages.append(item.new(parse_parts(item.content, f"messages.{index}.content")))
         return messages, answers or None
 
     @property

@@ -6,9 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from pydantic import AwareDatetime, Field
+from typing_extensions import TypedDict
 
 from perdure.core.access.audit import AuditEntry
 from perdure.core.access.values import NAME_CHARS, ApiKey, Organisation, Scope, User
+from perdure.core.text.reprs import attributes
 from perdure.server.wire.access.limits import LimitsIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn
@@ -33,42 +35,74 @@ class KeyIn(WireRequest):
 
 
 def organisation_shape(one: Organisation) -> dict[str, Any]:
-    return {"id": one.id, "name": one.name, "created_at": _time(one.created_at), "deleted_at": _time(one.deleted_at)}
+    return _fields(one, "id", "name", "created_at", "deleted_at")
 
 
 def user_shape(user: User) -> dict[str, Any]:
-    return {"id": user.id, "organization_id": user.org_id, "name": user.name, "created_at": _time(user.created_at)}
+    return _fields(user, "id", organization_id="org_id", name="name", created_at="created_at")
 
 
 def key_shape(key: ApiKey, text: str | None = None) -> dict[str, Any]:
     """A key; `text` is shown once, in the answer that made it."""
     return {
-        "id": key.id,
-        "organization_id": key.org_id,
-        "user_id": key.user_id,
-        "name": key.name,
-        "start": key.start,
-        "scope": key.scope,
-        "limits": dict(key.limits.some),
-        "created_at": _time(key.created_at),
-        "expires_at": _time(key.expires_at),
-        "last_used_at": _time(key.last_used_at),
-        "revoked_at": _time(key.revoked_at),
+        **_fields(key, "id", organization_id="org_id"),
+        **_fields(key, "user_id", "name", "start", "scope", limits="limits.some"),
+        **_fields(key, "created_at", "expires_at", "last_used_at", "revoked_at"),
         "key": text,
     }
 
 
 def audit_shape(entry: AuditEntry) -> dict[str, Any]:
-    return {
-        "seq": entry.seq,
-        "at": _time(entry.at),
-        "user_id": entry.user_id,
-        "key_id": entry.key_id,
-        "action": entry.action,
-        "object_id": entry.object_id,
-        "trace_id": entry.trace_id,
-    }
+    return _fields(entry, "seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
 
 
-def _time(at: datetime | None) -> str | None:
-    return None if at is None else at.isoformat()
+def _fields(value: object, *names: str, **others: str) -> dict[str, Any]:
+    found = attributes(value, *names, **others)
+    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
+
+
+class OrganizationAnswer(TypedDict):
+    """An organisation. `deleted_at`: it is being removed."""
+
+    id: str
+    name: str
+    created_at: str
+    deleted_at: str | None
+
+
+class UserAnswer(TypedDict):
+    """A user of the key's organisation."""
+
+    id: str
+    organization_id: str
+    name: str
+    created_at: str
+
+
+class KeyAnswer(TypedDict):
+    """An API key. `key` is its text, in the answer that made it and never again; `start` its first characters."""
+
+    id: str
+    organization_id: str
+    user_id: str | None
+    name: str
+    start: str
+    scope: Scope
+    limits: dict[str, float]
+    created_at: str
+    expires_at: str | None
+    last_used_at: str | None
+    revoked_at: str | None
+    key: str | None
+
+
+class AuditAnswer(TypedDict):
+    """Who did what to which object; `trace_id` is that of the request in the server's log."""
+
+    seq: int
+    at: str
+    user_id: str | None
+    key_id: str | None
+    action: str
+    object_id: str
+    trace_id: str

@@ -96,14 +96,7 @@ class ScheduleIn(WireRequest):
     def new_messages(self) -> Sequence[NewMessage]:
         """The messages to send. Raises: InvalidInput, NotSupported."""
         return [
-            NewMessage(
-                parse_parts(item.content, f"messages.{index}.content"),
-                item.stored_role,
-                item.name,
-                item.otid,
-                item.sender_id,
-            )
-            for index, item in enumerate(self.messages)
+            item.new(parse_parts(item.content, f"messages.{index}.content")) for index, item in enumerate(self.messages)
         ]
 
     def new_schedule(self, *, callback: Callback | None, conversation_seq: int) -> NewSchedule:
