@@ -9,15 +9,13 @@ from typing import Any, TypedDict, Unpack
 from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
-from perdure.cli.work import confirm, deleted
+from perdure.cli.work import confirm, deleted, load_all
 from perdure.core.access.audit import AuditFilter
-from perdure.core.access.values import ApiKey, Organisation, User, as_scope, limits_of
+from perdure.core.access.values import ApiKey, as_scope, limits_of
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import KeyId, OrgId, UserId
 from perdure.library.services.access.access import LAST_WRITES_S, open_access
 from perdure.settings import Settings
 
-PAGE = 500
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
@@ -44,11 +42,7 @@ async def create_org(view: View, *, name: str) -> None:
 async def list_orgs(view: View) -> None:
     """List all organisations."""
     async with open_access(Settings.from_environment()) as access:
-        after: OrgId | None = None
-        found: list[Organisation] = []
-        while page := await access.organisations(after=after, limit=PAGE):
-            found += page
-            after = page[-1].id
+        found = await load_all(access.organisations)
         lines = (
             f"{one.id}  {visible(one.name)}{'  (is being removed)' if one.deleted_at is not None else ''}"
             for one in found
@@ -99,11 +93,7 @@ async def create_user(view: View, *, name: str, org: str | None) -> None:
 async def list_users(view: View, *, org: str | None) -> None:
     """List the users of an organisation."""
     async with open_access(Settings.from_environment(), org) as access:
-        after: UserId | None = None
-        found: list[User] = []
-        while page := await access.users(after=after, limit=PAGE):
-            found += page
-            after = page[-1].id
+        found = await load_all(access.users)
         shapes = [fields(one, "id", "org_id", "name", "created_at") for one in found]
         view.show(shapes, *(f"{one.id}  {visible(one.name)}" for one in found))
         if not found:
@@ -154,11 +144,7 @@ async def create_key(
 async def list_keys(view: View, *, org: str | None) -> None:
     """List the keys of an organisation, without their texts."""
     async with open_access(Settings.from_environment(), org) as access:
-        after: KeyId | None = None
-        found: list[ApiKey] = []
-        while page := await access.keys(after=after, limit=PAGE):
-            found += page
-            after = page[-1].id
+        found = await load_all(access.keys)
         now = datetime.now(UTC)
         view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
         if not found:
@@ -198,19 +184,8 @@ def read_moment(text: str) -> datetime:
 
 
 def _shape(key: ApiKey) -> dict[str, Any]:
-    names = (
-        "id",
-        "org_id",
-        "user_id",
-        "name",
-        "start",
-        "scope",
-        "created_at",
-        "expires_at",
-        "last_used_at",
-        "revoked_at",
-    )
-    return {**fields(key, *names), "limits": dict(key.limits.some)}
+    own, times = ("id", "org_id", "user_id", "name", "start", "scope"), ("created_at", "expires_at")
+    return fields(key, *own, *times, "last_used_at", "revoked_at", limits="limits.some")
 
 
 def _line(key: ApiKey, now: datetime) -> str:

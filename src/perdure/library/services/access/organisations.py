@@ -11,10 +11,10 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from perdure.app import start_organisation
-from perdure.core.access.values import LOCAL, Organisation, Principal, current_principal
+from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.domain.access.work import has_work
@@ -144,7 +144,7 @@ class Organisations:
         await trim_audit(store, app.ports.clock, days=app.settings.audit_days)
         model = app.embedder.handle if app.embedder is not None else None
         while True:
-            page = await store.read_directory(_page, after)
+            page = await store.read_directory(lambda one, after: one.organisations.list(after=after, limit=PAGE), after)
             for organisation in page:
                 if organisation.id == DEFAULT_ORG:
                     continue
@@ -223,8 +223,3 @@ async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIter
         return
     async with AsyncPerdure(await start_organisation(app, found.id)) as library:
         yield library
-
-
-def _page(directory: Directory, after: OrgId | None) -> Sequence[Organisation]:
-    """The next organisations in the order of creation."""
-    return directory.organisations.list(after=after, limit=PAGE)

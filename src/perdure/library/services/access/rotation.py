@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perdure.app import open_store
 from perdure.app.keys import add_key, cipher_of, forget_old_keys, key_file_of
-from perdure.core.access.values import Organisation
 from perdure.core.errors import Conflict
 from perdure.core.ids import OrgId, ToolId
 from perdure.core.ports import Clock
@@ -15,7 +12,7 @@ from perdure.domain.rotation import Rotated as Rotated
 from perdure.domain.rotation import rotate_registered, rotate_secrets, rotate_tools
 from perdure.engine.ports import SystemClock
 from perdure.settings import Settings
-from perdure.storage.store import Directory, Store
+from perdure.storage.store import Store
 
 PASSES = 10
 """How often all is looked at until nothing is found: another process may encrypt with the old key meanwhile."""
@@ -80,12 +77,7 @@ async def _organisations(store: Store) -> list[OrgId]:
     """Those that are not being removed."""
     found: list[OrgId] = []
     after: OrgId | None = None
-    while page := await store.read_directory(_page, after):
+    while page := await store.read_directory(lambda one, after: one.organisations.list(after=after, limit=200), after):
         found += [one.id for one in page if one.deleted_at is None]
         after = page[-1].id
     return found
-
-
-def _page(directory: Directory, after: OrgId | None) -> Sequence[Organisation]:
-    """The next organisations in the order of creation."""
-    return directory.organisations.list(after=after, limit=200)
