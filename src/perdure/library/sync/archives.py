@@ -177,11 +177,11 @@ class Archive(Passages):
         arms of the search took part, and why others did not.
 
         Args:
-            tags, tag_match: only passages that have "any" or "all" of the tags.
-            since, until: only passages of this time; times with a zone, both included.
-            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
+            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those in these, of "active", "faded" and "archived"; by default the first two.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         return self._portal.run(self._inner.search(text, limit=limit, offset=offset, explain=explain, **conditions))
@@ -256,11 +256,11 @@ class Archival(AgentBase, Passages):
         took part, and why others did not.
 
         Args:
-            tags, tag_match: only passages that have "any" or "all" of the tags.
-            since, until: only passages of this time; times with a zone, both included.
-            states: only passages in these states, of "active", "faded" and "archived"; by default the first two.
             limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
             explain: whether each hit says `why` it was found.
+            conditions: `tags` and `tag_match`: only passages that have "any" (the default) or "all" of the tags;
+                `since` and `until`: only passages of this time; times with a zone, both included; `states`: only
+                those in these, of "active", "faded" and "archived"; by default the first two.
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         return self._portal.run(
