@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import AgentFilter
@@ -33,7 +33,7 @@ from perdure.core.ports import CallContext
 from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec, object_schema
 from perdure.engine.context_engines.turns import subagent_call
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, SendSettings
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
@@ -108,19 +108,6 @@ AGENTS_MAX = 500
 
 REPLY_MAX_CHARS = 50_000
 """The most of one agent's reply that a call returns, so that 500 long ones do not fill the memory."""
-
-
-class SendSettings(Protocol):
-    """How agents wait for each other: those of `perdure.settings`."""
-
-    @property
-    def agent_reply_s(self) -> float: ...
-
-    @property
-    def agent_sends_at_once(self) -> int: ...
-
-    @property
-    def max_steps(self) -> int: ...
 
 
 class AgentMessages:

@@ -8,7 +8,6 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import StoredEvent
@@ -26,7 +25,7 @@ from perdure.engine.groups.speeches import (
     record_speeches,
 )
 from perdure.engine.groups.units import finish_turn
-from perdure.engine.ports import Ports
+from perdure.engine.ports import Ports, SendSettings
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
@@ -39,24 +38,11 @@ RECORDED_AT_ONCE = 10
 """How many speeches that have ended one transaction appends to the transcript."""
 
 
-class GroupSettings(Protocol):
-    """How agents of a group are waited for: those of `perdure.settings`."""
-
-    @property
-    def agent_reply_s(self) -> float: ...
-
-    @property
-    def agent_sends_at_once(self) -> int: ...
-
-    @property
-    def max_steps(self) -> int: ...
-
-
 class TurnDriver:
     """Drives a claimed turn."""
 
     def __init__(
-        self, turn: GroupTurn, ports: Ports, runner: Runner, settings: GroupSettings, price_of: PriceOf, live: LiveTurn
+        self, turn: GroupTurn, ports: Ports, runner: Runner, settings: SendSettings, price_of: PriceOf, live: LiveTurn
     ) -> None:
         self._turn, self._ports, self._runner, self._settings = turn, ports, runner, settings
         self._price_of, self._live = price_of, live

@@ -28,13 +28,13 @@ from perdure.core.ids import GroupId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import NO_OPTIONS, IfBusy, Run
 from perdure.engine.budget import check_key_size, with_key_budget
-from perdure.engine.groups.driver import GroupSettings, TurnDriver
+from perdure.engine.groups.driver import TurnDriver
 from perdure.engine.groups.live import Live, LiveSpeech, LiveTurn, wait_for
 from perdure.engine.groups.log import GroupLog, load_group_log
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.speeches import PriceOf, find_run
 from perdure.engine.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
-from perdure.engine.ports import Ports, in_effect
+from perdure.engine.ports import Ports, SendSettings, in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
@@ -61,7 +61,7 @@ class GroupTurns:
         self,
         ports: Ports,
         runner: Runner,
-        settings: GroupSettings,
+        settings: SendSettings,
         *,
         price_of: PriceOf = lambda model, usage: None,
         is_dead: Callable[[str], bool] = is_dead,

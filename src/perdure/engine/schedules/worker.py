@@ -12,7 +12,6 @@ import contextlib
 import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Protocol
 
 from perdure.core.errors import Conflict, ModelNotFound, NotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.ids import RunId, ScheduleId
@@ -21,7 +20,7 @@ from perdure.core.schedules import DuePlan, Firing, Outcome, Schedule, plan_due
 from perdure.domain.companions.passes import begin_pass
 from perdure.domain.companions.units import find_companion
 from perdure.engine.companions.worker import Companions
-from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.ports import Ports, SendSettings, UnitInputs
 from perdure.engine.run.accept import Request, accept
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.runner import Runner
@@ -108,17 +107,10 @@ AT_ONCE = 64
 """How many schedules are read at once."""
 
 
-class WakeSettings(Protocol):
-    """What the runs of schedules get: of `perdure.settings`."""
-
-    @property
-    def max_steps(self) -> int: ...
-
-
 class ScheduleWorker:
     """Fires the schedules of a store, beside the workers of other processes."""
 
-    def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: WakeSettings) -> None:
+    def __init__(self, ports: Ports, runner: Runner, companions: Companions, settings: SendSettings) -> None:
         self._ports, self._runner, self._companions, self._settings = ports, runner, companions, settings
         self._wake = asyncio.Event()
         ports.signals.on("schedules", lambda _: self._wake.set())
