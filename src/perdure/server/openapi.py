@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 from starlette.routing import BaseRoute, Route
 
 from perdure.context.costs.ledger import CostLedger
@@ -419,10 +419,17 @@ def _add_answers(document: Shape, schemas: Shape) -> None:
         (name, "serialization", TypeAdapter(_answer_type(name))) for name in places
     ]
     kinds.append(("Chunk", "serialization", TypeAdapter(Chunk)))
-    shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF)
+    shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF, schema_generator=_AnswerSchemas)
     schemas |= defs.get("$defs", {}) | {"Chunk": shapes["Chunk", "serialization"]}
     for name, place in places.items():
         place["schema"] = shapes[name, "serialization"]
+
+
+class _AnswerSchemas(GenerateJsonSchema):
+    """Answers hold all fields of a dataclass, also those that have a default."""
+
+    def field_is_required(self, field: Any, total: bool) -> bool:
+        return field["type"] == "dataclass-field" or super().field_is_required(field, total)
 
 
 def _remove_null(parameter: Shape) -> None:
