@@ -268,7 +268,7 @@ def version_shape(version: BlockVersion) -> Data:
 
 def passage_shape(passage: Passage) -> Data:
     """A passage with its origin."""
-    return attributes(passage, "id", "text", "tags", "source", "state", at="created_at")
+    return attributes(passage, "id", "text", "tags", "state", at="created_at") | {"source": dict(passage.source)}
 
 
 @pages.post("/agents/{agent_id}/memory/blocks", shows=memory)
