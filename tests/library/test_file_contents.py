@@ -73,6 +73,22 @@ async def test_the_object_goes_with_its_file(s3: S3, folder: AsyncFolder) -> Non
     assert list(s3.objects.values()) == [b"two"]
 
 
+async def test_an_erased_text_leaves_the_object_store(s3: S3, perdure: AsyncPerdure, folder: AsyncFolder) -> None:
+    """The uploaded bytes in which it stands are removed; those of other files stay."""
+    await folder.upload("Ada's code: Sesam öffne dich".encode(), name="secret.txt")
+    await folder.upload(b"two", name="two.txt")
+    await folder.wait()
+    agent = await perdure.create_agent("x")
+    await agent.files.attach("docs")
+
+    await agent.forget("SESAM ÖFFNE dich", erase=True)
+
+    assert list(s3.objects.values()) == [b"two"]
+    assert "Sesam" not in await folder.text("secret.txt")
+    with pytest.raises(InvalidInput, match="not kept"):
+        await folder.original("secret.txt")
+
+
 async def test_a_file_that_is_not_added_leaves_no_object(
     s3: S3, perdure: AsyncPerdure, folder: AsyncFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

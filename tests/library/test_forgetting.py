@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -246,3 +248,41 @@ def test_reasoning_and_tool_results_are_redacted(tmp_path: Path) -> None:
         results = [part for message in agent.messages() for part in message.parts if isinstance(part, ToolResult)]
         assert "[redacted]" in results[0].text
         assert agent.send("go on").text == "OK."
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("text", ["İstanbul'da oturuyorum", "José Núñez has gout", "한국에서 살아요"])
+def test_a_text_is_gone_in_every_form_of_unicode(tmp_path: Path, text: str, form: Literal["NFC", "NFD"]) -> None:
+    """Wherever it stands, composed or not, also behind brackets that nest deeply."""
+    path = tmp_path / "agents.db"
+    forms = [unicodedata.normalize(one, text) for one in ("NFC", "NFD")]
+    with open_sync(path) as perdure:
+        agent = perdure.create_agent("ada", human=forms[0])
+        for one in forms:
+            agent.send(f"{'[' * 5_000} {one}")
+            agent.archive(one)
+        agent.facts.extract()
+
+        assert agent.find_mentions(unicodedata.normalize(form, text)).counts["passage"] == 2
+        agent.forget(unicodedata.normalize(form, text))
+        assert not any(one in message.text for one in forms for message in agent.messages())
+        agent.forget(unicodedata.normalize(form, text), erase=True)
+
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not any(one.encode() in left for one in forms)
+
+
+def test_a_name_is_one_entity_in_every_form(tmp_path: Path) -> None:
+    """A rule holds for it too, and a text says the same in both forms."""
+    with open_sync(tmp_path / "agents.db") as perdure:
+        agent = perdure.create_agent("ada")
+        for number, form in enumerate(("NFC", "NFD")):
+            name = unicodedata.normalize(form, "José")  # type: ignore[arg-type]
+            agent.facts.add(f"{name} likes tea {number}.", subject=name, relation="LIKES", object=f"tea {number}")
+        agent.facts.add_rule(text=unicodedata.normalize("NFC", "café"))
+        agent.send(unicodedata.normalize("NFD", "I like café."))
+        agent.facts.extract()
+
+        assert [entity.name for entity in agent.facts.entities() if entity.name.startswith("Jos")] == ["José"]
+        assert len(agent.facts.list(entity=unicodedata.normalize("NFD", "JOSÉ"))) == 2
+        assert len(agent.facts.list()) == 2

@@ -95,6 +95,21 @@ async def test_agents_of_an_older_file_with_the_built_in_program_follow_the_defa
     ]
 
 
+async def test_names_of_an_older_file_are_found_in_every_form(tmp_path: Path) -> None:
+    """One that was stored with its marks apart has one form from then on; one that two forms had is there once."""
+    path = tmp_path / "perdure.db"
+    older = [migration for migration in MIGRATIONS if migration[0] < 82]
+    await SqliteStore.open(path, at=START, migrations=older).close()
+    with sqlite3.connect(path) as connection:
+        stored = [("graph-1", name, seq) for name, seq in (("jose\u0301", 1), ("josé", 1), ("ada", 2), ("ａｄａ", 3))]
+        connection.executemany("INSERT INTO entity_names (graph_id, name, seq) VALUES (?, ?, ?)", stored)
+    connection.close()
+    await SqliteStore.open(path, at=START).close()
+
+    names = "SELECT name, seq FROM entity_names ORDER BY seq"
+    assert rows(path, names) == [("josé", 1), ("ada", 2), ("ada", 3)]
+
+
 async def test_an_older_file_is_brought_up_with_its_data(tmp_path: Path) -> None:
     """Everything that was stored is there, the migration has met it, and search still finds it."""
     path = tmp_path / "perdure.db"

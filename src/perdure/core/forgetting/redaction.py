@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.text.forms import clusters, lower_in_place, match_form, same_letters
 from perdure.core.text.json_strings import compact_json
 
 REDACTED = "[redacted]"
@@ -30,12 +32,19 @@ CLIPPED_CHARS_MIN, CLIPPED_CHARS_MAX = 6, 200
 
 # A backslash before one of these letters is an escape sequence of JSON, which must not be cut apart.
 _ESCAPE_LETTERS = "nrtbfu"
-_SPACE = r"(?:\s|\\+(?:[nrtf]|u00(?:0[9a-d]|20|a0)))+"
+_NEVER_ESCAPED = frozenset("acdeghjklmopqvwxyz0123456789")
+_SPACE = r"(?:\s|\\+(?:[nrtf]|u(?:00(?:0[9a-d]|20|85|a0)|20[025][0-9af]|3000)))+"
+_NO_MARK = r"(?![\u0300-\u036f]|\\+u03[0-6][0-9a-f])"
+"""Behind a letter: no mark makes another letter of it."""
 _DIGIT = re.compile(r"\d")
 _PUNCTUATION = ".,;:!?\"'()[]{}“”„«»"
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*\s*|\s+|[.!?。！？]+")
 _WORD = re.compile(r"\w{4,}")
-_ALNUM = re.compile(r"[a-z0-9]+")
+_ONE_FORM = re.compile(r"[a-hjl-rt-z0-9]+")
+"""Letters that only ASCII has as upper case, and digits; `i`, `k` and `s` are also the lower case of others."""
+_ALSO_LOWER = {"k": "212a", "s": "017f"}
+_DEPTH_MAX = 200
+"""How deep the JSON of a record may nest, twice of what is taken in; what nests deeper is a text."""
 
 _FIELD = re.compile(r"[a-z]+(?:_[a-z]+)*")
 """The name of a field of a record."""
@@ -56,7 +65,7 @@ _SETTINGS_TEXTS = frozenset({"bypass_session_patterns", "guards"})
 
 
 class Redactor:
-    """Finds a text in stored texts, in any letter case and with any white space between its words.
+    """Finds a text in stored texts, in any letter case and form of Unicode, and with any white space between its words.
 
     Raises: InvalidInput: a text that is empty, too short or too long.
     """
@@ -74,14 +83,18 @@ class Redactor:
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the text as it is, and as it stands in JSON of any depth."""
-        words = ["".join(map(_char_pattern, word)) for word in self.text.split()]
-        start = r"\\*" if self.text[0].lower() in _ESCAPE_LETTERS else ""
-        return re.compile(start + _SPACE.join(words), re.IGNORECASE)
+        first = self.text[0].lower()
+        # Of a row of backslashes only the first begins a match, or each would be tried with all that follow.
+        start = "" if first in _NEVER_ESCAPED else r"(?:(?<!\\)|(?!\\))"
+        start += r"\\*" if first in _ESCAPE_LETTERS else ""
+        end = _NO_MARK if self.text[-1].isalpha() else ""
+        return re.compile(start + _words_pattern(self.text.split()) + end, re.IGNORECASE)
 
     @cached_property
     def like(self) -> str:
         """A pattern of SQL that matches the lower-cased form of every text with this one, and few others."""
-        words = _ALNUM.findall(self.text.lower())[:FILTER_WORDS]
+        plain = "".join(one if one.isascii() else " " for one in clusters(self.text))
+        words = _ONE_FORM.findall(plain.lower())[:FILTER_WORDS]
         return f"%{'%'.join(words)}%" if words else "%"
 
     def finds(self, stored: str | None) -> bool:
@@ -91,8 +104,8 @@ class Redactor:
     def redact(self, stored: str) -> str:
         """The stored text without it; what was JSON stays JSON."""
         redacted = self.pattern.sub(REDACTED, stored)
-        if redacted != stored and stored[:1] in "{[" and _is_json(stored) and not _is_json(redacted):
-            return compact_json(self.redact_value(json.loads(stored)))
+        if redacted != stored and (value := _parse(stored)) is not None and _parse(redacted) is None:
+            return compact_json(self.redact_value(value))
         return redacted
 
     def redact_value(self, value: Any) -> Any:
@@ -102,16 +115,15 @@ class Redactor:
     def redact_record(self, stored: str) -> str:
         """The JSON of a record, without the text. What the store needs to read it stays: the names of its fields, ids,
         times and the like."""
-        if stored[:1] not in "{[" or not _is_json(stored):
+        if (before := _parse(stored)) is None:
             return self.redact(stored)
-        before = json.loads(stored)
         after = self.redact_fields(before)
         return stored if after == before else compact_json(after)
 
     def redact_settings(self, stored: str) -> str:
         """The JSON of settings, without the text. Names of tools, models and choices stay: a rule or a limit must not
         lose its meaning."""
-        before = json.loads(stored) if _is_json(stored) else None
+        before = _parse(stored)
         if not isinstance(before, dict):
             return self.redact(stored)
         after = {
@@ -148,8 +160,7 @@ class Redactor:
 
     def redact_summary(self, summary: str) -> str:
         """A summary, or JSON with summaries, without the text, and without sentences that say the same."""
-        if summary[:1] in "{[" and _is_json(summary):
-            before = json.loads(summary)
+        if (before := _parse(summary)) is not None:
             after = _map_record(before, self._redact_sentences)
             return summary if after == before else json.dumps(after, ensure_ascii=False)
         return self._redact_sentences(summary)
@@ -164,7 +175,7 @@ class Redactor:
             windows = [[whole[at : at + WINDOW_CHARS]] for at in range(min(len(whole), WINDOWS_MAX) - WINDOW_CHARS + 1)]
         wanted = [one for one in windows if not one[0].isascii() or len(" ".join(one)) >= FRAGMENT_CHARS_MIN]
         codes = [[code] for word in words if len(code := word.strip(_PUNCTUATION)) > 2 and _DIGIT.search(code)]
-        patterns = [_SPACE.join("".join(map(_char_pattern, word)) for word in one) for one in wanted + codes]
+        patterns = list(map(_words_pattern, wanted + codes))
         return re.compile(f"(?=({'|'.join(patterns)}))", re.IGNORECASE) if patterns else None
 
     def _redact_fragments(self, text: str) -> str:
@@ -180,12 +191,12 @@ class Redactor:
 
     def _redact_clipped(self, text: str) -> str:
         """The text without beginnings of the other one at which a line was cut off."""
-        whole = " ".join(self.text.split()).lower()
+        whole = lower_in_place(" ".join(self.text.split()))
         least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
 
         def cut(line: str) -> str:
             shown = line.rstrip(" .…")
-            end = shown[-CLIPPED_CHARS_MAX:].lower()
+            end = lower_in_place(shown[-CLIPPED_CHARS_MAX:])
             for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
                 if end.endswith(whole[:chars]):
                     return shown[:-chars] + REDACTED + line[len(shown) :]
@@ -195,13 +206,13 @@ class Redactor:
 
     def _redact_sentences(self, text: str) -> str:
         redacted = self._redact_clipped(self._redact_fragments(self.redact(text)))
-        words = set(_WORD.findall(self.text.lower()))
+        words = set(_WORD.findall(match_form(self.text)))
         if len(words) < SIMILAR_WORDS_MIN:
             return redacted
 
         def replace(match: re.Match[str]) -> str:
             sentence = match[0]
-            shared = words & set(_WORD.findall(sentence.lower()))
+            shared = words & set(_WORD.findall(match_form(sentence)))
             end = sentence[len(sentence.rstrip()) :]
             return f"{REDACTED}{end}" if len(shared) >= SIMILAR * len(words) else sentence
 
@@ -211,9 +222,10 @@ class Redactor:
         """The text without the lines in which this one stands; where it spans lines, without all of them."""
         kept, at = [], 0
         for match in self.pattern.finditer(text):
-            start = text.rfind("\n", 0, match.start()) + 1
-            if start >= at:
-                kept.append(text[at:start])
+            if match.end() <= at:  # in a line that is dropped already: no line is read twice
+                continue
+            if match.start() >= at:
+                kept.append(text[at : max(at, text.rfind("\n", at, match.start()) + 1)])
             end = text.find("\n", match.end())
             at = len(text) if end < 0 else end + 1
         return ("".join(kept) + text[at:]).rstrip("\n") if kept else text
@@ -239,6 +251,33 @@ class Redactor:
         start, end = max(0, match.start() - chars), min(len(stored), match.end() + chars)
         line = " ".join(stored[start:end].split())
         return f"{'…' if start else ''}{line}{'…' if end < len(stored) else ''}"
+
+
+def _words_pattern(words: Sequence[str]) -> str:
+    """The pattern of words, in any form of Unicode, as they are or escaped in JSON."""
+    return _SPACE.join(_word_pattern(word) for word in words)
+
+
+def _word_pattern(word: str) -> str:
+    letters, patterns = clusters(word), list[str]()
+    while letters:
+        letter = letters.pop(0)
+        pattern = _letter_pattern(letter)
+        if match_form(letter) == "s" and letters and match_form(letters[0]) == "s":
+            pattern = f"(?:{pattern}{_letter_pattern(letters.pop(0))}|{_letter_pattern('ß')})"
+        patterns.append(pattern)
+    return "".join(patterns)
+
+
+def _letter_pattern(letter: str) -> str:
+    """The pattern of a letter with its marks."""
+    if match_form(letter) == "i":  # with a dot or without one, whatever the case
+        return r"(?:[iıİ]|\\+u013[01])(?:\u0307|\\+u0307)?"
+    if letter.isascii():
+        escaped = _ALSO_LOWER.get(letter.lower(), "")
+        return f"(?:{letter}|\\\\+u{escaped})" if escaped else "".join(map(_char_pattern, letter))
+    ways = sorted({"".join(map(_char_pattern, way)) for way in same_letters(letter)}, key=len, reverse=True)
+    return f"(?:{'|'.join(ways)})"
 
 
 def _char_pattern(char: str) -> str:
@@ -281,9 +320,11 @@ def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> An
     return value
 
 
-def _is_json(text: str) -> bool:
+def _parse(text: str) -> Any:
+    """The array or object that a text is; None: it is none, or nests so deep that it is only a text."""
+    if text[:1] not in ("{", "["):
+        return None
     try:
-        json.loads(text)
+        return parse_json(text, JsonLimits(size_bytes=4 * len(text), depth=_DEPTH_MAX, containers=len(text)))
     except ValueError:
-        return False
-    return True
+        return None

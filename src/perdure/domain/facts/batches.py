@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -261,6 +262,7 @@ def is_turn(message: Message) -> bool:
 def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
     """Return every run of a text's words that could be a name, each once."""
     names: dict[str, None] = {}
+    text = unicodedata.normalize("NFC", text)
     words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
     for index in range(len(words)):
         for end in range(index, min(index + NAME_WORDS, len(words))):
@@ -347,7 +349,7 @@ def _turn(message: Message, number: int, user: str, agent_name: str, trust: Trus
     return Turn(
         number=number,
         speaker=message.name or (user if is_user else agent_name),
-        text=without_credentials(message.text),
+        text=_as_read(message.text),
         occurred_at=message.occurred_at,
         trust=trust,
         is_user=is_user,
@@ -361,7 +363,7 @@ def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
     return Turn(
         number=number,
         speaker=scope.get("actor_id") or owner,
-        text=without_credentials(_text_of(tx, episode)),
+        text=_as_read(_text_of(tx, episode)),
         occurred_at=episode.occurred_at,
         trust=episode.trust,
         is_user=is_user,
@@ -382,11 +384,16 @@ def _turn_of_passage(
     return Turn(
         number=number,
         speaker=user if is_user else agent_name,
-        text=without_credentials(passage.text),
+        text=_as_read(passage.text),
         occurred_at=passage.occurred_at,
         trust=trust,
         is_user=is_user,
     )
+
+
+def _as_read(text: str) -> str:
+    """Return a text without credentials, its letters in one form: patterns and models know `é` as one character."""
+    return without_credentials(unicodedata.normalize("NFC", text))
 
 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:

@@ -12,6 +12,7 @@ from perdure.core.facts.values import Entity, Fact, Graph
 from perdure.core.ids import ArchiveId, FactId, PassageId
 from perdure.core.messages import Message
 from perdure.core.runs import RunKey
+from perdure.core.text.forms import match_form
 from perdure.core.text.words import parse_query, stems
 from perdure.storage.tx import Tx
 
@@ -69,7 +70,7 @@ def _count_facts(tx: Tx, graph: Graph, ids: Sequence[FactId], message: Message) 
     shown = [fact for fact in tx.facts.list_by_ids(ids) if fact.graph_id == graph.id]
     seqs = sorted({seq for fact in shown for seq in (fact.subject, fact.object)})
     entities = {entity.seq: entity for entity in tx.entities.list_by_seqs(graph.id, seqs)}
-    cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, message.text.casefold())]
+    cited = [fact.text_seq for fact in shown if _is_cited(fact, entities, match_form(message.text))]
     if cited:
         tx.passages.count_recall(graph.fact_archive_id, cited)
 
@@ -130,5 +131,5 @@ def _names(entity: Entity) -> Sequence[str]:
 
 def _holds(text: str, name: str) -> bool:
     """Return whether a text holds a name as a word of its own; scripts without spaces have no such words."""
-    word = re.escape(name.casefold())
+    word = re.escape(match_form(name))
     return re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9])", text) is not None

@@ -14,6 +14,7 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import Entity
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import spans
+from perdure.core.text.forms import name_key
 from perdure.core.tools.arguments import fit_arguments
 from perdure.domain.facts.graphs import VAGUE_TYPES, NewEntity, type_fits
 
@@ -77,11 +78,6 @@ def valid_entities(batch: Batch, extraction: Extraction, dropped: Counter[str]) 
         for alias in entity.aliases:
             places.setdefault(name_key(alias), place)
     return Entities(items=items, places=places, ambiguous=frozenset(ambiguous))
-
-
-def name_key(name: str) -> str:
-    """Return the form in which names are compared."""
-    return " ".join(name.split()).casefold()
 
 
 def names_of(entity: Entity) -> Iterator[str]:

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import Entity, Graph
+from perdure.core.text.forms import name_key
 from perdure.domain.facts.graphs import type_fits
-from perdure.engine.facts.entities import ENTITIES_MAX, is_said, name_key, names_of
+from perdure.engine.facts.entities import ENTITIES_MAX, is_said, names_of
 from perdure.engine.ports import Ports
 from perdure.storage.tx import Tx
 

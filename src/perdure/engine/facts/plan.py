@@ -16,8 +16,9 @@ from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import Batch, Decision, ExtractedFact, Extraction, Turn
 from perdure.core.facts.values import RELATION, Fact, FactRule
 from perdure.core.provenance.sources import TRUSTED, TrustLabel
+from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
-from perdure.engine.facts.entities import Entities, name_key, valid_entities
+from perdure.engine.facts.entities import Entities, valid_entities
 from perdure.engine.facts.times import parse_time, says_time
 
 FACTS_MAX = 100
@@ -195,7 +196,7 @@ def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, Ne
     conditions = []
     if rule.text:
         said = " ".join((fact.text, fact.subject, fact.object))
-        conditions.append(rule.text.casefold() in said.casefold())
+        conditions.append(match_form(rule.text) in match_form(said))
     if rule.relation is not None:
         conditions.append(rule.relation == fact.relation)
     if rule.entity is not None:
@@ -252,7 +253,7 @@ def _known_same(batch: Batch, planned: PlannedFact, entities: Sequence[NewEntity
     for fact in batch.facts:
         same = (fact.subject, fact.object) == ends and fact.relation == planned.relation
         if (
-            (same or fact.text.casefold() == planned.text.casefold())
+            (same or match_form(fact.text) == match_form(planned.text))
             and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
             and (fact.invalid_at is None or fact.invalid_at == planned.invalid_at)
         ):

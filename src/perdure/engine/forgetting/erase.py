@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from perdure.core.blocks import Author
-from perdure.core.errors import Conflict, NotFound, PerdureError
+from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailable
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
@@ -121,8 +121,27 @@ async def _carry_out(ports: Ports, erasure: Erasure, progress: Progress) -> Eras
         progress("erasing", erasure.target, len(erasure.targets))
         erasure = await store.write(_erase_step, agent_id, number, ports.inputs())
     progress("erasing", len(erasure.targets), len(erasure.targets))
+    for table, owner_id in erasure.targets:
+        if table == "files":
+            await _drop_object(ports, FileId(owner_id))
     await remove_traces(ports, progress)
     return await store.write(_end, erasure, ports.owner, ports.clock.now())
+
+
+async def _drop_object(ports: Ports, file_id: FileId) -> None:
+    """Remove the uploaded bytes of a file in which the text stood from the object store. Raises: StoreError."""
+    try:
+        file = await ports.store.read(lambda tx: tx.files.get(file_id))
+    except NotFound:  # deleted since; its worker removes the object
+        return
+    if not file.object_key or file.digest:  # one without a digest has another text than its bytes
+        return
+    if ports.contents is None:
+        raise StoreUnavailable(
+            f"the bytes of {file.name!r} are in an object store, and hold the text: set PERDURE_FILES as it was before"
+        )
+    await ports.contents.delete([file.object_key])
+    await ports.store.write(lambda tx: tx.files.forget_object(file_id))
 
 
 async def remove_traces(ports: Ports, progress: Progress) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, Speaker
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Image, images_of, text_without_images
 from perdure.core.provenance.sources import Source
+from perdure.core.text.forms import name_key
+from perdure.core.text.markup import UNSEEN
 from perdure.storage.tx import Tx
 
 ENTRIES_MAX = 200
@@ -19,6 +21,13 @@ CHARS_MAX = 100_000
 
 USER = "User"
 USER_CHARS = 80
+MARK_CHARS, MARK_ENDS = 400, 4
+"""How far a name in brackets is looked for, and how many closing brackets may be its end."""
+
+# White space and what nobody sees, as far as it goes. Each run is matched once, so the time is linear.
+_GAP = re.compile(rf"(?<![\s{UNSEEN}])[\s{UNSEEN}]++|\A")
+_BREAK = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
+_UNREAD = re.compile(rf"[\[\]［］{UNSEEN}]+")
 
 _SPEAKS_FIRST = (
     "(You are in a group conversation with {others} and a user. What the others say is marked with their names."
@@ -58,11 +67,11 @@ def build_input(
     entries = [one for one in entries[-ENTRIES_MAX:] if one.sender_id != speaker.agent_id and one.kind != "choice"]
     spoken = _load_speeches(tx, entries)
     labels = labels_of(plan, entries)
-    marks = _marks_of(entries, labels)
+    names = _names_of(entries, labels)
     parts: list[str] = []
     size = 0
     for entry in reversed(entries):
-        text = _render_entry(entry, spoken, labels, marks)
+        text = _render_entry(entry, spoken, labels, names)
         size += len(text)
         if size > min(CHARS_MAX, limit_chars // 2) and parts:
             left_out = True
@@ -158,12 +167,12 @@ def _render_entry(
     entry: GroupMessage,
     spoken: Mapping[tuple[AgentId, int], str],
     labels: Mapping[AgentId, str],
-    marks: re.Pattern[str],
+    names: Collection[str],
 ) -> str:
-    """An entry with the name of its speaker; empty if there is nothing to show. `marks`: see `_marks_of`."""
+    """An entry with the name of its speaker; empty if there is nothing to show. `names`: see `_names_of`."""
 
     def quote(text: str) -> str:
-        return marks.sub(r"\1\\", text)
+        return _GAP.sub(lambda gap: f"{gap[0]}\\" if _begins_speech(gap, names) else gap[0], text)
 
     if entry.sender_id is None:
         return f"[{_user_label(entry, labels)}] {quote(text_without_images(entry.parts))}"
@@ -183,8 +192,21 @@ def _user_label(entry: GroupMessage, labels: Mapping[AgentId, str]) -> str:
     return name + (" (user)" if name.casefold() in taken else "") if name else USER
 
 
-def _marks_of(entries: Sequence[GroupMessage], labels: Mapping[AgentId, str]) -> re.Pattern[str]:
-    """What finds the beginning of each line that looks like the beginning of somebody's words."""
+def _names_of(entries: Sequence[GroupMessage], labels: Mapping[AgentId, str]) -> Collection[str]:
+    """Who may stand in brackets before somebody's words, as `_begins_speech` compares it."""
     users = {_user_label(entry, labels) for entry in entries if entry.sender_id is None}
-    names = sorted({USER, *users, *labels.values()}, key=len, reverse=True)
-    return re.compile(rf"(?im)^([^\S\n]*)(?=\[(?:{'|'.join(map(re.escape, names))})\])")
+    return {_read_name(name) for name in (USER, *users, *labels.values())}
+
+
+def _begins_speech(gap: re.Match[str], names: Collection[str]) -> bool:
+    """Whether a gap is the beginning of a line on which one of these names follows, as a model would read it."""
+    mark = gap.string[gap.end() : gap.end() + MARK_CHARS]
+    if mark[:1] not in ("[", "［") or (gap.start() and not _BREAK.search(gap[0])):
+        return False
+    ends = [end.start() for end in re.finditer("[]］]", mark)][:MARK_ENDS]
+    return any(_read_name(mark[:end]) in names for end in ends)
+
+
+def _read_name(name: str) -> str:
+    """A name as a model reads it: in any case and width, without brackets and what nobody sees."""
+    return name_key(_UNREAD.sub("", name))

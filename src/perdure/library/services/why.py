@@ -21,6 +21,7 @@ from perdure.core.ids import (
     is_id,
 )
 from perdure.core.nodes import parse_handle
+from perdure.core.text.forms import match_form
 from perdure.library.checks import check_text
 from perdure.library.origins import AnswerOrigin, Origin
 from perdure.library.services.answer_origins import answer_of, find_message, last_step
@@ -190,7 +191,7 @@ def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origi
         (block, place, line) for block in blocks for place, line in enumerate(block.value.split("\n")) if line.strip()
     ]
     exact = [found for found in lines if found[2].strip() == text]
-    held = exact or [found for found in lines if text.casefold() in found[2].casefold()]
+    held = exact or [found for found in lines if match_form(text) in match_form(found[2])]
     archives = tx.archives.list_by_agent(agent_id)
     passages = [one for archive in archives for one in tx.passages.page(archive.id, text=text, limit=NAMED_MAX + 1)]
     if (not exact and len(held) + len(passages) > 1) or len(exact) > 1:
@@ -206,7 +207,7 @@ def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origi
     for block in blocks:
         for version in tx.blocks.versions(block.id, limit=VERSIONS_MAX):
             old = version.value.split("\n")
-            place = next((place for place, line in enumerate(old) if text.casefold() in line.casefold()), None)
+            place = next((place for place, line in enumerate(old) if match_form(text) in match_form(line)), None)
             if place is not None:
                 return origins.of_line(block, place, version.version)
     if match := _LIKE_AN_ID.fullmatch(text):

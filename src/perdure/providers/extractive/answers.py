@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from perdure.core.messages import ToolResult
+from perdure.core.text.forms import lower_in_place
 from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact, parse_note
 from perdure.providers.extractive.language import (
     Keywords,
@@ -191,7 +192,7 @@ def _excerpt(content: str, keywords: Keywords) -> str:
     if not any(scores):
         return ""
     best = scores.index(max(scores))
-    folded = statements[best].casefold()
-    first = min((place for word in keywords.words if (place := folded.find(word.casefold())) >= 0), default=0)
+    folded = lower_in_place(statements[best])
+    first = min((place for word in keywords.words if (place := folded.find(lower_in_place(word))) >= 0), default=0)
     start = max(0, first - MAX_QUOTE_CHARS // 3) if len(folded) > MAX_QUOTE_CHARS else 0
     return cut(" ".join([statements[best][start:], *statements[best + 1 :]]), MAX_QUOTE_CHARS)

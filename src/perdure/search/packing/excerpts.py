@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from perdure.core.text.forms import lower_in_place
 from perdure.core.text.words import parse_query
 
 TERM_MATCHES = 64  # of one term in one text
@@ -44,9 +45,7 @@ def excerpt(text: str, terms: tuple[str, ...], *, chars: int) -> tuple[int, int]
 
 def _densest(text: str, terms: tuple[str, ...], chars: int) -> tuple[int, int]:
     """Return the first stretch of at most `chars` characters with the most different terms."""
-    lower = text.lower()
-    if len(lower) != len(text):
-        lower = text
+    lower = lower_in_place(text)
     matches: list[tuple[int, str]] = []
     for term in terms:
         at = -1

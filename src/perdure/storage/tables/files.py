@@ -187,6 +187,10 @@ class Files(Table):
         sql = f"DELETE FROM file_uploads WHERE (file_id, seq) IN ({parts})"
         return self._run_counted(sql, before=iso(before), limit=limit)
 
+    def forget_object(self, file_id: FileId) -> None:
+        """Forget the key of a file's bytes, which were removed."""
+        self._run("UPDATE files SET object_key = '' WHERE id = :id AND org_id = :org_id", id=file_id)
+
     def named_keys(self, keys: Sequence[str]) -> set[str]:
         """Those of the keys of objects that a file names, also a deleted one that is not removed yet."""
         where = Conditions("org_id = :org_id")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from perdure.core.facts.values import Community, Entity
 from perdure.core.ids import EntityId, GraphId
+from perdure.core.text.forms import name_key
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
     FLAG,
@@ -33,11 +34,6 @@ _COMMUNITY = RowFormat(
     "graph_id, seq, name, summary, size, summary_due, updated_at",
     {TEXT: "name summary", FLAG: "summary_due", TIME: "updated_at"},
 )
-
-
-def name_key(name: str) -> str:
-    """The form of a name in which entities are looked up: letter case and spaces don't count."""
-    return " ".join(name.split()).casefold()
 
 
 class Entities(Table):

@@ -1,0 +1,3 @@
+-- least: 69
+-- The names by which entities are found are stored anew, in the one form of `core/text/forms.py`. An older process
+-- finds all names but those whose letters have several forms.

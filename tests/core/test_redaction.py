@@ -1,0 +1,108 @@
+"""A text is found in every form in which it is stored, and taking it out is linear."""
+
+from __future__ import annotations
+
+import json
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.forgetting.redaction import Redactor
+from perdure.core.text.forms import lower_in_place, match_form, name_key
+
+LETTERS = "aeiInoszßİıKkéñüåộốçÅКйΰΣσς한글がプ'1"
+FORMS = ("NFC", "NFD")
+
+
+@given(
+    st.text(LETTERS, min_size=3, max_size=12),
+    st.sampled_from(FORMS),
+    st.sampled_from(FORMS),
+    st.sampled_from([str, str.upper, str.lower]),
+    st.integers(0, 2),
+)
+def test_a_text_is_found_in_every_form(text: str, one: str, other: str, case: type[str], depth: int) -> None:
+    """Composed or not, in either case, and inside JSON; the condition of the query lets it pass."""
+    stored = unicodedata.normalize(other, case(f"before {text}, after"))
+    plain = unicodedata.normalize("NFD", stored).encode("ascii", "ignore").decode()
+    for _ in range(depth):
+        stored = json.dumps([stored])
+    redactor = Redactor(unicodedata.normalize(one, text))
+
+    assert redactor.finds(stored)
+    assert "after" in redactor.redact(stored).lower()
+    left = plain.lower()
+    for word in redactor.like.strip("%").split("%"):
+        place = left.find(word)
+        assert place >= 0
+        left = left[place + len(word) :]
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("İstanbul'da", "istanbul'da"),
+        ("istanbul", "I\u0307STANBUL"),
+        ("Việt", "Viê\u0323t"),  # the marks in another order
+        ("straße", "STRASSE"),
+        ("STRASSE", "straße"),
+        ("Kelvin is", json.dumps("\u212aelvin i\u017f")),
+    ],
+)
+def test_letters_of_one_kind_are_the_same(text: str, stored: str) -> None:
+    assert Redactor(text).finds(stored)
+
+
+def test_a_letter_with_a_mark_is_another_letter() -> None:
+    """However the mark is written."""
+    for stored in ("café", "cafe\u0301", json.dumps("cafe\u0301")):
+        assert not Redactor("cafe").finds(stored)
+
+
+@pytest.mark.parametrize("depth", [10, 150, 400, 900, 20_000])
+def test_brackets_nest_as_deep_as_they_like(depth: int) -> None:
+    stored = "[" * depth + '"the code is 4711"' + "]" * depth
+    redactor = Redactor("code is 4711")
+
+    for redact in (redactor.redact, redactor.redact_record, redactor.redact_settings, redactor.redact_summary):
+        assert redact(stored) == stored.replace("code is 4711", "[redacted]")
+
+
+@given(st.text("ab \n", max_size=40))
+def test_lines_are_dropped_as_one_by_one(text: str) -> None:
+    """A line that holds the text, or a part of one that goes over several lines, is gone, and no other."""
+    redactor = Redactor("aab ab")
+    gone = set()
+    for match in redactor.pattern.finditer(text):
+        gone |= set(range(text.count("\n", 0, match.start()), text.count("\n", 0, match.end()) + 1))
+    kept = [line for number, line in enumerate(text.split("\n")) if number not in gone]
+
+    assert redactor.drop_lines(text) == ("\n".join(kept).rstrip("\n") if gone else text)
+
+
+@pytest.mark.parametrize(
+    ("word", "unit"), [("word", "word "), ("word", "word\n"), ("nope", "\\"), ("über", "\\"), ('"so"', "\\")]
+)
+def test_a_long_text_takes_time_by_its_length(word: str, unit: str) -> None:
+    """Ten times the length takes less than forty times the time: its square would be a hundred times."""
+    redactor, spent = Redactor(word), list[float]()
+    for count in (3_000, 30_000):
+        begin = time.process_time()
+        for _ in range(5):
+            redactor.drop_lines(unit * count)
+        spent.append(time.process_time() - begin)
+
+    assert spent[1] < 40 * max(spent[0], 0.001)
+
+
+@given(st.text(LETTERS, max_size=12))
+def test_a_text_has_one_form_for_comparing(text: str) -> None:
+    """The form of a text in any form and case is the same, and so are its own; lower case keeps places."""
+    forms = {match_form(unicodedata.normalize(form, text)) for form in FORMS}
+
+    assert forms == {match_form(text)} == {match_form(match_form(text))}
+    assert len(lower_in_place(text)) == len(text)
+    assert name_key(f" {text}  x ") == name_key(f"{text} X")
