@@ -7,7 +7,7 @@ import pytest
 from perdure.core.groups.turns import GroupMember, GroupPlan, Speaker
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
-from perdure.domain.facts.batches import is_turn
+from perdure.domain.facts.turns import is_turn
 from perdure.domain.groups.units import update_group
 from perdure.engine.groups.texts import build_input, parse_choice
 from perdure.testing.scripted_model import Line, fails, says

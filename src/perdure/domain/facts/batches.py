@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import cast, get_args
+from itertools import accumulate
+from typing import TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
-from perdure.core.facts.credentials import without_credentials
-from perdure.core.facts.extraction import USER, Batch, Turn
+from perdure.core.facts.extraction import Batch
 from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
-from perdure.core.ids import PREFIXES, AgentId, EpisodeId, Ids, PassageId
+from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
-from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
+from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
-from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
-from perdure.domain.provenance.context import captured_sources
+from perdure.domain.facts.turns import given_turn, is_turn, trusts_of, turn_of, turn_of_passage, turn_sources, user_name
 from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 CONTEXT_TURNS = 4
 SCOPE_IDS = ("user_id", "agent_id", "run_id")
@@ -119,31 +120,45 @@ def _load_turns(
     full = full or len(messages) >= settings.batch_turns or tokens >= settings.batch_tokens
     if not (full or (rest and messages)):
         return None
-    before: Sequence[Message] = ()
-    if last >= 0:
-        before = tx.messages.list(
-            agent_id,
-            conversation_seq=conversation_seq,
-            before_seq=last + 1,
-            newest_first=True,
-            limit=CONTEXT_TURNS * 3,
-            reset=True,
-        )
+    before = _before(tx, agent_id, conversation_seq, last + 1) if last >= 0 else ()
+    loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows])
+    return replace(loaded, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
+
+
+def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -> Sequence[Message]:
+    """Load what was said before a message, in order, also what a reset took out of view."""
+    limit = CONTEXT_TURNS * 3
+    rows = tx.messages.list(
+        agent_id,
+        conversation_seq=conversation_seq,
+        before_seq=before_seq,
+        newest_first=True,
+        limit=limit,
+        reset=True,
+    )
+    return rows[::-1]
+
+
+def _of_messages(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    messages: Sequence[Message],
+    rows: Sequence[Message],
+) -> LoadedBatch:
+    """Load the batch of these messages of a conversation, new or changed. `rows`: they, and what was said before."""
     user = user_name(tx, agent)
     sources = turn_sources(tx, messages)
-    trusts = _trusts([*reversed(before), *rows], sources)
-    earlier = [row for row in before if is_turn(row)][:CONTEXT_TURNS]
-    turns = [_turn(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
-    context = [_turn(row, 0, user, agent.name, trusts[row.seq]) for row in reversed(earlier)]
-    batch = Batch(turns=turns, context=context)
+    trusts = trusts_of(rows, sources)
+    earlier = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
+    turns = [turn_of(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
+    context = [turn_of(row, 0, user, agent.name, trusts[row.seq]) for row in earlier]
     return LoadedBatch(
-        batch=_with_known(tx, graph, batch, user),
+        batch=_with_known(tx, graph, Batch(turns=turns, context=context), user),
         graph=graph,
         settings=settings,
         agent=agent,
-        line=(agent_id, conversation_seq),
-        from_seq=last,
-        upto_seq=upto,
         messages=messages,
         sources={number: sources[row.seq] for number, row in enumerate(messages, 1) if row.seq in sources},
         policy=load_policy(tx, agent) if sources else "allow",
@@ -169,10 +184,17 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         upto = row.seq
     if upto == last:
         return None
-    user = user_name(tx, agent)
-    writes = {write.ref: write.sources for write in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
+    return replace(_of_passages(tx, agent, settings, graph, passages), line=line, from_seq=last, upto_seq=upto)
+
+
+def _of_passages(
+    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, passages: Sequence[Passage]
+) -> LoadedBatch:
+    """Load the batch of these passages of an archive, new or changed."""
+    user, ids = user_name(tx, agent), [one.id for one in passages]
+    writes = {one.ref: one.sources for one in tx.sources.list_by_refs(passages[0].archive_id, ids)} if passages else {}
     turns = [
-        _turn_of_passage(passage, number, user, agent.name, writes.get(passage.id, ()))
+        turn_of_passage(passage, number, user, agent.name, writes.get(passage.id, ()))
         for number, passage in enumerate(passages, 1)
     ]
     return LoadedBatch(
@@ -180,9 +202,6 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         graph=graph,
         settings=settings,
         agent=agent,
-        line=line,
-        from_seq=last,
-        upto_seq=upto,
         passages=passages,
         sources={number: writes[one.id] for number, one in enumerate(passages, 1) if one.id in writes},
         policy=load_policy(tx, agent) if writes else "allow",
@@ -206,9 +225,47 @@ def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBat
         waiting.append(episode)
     if not waiting:
         return None
-    turns = [_given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
+    if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent)) is not None:
+        return changed
+    turns = [given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
     batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=scope_of(waiting[0]))
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
+
+
+def _load_changed(tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent | None) -> LoadedBatch | None:
+    """Load changed messages of a conversation, or changed passages of an archive, as they were loaded when they were
+    new; None: they are gone."""
+    first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
+    if first.agent_id is not None and first.conversation_seq is not None:
+        agent = tx.agents.get(first.agent_id)
+        settings = load_agent_facts(agent.settings)
+        found = tx.messages.list_by_seqs(agent.id, sorted(one.message_seq or 0 for one in waiting))
+        messages = _first_tokens([one for one in found if is_turn(one)], lambda one: one.tokens, settings.batch_tokens)
+        if not messages:
+            return None
+        rows = [row for one in messages for row in (*_before(tx, agent.id, first.conversation_seq, one.seq), one)]
+        loaded = _of_messages(tx, agent, settings, graph, messages, rows)
+        return replace(loaded, episodes=[by_ref[one.id] for one in messages])
+    places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
+    if PassageId(first.ref) not in places:
+        return None
+    own, _ = places[PassageId(first.ref)]
+    owners = tx.mentions.list_agents("archives", own)
+    if owners and (agent is None or agent.id not in owners):
+        agent = tx.agents.get(owners[0])
+    if agent is None:
+        return None
+    settings = load_agent_facts(agent.settings)
+    found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
+    passages = _first_tokens(found_passages, lambda one: len(one.text) // 4, settings.batch_tokens)
+    loaded = _of_passages(tx, agent, settings, graph, passages)
+    return replace(loaded, episodes=[by_ref[one.id] for one in passages])
+
+
+def _first_tokens(items: Sequence[T], tokens_of: Callable[[T], int], limit: int) -> Sequence[T]:
+    """Return the first of some items that have at most so many tokens together, and one at least."""
+    sums = list(accumulate(map(tokens_of, items)))
+    return items[: max(1, sum(total <= limit for total in sums))]
 
 
 def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) -> Sequence[Episode]:
@@ -243,20 +300,6 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
         )
         for passage, turn in zip(loaded.passages, loaded.batch.turns, strict=bool(loaded.passages))
     ]
-
-
-def user_name(tx: Tx, agent: Agent) -> str:
-    """Return the name of the one who talks to the agent: of its identity, else `User`."""
-    identities = tx.identities.list_by_agent(agent.id)
-    return identities[0].name if len(identities) == 1 else USER
-
-
-def is_turn(message: Message) -> bool:
-    """Return whether facts are extracted from a message: what a user or the agent said, with a text. What an agent is
-    sent in a group holds the words of several speakers, so "I" in it is nobody in particular."""
-    if (message.sender_id or "").startswith(f"{PREFIXES['group']}-"):
-        return False
-    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
@@ -315,107 +358,20 @@ def _with_known(
     )
 
 
-def _trusts(
-    rows: Sequence[Message], sources: Mapping[int, Sequence[WriteSource]] | None = None
-) -> Mapping[int, TrustLabel]:
-    """Number of a message -> who says it. What the agent says after content from outside may come from that; of stores
-    that do not know yet where a tool's result came from, what it says after that result."""
-    trusts: dict[int, TrustLabel] = {}
-    agent: TrustLabel = "agent"
-    for row in rows:
-        if row.kind == "message" and row.role in ("user", "tool"):
-            agent = "tool" if row.role == "tool" else "agent"
-        outside = [one.source.label for one in (sources or {}).get(row.seq, ()) if one.source.label in OUTSIDE]
-        trusts[row.seq] = least_trusted(outside) if outside else "user" if row.role == "user" else agent
-    return trusts
-
-
-def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSource, ...]]:
-    """Number of a message of a conversation -> what facts from it may come from; not there: from who says it alone."""
-    if not rows or not tx.sources.list_by_conversation(
-        rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
-    ):
-        return {}
-    found: dict[int, tuple[WriteSource, ...]] = {}
-    for row in rows:
-        if sources := captured_sources(tx, [row]):
-            found[row.seq] = sources
-    return found
-
-
-def _turn(message: Message, number: int, user: str, agent_name: str, trust: TrustLabel) -> Turn:
-    """Return a message as the extractor reads it: without credentials."""
-    is_user = message.role == "user"
-    return Turn(
-        number=number,
-        speaker=message.name or (user if is_user else agent_name),
-        text=_as_read(message.text),
-        occurred_at=message.occurred_at,
-        trust=trust,
-        is_user=is_user,
-    )
-
-
-def _given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
-    """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
-    is_user, scope = episode.trust == "user", episode.scope
-    owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
-    return Turn(
-        number=number,
-        speaker=scope.get("actor_id") or owner,
-        text=_as_read(_text_of(tx, episode)),
-        occurred_at=episode.occurred_at,
-        trust=episode.trust,
-        is_user=is_user,
-        kind=episode.kind,
-    )
-
-
-def _turn_of_passage(
-    passage: Passage, number: int, user: str, agent_name: str, sources: tuple[WriteSource, ...] = ()
-) -> Turn:
-    """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
-    is_user = not passage.source.get("run_id")
-    trust: TrustLabel = "user" if is_user else "agent"
-    if (kind := passage.source.get("type")) in get_args(TrustLabel):
-        trust = cast(TrustLabel, kind)
-    if outside := [one.source.label for one in sources if one.source.label in OUTSIDE]:
-        trust = least_trusted(outside)
-    return Turn(
-        number=number,
-        speaker=user if is_user else agent_name,
-        text=_as_read(passage.text),
-        occurred_at=passage.occurred_at,
-        trust=trust,
-        is_user=is_user,
-    )
-
-
-def _as_read(text: str) -> str:
-    """Return a text without credentials, its letters in one form: patterns and models know `é` as one character."""
-    return without_credentials(unicodedata.normalize("NFC", text))
-
-
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:
     """Return whether a text may be in one batch with those that wait before it."""
     size = sum(len(one.text or "") for one in (*waiting, episode))
-    return scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
+    return _place(episode) == _place(waiting[0]) and scope_of(episode) == scope_of(waiting[0]) and size <= BATCH_CHARS
+
+
+def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
+    """Return where an episode's text stands: in itself, in a conversation, or in an archive."""
+    return episode.text is None, episode.agent_id, episode.conversation_seq
 
 
 def scope_of(episode: Episode) -> tuple[tuple[str, str], ...]:
     """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)
-
-
-def _text_of(tx: Tx, episode: Episode) -> str:
-    """Return what an episode says now; empty: its message or passage is gone."""
-    if episode.text is not None:
-        return render_json(episode.text) if episode.kind == "json" else episode.text
-    if episode.agent_id is not None and episode.message_seq is not None:
-        messages = tx.messages.list_by_seqs(episode.agent_id, [episode.message_seq])
-        return messages[0].text if messages else ""
-    passage_id = PassageId(episode.ref)
-    return tx.passages.get(passage_id).text if tx.passages.find_archives([passage_id]) else ""
 
 
 def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:

@@ -5,10 +5,10 @@ Every change writes new versions and expires the ones before, in one transaction
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import USER
@@ -243,25 +243,55 @@ def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, 
     return change_fact(tx, graph, fact, {}, change="restore", origin=origin, at=at)
 
 
-def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
-    """Delete episodes, and retract the facts that have no other support; return these facts."""
+class Retraction(NamedTuple):
+    """What was done to facts whose source is gone: those that are believed no longer, and those that are again as they
+    were before the source changed, ended or denied them."""
+
+    lost: Sequence[Fact]
+    again: Sequence[Fact]
+
+
+def delete_episodes(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
+    """Delete episodes, and retract what has no other support, as `retract_facts` does."""
     retracted = retract_facts(tx, graph, episodes, at=at)
     tx.episodes.delete(graph.id, [episode.seq for episode in episodes])
     return retracted
 
 
-def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Sequence[Fact]:
-    """Stop believing the facts that only these episodes support, and return them; the episodes support nothing now. A
-    fact that a person has added, changed or restored has the person's support."""
+def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: datetime) -> Retraction:
+    """Stop believing the facts that only these episodes support, and take back what they changed of others; the
+    episodes support nothing now. A fact that a person has added, changed or restored has the person's support."""
     seqs = [episode.seq for episode in episodes]
-    alone = tx.facts.list_by_firsts(graph.id, tx.facts.remove_sources(graph.id, seqs))
-    lost = [fact for fact in alone if not _is_of_person(tx, fact)]
-    return delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
+    named = {first for seq in seqs for first in tx.facts.first_seqs(graph.id, seq)}
+    alone = set(tx.facts.remove_sources(graph.id, seqs))
+    history = {fact.first_seq: tx.facts.versions(fact.id) for fact in tx.facts.list_by_firsts(graph.id, sorted(named))}
+    lost = [
+        versions[-1]
+        for first, versions in history.items()
+        if first in alone and not any(one.is_of_person and not one.is_deletion for one in versions)
+    ]
+    expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
+    ended = [id_ for fact in expired for one in history[fact.first_seq] for id_ in one.origin.get("ended_ids", ())]
+    others = [history[first] for first in sorted(named - {fact.first_seq for fact in expired})]
+    others += [tx.facts.versions(fact.id) for fact in tx.facts.list_by_ids(list(dict.fromkeys(ended)))]
+    gone = {episode.id for episode in episodes}
+    return Retraction(expired, [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one])
 
 
-def _is_of_person(tx: Tx, fact: Fact) -> bool:
-    """Return whether a person wrote one of a fact's versions, other than its deletion."""
-    return any(version.is_of_person and not version.is_deletion for version in tx.facts.versions(fact.id))
+_SAID: Final = ("text", "subject", "object", "relation", "type", "rating", "valid_at", "invalid_at", "trust")
+
+
+def _take_back(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
+    """Write a fact as it was before these episodes changed it; None: they did not, or somebody has changed it since."""
+    before = next((one for one in reversed(versions) if one.origin.get("episode_id") not in gone), None)
+    if before is None or before.seq == versions[-1].seq or before.is_deletion:
+        return None
+    return change_fact(tx, graph, versions[-1], said_of(before), change="restore", origin=before.origin, at=at)
+
+
+def said_of(version: Fact) -> FactFields:
+    """Return what a version of a fact says, to be said again."""
+    return cast(FactFields, {name: getattr(version, name) for name in _SAID})
 
 
 def add_episode(

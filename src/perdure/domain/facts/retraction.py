@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 
+from perdure.core.facts.values import Episode
+from perdure.core.ids import EpisodeId, GraphId, MessageId, PassageId, derived_id, is_id
 from perdure.domain.facts.graphs import delete_episodes, retract_facts
+from perdure.domain.facts.turns import is_turn, trusts_of, turn_sources
 from perdure.storage.tx import Tx
 
 
@@ -20,7 +24,43 @@ def retract_deleted(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
 def retract_changed(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
     """Retract facts that only the former texts of messages or passages support, by their ids, and have the new texts
     extracted. What was not extracted yet is not concerned."""
-    for graph_id, group in groupby(tx.episodes.find(refs), attrgetter("graph_id")):
+    found = tx.episodes.find(refs)
+    for graph_id, group in groupby(found, attrgetter("graph_id")):
         episodes = list(group)
         retract_facts(tx, tx.graphs.get(graph_id), episodes, at=at)
         tx.episodes.mark_waiting(graph_id, [episode.seq for episode in episodes])
+    for ref in dict.fromkeys(refs):
+        if ref not in {episode.ref for episode in found}:
+            _read_again(tx, ref, at=at)
+
+
+def _read_again(tx: Tx, ref: str, *, at: datetime) -> None:
+    """Have a message or passage extracted that had no fact when it was."""
+    new = Episode(
+        id=EpisodeId(derived_id("episode", ref)),
+        graph_id=GraphId(""),
+        kind="text",
+        ref=ref,
+        occurred_at=at,
+        created_at=at,
+    )
+    if is_id("message", ref):
+        message = tx.messages.get(MessageId(ref))
+        if not is_turn(message):
+            return
+        lines, seq = [(message.agent_id, message.conversation_seq)], message.seq
+        trust = trusts_of([message], turn_sources(tx, [message]))[seq]
+        place = {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": seq}
+        new = replace(new, kind="message", trust=trust, occurred_at=message.occurred_at, **place)  # type: ignore[arg-type]
+    else:
+        passage = tx.passages.get(PassageId(ref))
+        number, seq = tx.archives.get(passage.archive_id).number, passage.seq
+        lines = [(agent_id, -1 - number) for agent_id in tx.mentions.list_agents("archives", passage.archive_id)]
+        new = replace(new, occurred_at=passage.occurred_at)
+    for agent_id, conversation_seq in lines:
+        if tx.episodes.last_seq(agent_id, conversation_seq) < seq:
+            continue
+        if (graph := tx.graphs.find_by_agent(agent_id)) is not None:
+            tx.episodes.add([replace(new, graph_id=graph.id)])
+        else:  # nothing that was read so far had a fact
+            tx.episodes.put_last_seq(agent_id, conversation_seq, seq - 1, at=at)

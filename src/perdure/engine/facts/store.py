@@ -40,7 +40,8 @@ def store_plan(
     """
     if not _claim(tx, loaded, at=at):
         return ()
-    count_citations(tx, loaded.graph, loaded.messages)
+    if loaded.line is not None:  # of a changed message they were counted before
+        count_citations(tx, loaded.graph, loaded.messages)
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
         return ()
     graph = _graph_of(tx, loaded, ids=ids, at=at)
@@ -63,7 +64,8 @@ def store_plan(
     added = []
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
-        fact = storing.store(planned, supports, _origin(loaded, planned, extraction))
+        origin = {**_origin(loaded, planned, extraction), "episode_id": supports[-1].id}
+        fact = storing.store(planned, supports, origin)
         if fact is not None:
             added.append(fact)
     storing.end()
@@ -189,6 +191,7 @@ class _Storing:
             if planned.decision in ("DELETE", "NONE"):
                 return None
         if known is not None and planned.decision == "DELETE":
+            self._support(known, supports)  # what denies it: without that it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
             self._known[known.id] = self._tx.facts.get(known.id)
             return None
@@ -207,6 +210,7 @@ class _Storing:
             end = planned.valid_at or max(turn.occurred_at for turn in turns if turn.number in planned.turns)
             if known.invalid_at is None or known.invalid_at > end:
                 self._change(known, {"invalid_at": max(end, known.valid_at or end)}, "supersede", origin)
+                origin = {**origin, "ended_ids": [known.id]}
         if planned.decision == "ADD" and (same := self._find_same(planned, scope_of(supports[0]))) is not None:
             self._support(same, supports)
             return None

@@ -13,8 +13,8 @@ from typing import Any
 
 from perdure.core.errors import NotFound, PerdureError, StoreError
 from perdure.core.messages import Message
-from perdure.domain.facts.batches import is_turn
 from perdure.domain.facts.settings import load_agent_facts
+from perdure.domain.facts.turns import is_turn
 from perdure.engine.facts.extract import extract_due, pass_over_batch
 from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.engine.facts.waiting import Backlog

@@ -13,7 +13,7 @@ from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
 from perdure.domain.facts.deltas import forgotten_texts, told_texts
-from perdure.domain.facts.graphs import delete_episodes, delete_facts, restore_fact
+from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of
 from perdure.storage.tx import Tx
 
 PAGE = 200
@@ -54,7 +54,7 @@ def forget_episode(tx: Tx, graph: Graph, episode: Episode, *, at: datetime) -> C
     """Delete an episode, and what is known from it alone; return what undoing that needs."""
     first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
     retracted = delete_episodes(tx, graph, [episode], at=at)
-    return _facts_item(graph, retracted, episode, first_seqs)
+    return _facts_item(graph, retracted.lost, episode, first_seqs, again=retracted.again)
 
 
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
@@ -67,6 +67,14 @@ def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
         else:
             before_it = [version for version in tx.facts.versions(fact.id) if not version.is_deletion][-1]
             restore_fact(tx, graph, fact.id, origin=before_it.origin, at=at)
+    for id_ in before.get("again", ()):
+        *_, changed, again = tx.facts.versions(FactId(id_))
+        if again.change != "restore" or again.expired_at is not None:
+            problem = f"{id_} was changed again"
+        elif changed.is_deletion:
+            delete_facts(tx, graph, [again], origin=changed.origin, at=at)
+        else:
+            change_fact(tx, graph, again, said_of(changed), change=changed.change, origin=changed.origin, at=at)
     if before["episode"] is not None:
         times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
         (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
@@ -83,13 +91,15 @@ def _facts_item(
     episode: Episode | None = None,
     first_seqs: Sequence[int] = (),
     texts: Sequence[int] = (),
+    again: Sequence[Fact] = (),
 ) -> CorrectionItem:
     """Return what believing facts again needs, and the support of an episode that was deleted with them; no agent is
-    told of their texts, nor of these."""
+    told of their texts, nor of these. `again`: facts that are as they were before the episode."""
     before = {
         "facts": [fact.id for fact in facts],
         "episode": None if episode is None else asdict(episode),
         "first_seqs": list(first_seqs),
+        "again": [fact.id for fact in again],
         "texts": sorted({*texts, *(fact.text_seq for fact in facts)}),
     }
     return CorrectionItem(kind="fact", id=graph.id, before=json.dumps(before, default=datetime.isoformat))

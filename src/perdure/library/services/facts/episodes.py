@@ -107,7 +107,7 @@ class EpisodeService:
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:
             graph = tx.graphs.get(graph_id)
             episodes = tx.episodes.list(graph_id, scope=scope, limit=DELETE_ROWS)
-            return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now())
+            return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now()).lost
 
         count = DELETE_ROWS
         while count == DELETE_ROWS:
