@@ -290,7 +290,8 @@ class AsyncMemory:
         }
 
     async def _delete_where(self, scope: Mapping[str, str]) -> None:
-        """Delete the memories of this scope, true or not."""
+        """Delete the memories of this scope, true or not, and the texts that they are made of."""
+        await self._episodes.delete(await self._graph(), scope)
         conditions = _conditions(scope, True)
         while page := await self._facts.list(await self._graph(), limit=PAGE, conditions=conditions):
             await self._facts.delete([hit.fact.id for hit in page])

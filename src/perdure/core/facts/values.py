@@ -140,6 +140,11 @@ class Fact:
         return self.origin.get("type") == "person"
 
     @property
+    def is_decision(self) -> bool:
+        """Whether somebody wrote this version who is asked: a person, their program, or by forgetting a text."""
+        return self.origin.get("type") in ("person", "program", "correction")
+
+    @property
     def is_deletion(self) -> bool:
         """Whether this version only says that the fact was deleted, when and by whom. It was never believed."""
         return self.change in ("delete", "retract")

@@ -11,6 +11,7 @@ from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
 from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
+from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
 from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes
@@ -190,6 +191,10 @@ class _Storing:
             known = None  # it was deleted since the batch was read: what was said stands by itself
             if planned.decision in ("DELETE", "NONE"):
                 return None
+        if known is not None and known.is_decision and not self._says_anew(planned, known):
+            planned = replace(
+                planned, decision="NONE" if planned.decision in ("UPDATE", "DELETE") else planned.decision
+            )
         if known is not None and planned.decision == "DELETE":
             self._support(known, supports)  # what denies it: without that it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
@@ -201,6 +206,9 @@ class _Storing:
         subject, object_ = self._entities[planned.subject], self._entities[planned.object]
         if subject == object_:
             self._tx.graphs.count_dropped(self._graph.id, {"subject is object": 1})
+            return None
+        if self._is_deleted(planned, subject, object_, supports):
+            self._tx.graphs.count_dropped(self._graph.id, {"deleted by a person": 1})
             return None
         if known is not None and planned.decision == "UPDATE":
             self._support(known, supports)
@@ -232,6 +240,35 @@ class _Storing:
         )
         self._support(fact, supports)
         return fact
+
+    def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
+        """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""
+        scope = set(scope_of(supports[0]))
+        said = {
+            version.first_seq
+            for version in self._tx.facts.list_said(self._graph.id, subject, object_, limit=SAME_MAX)
+            if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
+        }
+        return any(
+            fact.is_decision
+            and (fact.is_deletion or (fact.subject, fact.object) != (subject, object_))
+            and scope <= set(fact.scope.items())
+            and not self._says_anew(planned, fact)
+            for fact in self._tx.facts.list_by_firsts(self._graph.id, sorted(said))
+        )
+
+    def _says_anew(self, planned: PlannedFact, version: Fact) -> bool:
+        """Whether the user said it after somebody wrote this version; beside what an agent said, by its name."""
+        turns = [turn for turn in self._loaded.batch.turns if turn.number in planned.turns]
+        later = [
+            turn for turn in turns if turn.is_user and turn.trust == "user" and turn.occurred_at > version.created_at
+        ]
+        if not later or len(later) == len(turns):
+            return bool(later)
+        object_ = self._entities[planned.object]
+        (entity,) = self._tx.entities.list_by_seqs(self._graph.id, [object_])
+        names = list(map(name_key, (entity.name, *entity.aliases)))
+        return any(name in name_key(turn.text) for turn in later for name in names)
 
     def _needs_approval(self, planned: PlannedFact) -> bool:
         """Whether a new fact waits until a person accepts it."""

@@ -219,6 +219,12 @@ class Facts(Table):
         params = {"subject": subject, "relation": storable(relation), "object": object_, "limit": limit}
         return self._read(where, index="facts_by_object", graph_id=graph_id, **params)
 
+    def list_said(self, graph_id: GraphId, subject: int, object_: int, *, limit: int = 100) -> Sequence[Fact]:
+        """The newest versions with these entities, believed or not, those of the newest facts first."""
+        where = "f.object = :object AND f.subject = :subject ORDER BY f.first_seq DESC LIMIT :limit"
+        params = {"subject": subject, "object": object_, "limit": limit}
+        return self._read(where, index="facts_by_object", graph_id=graph_id, **params)
+
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
         """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""
         where, by_text = "f.text_seq = :text_seq ORDER BY f.seq LIMIT 1", "facts_by_text"
