@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from perdure.core.facts.credentials import HIDDEN, holds_credential, without_credentials
@@ -88,3 +90,18 @@ def test_a_credential_is_replaced_by_a_reference(text: str, secret: str) -> None
 @pytest.mark.parametrize("text", PLAIN)
 def test_what_only_speaks_of_credentials_stays(text: str) -> None:
     assert without_credentials(text) == text
+
+
+@pytest.mark.parametrize(
+    "unit", ["sk-a-", "a.", "a-", "eyJ-", "eyJaaaaaaaa.", "a://", "Bearer a-", "1 ", "password is "]
+)
+def test_the_time_grows_with_the_length(unit: str) -> None:
+    """Ten times the length takes less than forty times the time: its square would be a hundred times."""
+    spent = []
+    for count in (1_000, 10_000):
+        begin = time.process_time()
+        for _ in range(3):
+            without_credentials(unit * count)
+        spent.append(time.process_time() - begin)
+
+    assert spent[1] < 40 * max(spent[0], 0.001)

@@ -1,20 +1,23 @@
-"""Credentials in texts: recognised by their form or by what names them, and replaced, for no fact may hold one."""
+"""Credentials in texts: recognised by their form or by what names them, and replaced, for no fact may hold one, nor any
+other memory that an agent writes."""
 
 from __future__ import annotations
 
 import re
+from itertools import groupby
 
 HIDDEN = "[credential: keep it with `perdure secret`]"
 
+# What repeats is bounded: a text is masked while others wait to write, in time linear in its length.
 _FORMS = re.compile(
     r"""-----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
-    | \b(?:sk|pk|rk|whsec)[-_](?:[A-Za-z0-9]+[-_])*[A-Za-z0-9]{16,}
+    | \b(?:sk|pk|rk|whsec)[-_](?:[A-Za-z0-9]{1,99}[-_]){0,9}[A-Za-z0-9]{16,}
     | \b(?:gh[pousr]|github_pat|glpat|xox[abprs]|xapp|hf|npm|pypi|dop_v1|shpat|AIza|ya29|sq0[a-z]{3})
       [-_.]?[A-Za-z0-9_-]{16,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
     | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
-    | \beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
-    | \b[a-z][a-z0-9+.-]*://[^\s/:@]*:[^\s/@]+@
+    | \beyJ[A-Za-z0-9_-]{8,600}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
+    | \b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:[^\s/@]+@
     | (?i:\b(?:Bearer|Basic))\s+(?=[A-Za-z0-9+/_.~-]*\d)[A-Za-z0-9+/_.~-]{16,}=*
     | \b(?:\d[ -]?){15}\d\b(?=.{0,40}\b(?i:cvv|cvc)\b)""",
     re.VERBOSE | re.DOTALL,
@@ -76,6 +79,16 @@ def without_credentials(text: str) -> str:
     for pattern in _NAMED:
         text = pattern.sub(_hide, text)
     return _FORMS.sub(HIDDEN, text)
+
+
+def without_new_credentials(before: str, after: str) -> str:
+    """Return the new value of a text that somebody edits with a note in place of each credential that comes with it;
+    those that were there, which a person may have put there, stay."""
+    if (masked := without_credentials(after)) == after or not holds_credential(before):
+        return masked
+    there = set(before.split("\n"))
+    runs = groupby(after.split("\n"), there.__contains__)
+    return "\n".join("\n".join(run) if old else without_credentials("\n".join(run)) for old, run in runs)
 
 
 def _hide(match: re.Match[str]) -> str:

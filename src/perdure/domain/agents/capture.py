@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from perdure.core.conversations import Conversation
+from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
@@ -135,7 +136,7 @@ def _build_passage(
     return Passage(
         id=passage_id,
         archive_id=archive_id,
-        text="\n".join(f"{line.message.name or line.message.role}: {line.text}" for line in lines),
+        text=without_credentials("\n".join(f"{line.message.name or line.message.role}: {line.text}" for line in lines)),
         tags=(TAG,),
         metadata={
             "turns": [

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
+from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
@@ -221,7 +222,7 @@ def _build_passage(
         Passage(
             id=passage_id,
             archive_id=archive_id,
-            text=new.text,
+            text=without_credentials(new.text) if new.sources else new.text,  # by an agent, not by a person
             tags=as_tags(new.tags),
             metadata=new.metadata,
             source=new.source,

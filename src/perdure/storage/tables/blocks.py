@@ -8,8 +8,9 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion
+from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
+from perdure.core.facts.credentials import without_credentials, without_new_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.line_diff import unified_diff
@@ -113,6 +114,16 @@ def shown_blocks(
     return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
 
 
+def _as_written(block: Block, before: str, author: Author) -> Block:
+    """A block as its author may write it: agents write no credentials, by whichever tool. Raises: BlockLimitExceeded:
+    the note in place of one is too long."""
+    if author.kind != "agent":
+        return block
+    value = without_new_credentials(before, block.value)
+    description = block.description and without_credentials(block.description)
+    return check_limit(replace(block, value=value, description=description))
+
+
 class Blocks(PagedTable[BlockFilter, Block]):
     _kind, _source, _format = "block", "blocks b", _BLOCK
 
@@ -120,7 +131,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
         """Add a block at version 0, with its version row; return it. Raises: AlreadyExists."""
         if self._rows("SELECT 1 FROM blocks WHERE id = :id", id=block.id):
             raise AlreadyExists("block", block.id)
-        block = replace(block, version=0, org_id=self._org_id)
+        block = replace(_as_written(block, "", author), version=0, org_id=self._org_id)
         sql = insert_into("blocks", f"number, {_BLOCK.columns}")
         self._run(sql, number=next_number(self._db), **_BLOCK.params(block))
         self._add_version(block, diff=unified_diff("", block.value), author=author, at=block.created_at)
@@ -157,6 +168,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
         before = self.get(block.id)
         if block.label != before.label:
             self._check_labels(block)
+        block = _as_written(block, before.value, author)
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
         if not self._run_counted(_UPDATE, **_BLOCK.params(after) | {"id": OwnId(before.id), "expected": expected}):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)

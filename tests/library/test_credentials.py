@@ -1,0 +1,77 @@
+"""No memory that an agent writes holds a credential, by whichever tool; what a person wrote stays."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure import AsyncPerdure
+from perdure.core.facts.credentials import HIDDEN, holds_credential, without_new_credentials
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+from tests.support.library import MODEL
+
+KEY = "sk-proj-abcdefghij0123456789"
+SAID = f"Deploy with {KEY} on Monday"
+WRITES = {
+    "core_memory_append": {"label": "human", "content": SAID},
+    "core_memory_replace": {"label": "human", "old_content": "likes tea", "new_content": SAID},
+    "memory": {"command": "create", "path": "/memories/deploy", "description": SAID, "file_text": SAID},
+    "memory_apply_patch": {"label": "human", "patch": f"@@\n-likes tea\n+{SAID}"},
+    "memory_insert": {"label": "human", "new_string": SAID},
+    "memory_replace": {"label": "human", "old_string": "likes tea", "new_string": SAID},
+    "memory_rethink": {"label": "human", "new_memory": SAID},
+    "archival_memory_insert": {"content": SAID},
+    "update_working_checkpoint": {"key_info": SAID},
+}
+
+
+@pytest.mark.parametrize("tool", WRITES)
+async def test_no_tool_writes_a_credential(tool: str) -> None:
+    """Blocks, their descriptions, passages and notes; the rest of the text is kept."""
+    script = ScriptedModel(calls(tool, **WRITES[tool]), says("Noted."))
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
+        agent = await perdure.create_agent("x", human="likes tea", tools=[tool])
+        await agent.send("Keep this.")
+        blocks = await perdure.app.store.read(lambda tx: tx.blocks.list_by_agent(agent.id, 0))
+        isolated = await perdure.app.store.read(lambda tx: tx.blocks.list_by_agent(agent.id, 1))
+        kept = [one.value + (one.description or "") for one in (*blocks, *isolated)]
+        kept += [one.text for one in await agent.passages()]
+
+        assert not any(KEY in text for text in kept)
+        assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)
+
+
+async def test_what_a_person_wrote_stays() -> None:
+    """Also when the agent adds a line, and takes it away."""
+    append = calls("core_memory_append", label="human", content=f"password: hunter2-{KEY}")
+    remove = calls("memory_replace", label="human", old_string=f"token {KEY}", new_string="no token")
+    settings = Settings(model=MODEL, embedding="none")
+    models = {MODEL: ScriptedModel(append, says("Noted."), remove, says("Gone."))}
+    async with await AsyncPerdure.open(store=InlineStore(), models=models, settings=settings) as perdure:
+        tools = ["core_memory_append", "memory_replace"]
+        agent = await perdure.create_agent("x", human=f"token {KEY}", tools=tools)
+        await agent.archive(f"token {KEY}")
+        await agent.send("Keep this.")
+        first = (await agent.blocks.get("human")).value
+        await agent.send("Remove it.")
+
+        assert first == f"token {KEY}\npassword: {HIDDEN}"
+        assert (await agent.blocks.get("human")).value == f"no token\npassword: {HIDDEN}"
+        assert [one.text for one in await agent.passages()] == [f"token {KEY}"]
+
+
+@given(
+    st.lists(st.sampled_from(["tea", f"key {KEY}", "password: hunter2", "the end"])),
+    st.lists(st.sampled_from(["tea", "token: abc123", f"key {KEY}", "-----BEGIN PRIVATE KEY-----", "jam"])),
+)
+def test_only_new_credentials_are_hidden(before: list[str], after: list[str]) -> None:
+    """No credential is there that was not there before, and no other line changes."""
+    written = without_new_credentials("\n".join(before), "\n".join(after)).split("\n")
+
+    assert all(line in before or not holds_credential(line) for line in written)
+    if "-----BEGIN PRIVATE KEY-----" not in after:  # without an end it goes on
+        plain = ("tea", "jam")
+        assert [line for line in written if line in plain] == [line for line in after if line in plain]
