@@ -236,7 +236,7 @@ def _without(*path: Any) -> Any:
 @pytest.mark.parametrize(
     ("change", "says_what"),
     [
-        (_without("agents"), "second layout"),
+        (_without("agents"), "neither a list `agents`"),
         (_without("agents", 0), "has no agents"),
         (_without("blocks", 0), "'block-0', which the file does not hold"),
         (lambda file: file.update(tools=3), "`tools` must be a list"),
@@ -389,6 +389,75 @@ async def _texts_of(server: Routed, agent_id: str) -> dict[str, str]:
         for file in await server.get(f"/v1/folders/{folder['id']}/files", include_content=True):
             found[f"{folder['name']}: {file['file_name']}"] = file["content"]
     return found
+
+
+def first_layout() -> dict[str, Any]:
+    """The same file as Letta's first servers wrote it."""
+    file = agent_file()
+    (agent,) = file["agents"]
+    lines = [
+        {**one, "tool_returns": [{"status": "success"}] if one["role"] == "tool" else []} for one in agent["messages"]
+    ]
+    for one, packed in ((lines[3], returned("c1", "4")), (lines[4], returned("c2", "broken", "Failed"))):
+        one["content"] = [{"type": "text", "text": packed["func_response"]}]
+    blocks = [{**block, "metadata_": {"a": 1}, "template_name": None} for block in file["blocks"]]
+    gone = (
+        "id",
+        "tool_ids",
+        "block_ids",
+        "memory_blocks",
+        "source_ids",
+        "in_context_message_ids",
+        "group_ids",
+        "secrets",
+    )
+    return {
+        **{name: value for name, value in agent.items() if name not in gone},
+        **{
+            "core_memory": blocks,
+            "tools": file["tools"],
+            "messages": lines,
+            "metadata_": {"b": 2},
+            "version": "0.6.47",
+        },
+        **{"tags": [{"tag": "a"}], "in_context_message_indices": [0, 1], "tool_exec_environment_variables": []},
+        "tool_rules": [{"tool_name": "roll", "type": "TerminalToolRule"}],
+    }
+
+
+async def test_a_file_of_the_first_layout_becomes_the_same_agent() -> None:
+    async with routed() as server:
+        found = []
+        for file in (agent_file(), first_layout()):
+            imported = await import_file(server, file)
+            (agent_id,) = imported.agent_ids
+            agent = await server.get(f"/v1/agents/{agent_id}")
+            messages = await server.get(f"/v1/agents/{agent_id}/messages", order="asc")
+            values = [(block["label"], block["value"]) for block in agent["blocks"]]
+            texts = [(one["message_type"], one.get("content"), one.get("tool_return")) for one in messages[1:]]
+            fields = [agent[name] for name in ("name", "system", "description", "tags", "tool_rules", "agent_type")]
+            found.append((values, texts, fields, [tool["name"] for tool in agent["tools"]]))
+
+        assert found[0] == found[1]
+        assert agent["metadata"] == {"b": 2}
+
+
+@pytest.mark.parametrize(
+    ("members", "manager"), [(["agent-0"], "agent-0"), (["agent-0", "agent-1"], "agent-0"), (["agent-1"], None)]
+)
+async def test_no_agent_is_its_own_companion(members: list[str], manager: str | None) -> None:
+    """The file is refused, for nothing of it would be made."""
+    async with routed() as server:
+        file = agent_file()
+        file["agents"].append({**file["agents"][0], "id": "agent-1"})
+        group = {"manager_type": "sleeptime", "manager_agent_id": manager}
+        file["groups"] = [{"id": "group-0", "agent_ids": members, "manager_config": group, "description": "x"}]
+        with pytest.raises(APIStatusError) as refused:
+            await import_file(server, file)
+
+        assert refused.value.status_code == 400
+        assert "is the companion of" in refused.value.response.text
+        assert await server.get("/v1/agents/count") == 0
 
 
 async def test_folders_come_with_the_texts_of_their_files() -> None:

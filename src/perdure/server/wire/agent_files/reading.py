@@ -1,7 +1,7 @@
 """Reading an agent file (`.af`): agents with their blocks, tools, folders and messages in one JSON document.
 
-The second layout is read and written: one list of each kind, whose members name each other by ids of the file
-(`agent-0`, `block-3`). See https://github.com/letta-ai/agent-file.
+The second layout is written: one list of each kind, whose members name each other by ids of the file (`agent-0`,
+`block-3`). The first one is read too. See https://github.com/letta-ai/agent-file.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.server.errors import AgentFileInvalid
+from perdure.server.wire.agent_files.first_layout import is_first_layout, of_first_layout
 from perdure.server.wire.agent_files.messages import objects
 
 _LISTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers")
@@ -127,17 +128,18 @@ def read_agent_file(content: bytes) -> AgentFile:
         raise AgentFileInvalid(f"the file is no JSON ({error}): give an agent file, such as `agent.af`") from error
     if isinstance(document, str):  # a program wrote the text of an export as JSON once more
         return read_agent_file(document.encode("utf-8", "replace"))
+    if is_first_layout(document):
+        document = of_first_layout(document)
     if not isinstance(document, dict) or not isinstance(document.get("agents"), list):
-        hint = "it has no list `agents`"
-        if isinstance(document, dict) and "core_memory" in document:
-            hint = "it has the first layout, of one agent with `core_memory`"
-        raise AgentFileInvalid(f"the file is no agent file of the second layout: {hint}. Export the agent again")
+        raise AgentFileInvalid("the file is no agent file: it has neither a list `agents` nor a list `core_memory`")
     lists = {name: _members(document, name) for name in _LISTS}
     if not lists["agents"]:
         raise AgentFileInvalid("the file has no agents")
     agents = {id_: _agent(fields, lists) for id_, fields in lists["agents"].items()}
     texts = _texts(lists["files"])
     folders = {id_: FileFolder(fields, texts.get(id_, {})) for id_, fields in lists["sources"].items()}
+    groups = [_group(one, lists) for one in lists["groups"].values()]
+    _check_companions(agents, groups)
     used = {id_ for agent in agents.values() for id_ in agent.folder_ids}
     warnings = []
     if lists["mcp_servers"]:
@@ -151,9 +153,19 @@ def read_agent_file(content: bytes) -> AgentFile:
         lists["blocks"],
         lists["tools"],
         folders,
-        [_group(one, lists) for one in lists["groups"].values()],
+        groups,
         warnings,
     )
+
+
+def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:
+    """Raises: AgentFileInvalid: an agent is the companion of itself, of a companion, or of nobody."""
+    companions = {id_ for group in groups for id_ in group.companions}
+    for group in groups:
+        of = group.manager.get("manager_agent_id")
+        if group.companions and (of not in agents or of in companions):
+            helps = "give `manager_agent_id` an agent of the file that is no companion"
+            raise AgentFileInvalid(f"{group.companions[0]!r:.80} is the companion of {of or 'nobody'!s:.80}: {helps}")
 
 
 def _refuse_constant(name: str) -> None:
