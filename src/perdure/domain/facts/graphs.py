@@ -126,7 +126,7 @@ def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, 
             added[one.name] = len(fresh)
             fresh.append(_new_entity(graph, one, ids, at))
     there = tx.entities.add(fresh)
-    tx.passages.add([_entity_text(graph, entity, at=at) for entity in there])
+    tx.passages.add([entity_text(graph, entity, at=at) for entity in there])
     return [stored[index] if index in stored else there[added[one.name]] for index, one in enumerate(new)]
 
 
@@ -412,11 +412,11 @@ def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: da
         return known
     merged = replace(merged, updated_at=at)
     tx.entities.put(merged)
-    tx.passages.put(_entity_text(graph, merged, at=at))
+    tx.passages.put(entity_text(graph, merged, at=at))
     return merged
 
 
-def _entity_text(graph: Graph, entity: Entity, *, at: datetime) -> Passage:
+def entity_text(graph: Graph, entity: Entity, *, at: datetime) -> Passage:
     """Return what search reads of an entity: names, type and summary."""
     return Passage(
         id=PassageId(derived_id("passage", entity.id)),

@@ -6,9 +6,11 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, replace
 
 from perdure.app import App
+from perdure.core.agent_copy import AgentCopy
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import ArchiveId
+from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
+from perdure.domain.agents.copies import copy_agent, restore_agent
 from perdure.domain.archives.transfer import (
     Header,
     archive_line,
@@ -18,6 +20,7 @@ from perdure.domain.archives.transfer import (
     passage_line,
 )
 from perdure.domain.batching import BATCH, batches
+from perdure.library.checks import outside
 from perdure.storage.tx import Tx
 
 
@@ -31,10 +34,25 @@ class ImportedArchives:
 
 
 class TransferService:
-    """Takes archives out of a store and into one."""
+    """Takes archives, and what agents have of their own, out of a store and into one."""
 
     def __init__(self, app: App) -> None:
         self._ports, self._store = app.ports, app.store
+
+    async def copy_agent(self, agent_id: AgentId, message_ids: Sequence[MessageId]) -> AgentCopy:
+        """What an agent has beside what agent files hold, with the places of its sources among these messages.
+
+        Raises: NotFound, StoreError.
+        """
+        return await self._store.read(copy_agent, agent_id, message_ids)
+
+    async def restore_agent(self, agent_id: AgentId, copy: AgentCopy) -> Sequence[str]:
+        """Give it to an agent that was made of a file; what is left out.
+
+        Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
+        """
+        ids, at = self._ports.ids, self._ports.clock.now()
+        return await self._store.write(restore_agent, agent_id, copy, author=outside(), ids=ids, at=at)
 
     async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
         """The archive's header, then its passages, oldest first: a line each, without line ends.

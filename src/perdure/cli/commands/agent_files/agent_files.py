@@ -24,7 +24,9 @@ async def export_agent(view: View, *, agent: str, file: str, messages: bool, ove
         with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
             write(text)
         where = "" if file == STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
-        view.hint(f"Exported {target.name!r}{where}. Passages of archives are not in it: `perdure archive export`.")
+        view.hint(
+            f"Exported {target.name!r}{where}. Other archives than its own are not in it: `perdure archive export`."
+        )
 
 
 async def import_agents(

@@ -24,10 +24,11 @@ async def export_text(
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)
+    copy = await library.services.transfer.copy_agent(agent_id, [one.id for one in messages if one.kind == "message"])
     agent, now = agent_reply(library, state), library.app.ports.clock.now()
 
     def write() -> str:
-        return json.dumps(write_agent_file(agent, messages, folders, shown=shown, at=now), indent=2)
+        return json.dumps(write_agent_file(agent, messages, folders, shown=shown, copy=copy, at=now), indent=2)
 
     return await asyncio.to_thread(write)
 

@@ -113,6 +113,8 @@ class Import:
                 self.warnings.append(f"{messages.images} images in messages of {name!r} are left out")
             if messages.messages:
                 await self._library.services.messages.import_messages(agent_id, messages.messages, checked=True)
+            if (copy := self._file.copies.get(file_id)) is not None:
+                self.warnings += await self._library.services.transfer.restore_agent(agent_id, copy)
         for group in self._file.groups:
             await self._import_group(group)
         for tool in self._replacements:
@@ -220,7 +222,7 @@ class Import:
             "tool_rules": [*self._file.rules_of(agent, tool_ids)],
             "secrets": dict(self._options.secrets) or None,
             "block_ids": [self._blocks[id_] for id_ in agent.block_ids if id_ in self._blocks],
-            "memory_blocks": [dict(self._file.blocks[id_]) for id_ in agent.block_ids if id_ not in self._blocks],
+            "memory_blocks": [self._block(file_id, id_) for id_ in agent.block_ids if id_ not in self._blocks],
             "tool_ids": list(dict.fromkeys(self._tools[id_] for id_ in tool_ids)),
         }
         body |= {"enable_sleeptime": True} if self._companion_group(file_id) else {}
@@ -230,6 +232,14 @@ class Import:
             return AgentIn.model_validate(body)
         except ValidationError as error:
             raise AgentFileInvalid(f"agent {body['name']!r} of the file: {_first_problem(error)}") from error
+
+    def _block(self, file_id: str, block_id: str) -> dict[str, Any]:
+        """A block of the file as it began; what it became since follows when the rest of its agent is there."""
+        block, copy = dict(self._file.blocks[block_id]), self._file.copies.get(file_id)
+        values = () if copy is None else copy.block_values.get(str(block.get("label")), ())
+        if values and values[-1].value == block.get("value"):  # nobody changed it in the file
+            block["value"] = values[0].value
+        return block
 
     def _companion_group(self, file_id: str) -> FileGroup | None:
         """The group by which the file says that an agent has a companion."""
@@ -241,15 +251,17 @@ class Import:
         agents, models = self._library.services.agents, self._library.services.models
         request = self._request(file_id, agent)
         handle = request.model_handle
+        copy = self._file.copies.get(file_id)
+        follows = copy is not None and copy.follows_default and not self._options.model
         try:
-            model = await models.resolve(handle)
+            model = await models.resolve(None if follows else handle)
         except ModelNotFound as error:
             if self._options.model:
                 raise InvalidInput(f"model: {error}") from error
             self.warnings.append(f"agent {request.name!r} follows the default model: {handle!r:.200} is not here")
             handle, model = None, await models.resolve(None)
         made = await agents.create(
-            request.new_agent(request.name or "", model, follows_default=models.means_default(handle)),
+            request.new_agent(request.name or "", model, follows_default=follows or models.means_default(handle)),
             belongings=request.belongings,
             companion=request.companion(request.agent_type) or None,
         )

@@ -1,6 +1,7 @@
 """The first layout of agent files, of one agent with `core_memory`, as one of the second.
 
-Most files in the wild have it. It has the things themselves where the second layout has lists and ids, and other names for some fields.
+Most files in the wild have it. It has the things themselves where the second layout has lists and ids, and other names
+for some fields.
 """
 
 from __future__ import annotations

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from perdure.core.agent_copy import AgentCopy
 from perdure.core.errors import DataTooLarge
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.server.errors import AgentFileInvalid
 from perdure.server.wire.agent_files.first_layout import is_first_layout, of_first_layout
 from perdure.server.wire.agent_files.messages import objects
+from perdure.server.wire.agent_files.own import own_copies
 
 _LISTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers")
 _AGENTS_MAX, _MEMBERS_MAX = 100, 5_000
@@ -100,6 +102,7 @@ class AgentFile:
 
     Attributes:
         agents, blocks, tools, folders: by their ids in the file.
+        copies: what only Perdure writes of agents.
         warnings: what of the file is not imported.
     """
 
@@ -108,6 +111,7 @@ class AgentFile:
     tools: Mapping[str, Mapping[str, Any]]
     folders: Mapping[str, FileFolder]
     groups: Sequence[FileGroup]
+    copies: Mapping[str, AgentCopy] = field(default_factory=dict)
     warnings: Sequence[str] = ()
 
     def rules_of(self, agent: FileAgent, tool_ids: Sequence[str]) -> Sequence[Mapping[str, Any]]:
@@ -154,6 +158,7 @@ def read_agent_file(content: bytes) -> AgentFile:
         lists["tools"],
         folders,
         groups,
+        own_copies(document),
         warnings,
     )
 

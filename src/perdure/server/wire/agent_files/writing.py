@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from perdure.core.agent_copy import AgentCopy
 from perdure.core.files import Folder
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.server.wire.agent_files.messages import unpacked
+from perdure.server.wire.agent_files.own import own_part
 
 _AGENT_FIELDS = (
     *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
@@ -27,6 +29,7 @@ def write_agent_file(
     folders: Sequence[tuple[Folder, Mapping[str, str]]],
     *,
     shown: frozenset[str],
+    copy: AgentCopy,
     at: datetime,
 ) -> dict[str, Any]:
     """The file of one agent.
@@ -36,6 +39,7 @@ def write_agent_file(
         messages: of a conversation, oldest first; those that models never see are left out.
         folders: each with the texts of its files by their names.
         shown: the ids of messages that the model is shown.
+        copy: what else it has, which only Perdure reads.
     """
     blocks = [
         {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
@@ -92,7 +96,7 @@ def write_agent_file(
         "files": [{**file, "id": f"file-{number}"} for number, file in enumerate(files)],
         "blocks": blocks,
         "tools": tools,
-        "metadata": {},
+        "metadata": own_part(copy),
         "created_at": at.isoformat(),
     }
 

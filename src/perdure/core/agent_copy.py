@@ -1,0 +1,59 @@
+"""What an agent has beside what agent files of the second layout hold, so that its copy is the same agent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+from perdure.core.facts.values import Entity, Episode, Fact, FactRule
+from perdure.core.passages import Passage
+from perdure.core.schedules import Schedule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockValue:
+    """A value that a block had, and who gave it."""
+
+    value: str
+    by: Literal["agent", "user", "system"]
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactsCopy:
+    """What a graph knows: versions of facts in order, also of deleted and corrected ones.
+
+    Attributes:
+        episodes: `message_seq` is the place among the turns that the file holds.
+        sources: (first number of a fact, number of an episode that supports it).
+        settings: of the graph.
+        turns_read, passages_read: how many were extracted.
+    """
+
+    entities: Sequence[Entity] = ()
+    facts: Sequence[Fact] = ()
+    episodes: Sequence[Episode] = ()
+    sources: Sequence[tuple[int, int]] = ()
+    rules: Sequence[FactRule] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    turns_read: int = 0
+    passages_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCopy:
+    """An agent's own settings, facts, passages, schedules, and what its blocks held before.
+
+    Attributes:
+        block_values: label -> the values of a block, oldest first, with the one that it has.
+        passages: of the archive that it inserts into.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    follows_default: bool = False
+    facts: FactsCopy = FactsCopy()
+    passages: Sequence[Passage] = ()
+    schedules: Sequence[Schedule] = ()
+    block_values: Mapping[str, Sequence[BlockValue]] = field(default_factory=dict)

@@ -1,0 +1,101 @@
+"""What makes an agent's copy the same agent: read for an agent file, and given to the agent that is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from perdure.core.agent_copy import AgentCopy, BlockValue
+from perdure.core.blocks import Author, check_limit
+from perdure.core.errors import ScheduleInvalid
+from perdure.core.groups.passes import COMPANION, COMPANION_OF
+from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
+from perdure.core.passages import Passage
+from perdure.core.schedules import check_timing
+from perdure.domain.agents.units import update_agent
+from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
+from perdure.domain.archives.transfer import import_passages
+from perdure.domain.companions.units import find_companion
+from perdure.domain.facts.copies import copy_facts, restore_facts
+from perdure.domain.facts.turns import is_turn
+from perdure.storage.tx import Tx
+
+VALUES_MAX = 1_000
+"""The most values of a block that a file holds, the newest."""
+_ALL = 1_000_000
+_OF_COMPANIONS = (COMPANION, COMPANION_OF)
+
+
+def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> AgentCopy:
+    """Return what an agent has beside what a file holds; `message_ids`: of the messages that it holds. Raises:
+    NotFound."""
+    agent = tx.agents.get(agent_id)
+    archive = find_own_archive(tx, agent_id)
+    passages = [] if archive is None else tx.passages.list(archive.id, limit=_ALL)
+    if archive is not None:
+        writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
+        passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
+    turns = [one for one in map(tx.messages.get, message_ids) if is_turn(one)]
+    schedules = tx.schedules.page(agent_id, statuses=["active"], limit=_ALL, after=None)
+    return AgentCopy(
+        settings={name: value for name, value in agent.settings.items() if name not in _OF_COMPANIONS},
+        follows_default=agent.follows_default,
+        facts=copy_facts(tx, agent_id, turns, passages),
+        passages=passages,
+        schedules=[replace(one, callback=None) for one in schedules if not one.conversation_seq],
+        block_values={
+            block.label: [
+                BlockValue(value=one.value, by=one.author.kind, created_at=one.created_at)
+                for one in reversed(tx.blocks.versions(block.id, limit=VALUES_MAX))
+            ]
+            for block in tx.blocks.list_by_agent(agent_id)
+        },
+    )
+
+
+def restore_agent(
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, *, author: Author, ids: Ids, at: datetime
+) -> Sequence[str]:
+    """Give an agent that was made of a file what else the file holds of it; return what is left out.
+
+    Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
+    """
+    before = tx.agents.get(agent_id)
+    kept = {name: before.settings[name] for name in ("tool_rules",) if name in before.settings}
+    settings = {**{name: value for name, value in copy.settings.items() if name != "tool_rules"}, **kept}
+    update_agent(tx, agent_id, {"settings": settings}, author=author, at=at)
+    for block in tx.blocks.list_by_agent(agent_id):
+        values = copy.block_values.get(block.label, ())
+        if block.version or not values:  # one that agents of the file share has them already
+            continue
+        if values[0].value != block.value:  # somebody changed it in the file
+            continue
+        for one in values[1:]:
+            by = Author(kind=one.by, id=agent_id if one.by == "agent" else author.id)
+            after = check_limit(replace(block, value=one.value))
+            block = tx.blocks.put(after, expected=block.version, author=by, at=one.created_at)
+    passages: dict[str, Passage] = {}
+    if copy.passages:
+        archive = own_archive(tx, agent_id, ArchiveId(ids.new("archive")), at=at)
+        new = {one.id: PassageId(derived_id("passage", archive.id, one.id)) for one in copy.passages}
+        moved = [check_passage(replace(one, id=new[one.id], archive_id=archive.id)) for one in copy.passages]
+        import_passages(tx, archive.id, moved)
+        found = {one.id: one for one in tx.passages.list(archive.id, limit=_ALL)}
+        passages = {old: found[now] for old, now in new.items()}
+    turns = [one for one in tx.messages.list(agent_id, conversation_seq=0, limit=_ALL, reset=True) if is_turn(one)]
+    restore_facts(tx, agent_id, copy.facts, turns, passages, ids=ids, at=at)
+    left_out = []
+    for schedule in copy.schedules:
+        try:
+            first = check_timing(schedule.timing, now=at, interval_s=tx.limits.schedule_interval_s)
+        except ScheduleInvalid as error:
+            left_out.append(f"schedule {schedule.name!r:.80} is left out: {error!s:.200}")
+            continue
+        if schedule.action == "companion" and find_companion(tx, agent_id) is None:
+            left_out.append(f"schedule {schedule.name!r:.80} is left out: the agent has no companion")
+            continue
+        own_id = ScheduleId(ids.new("schedule"))
+        copied = replace(schedule, id=own_id, agent_id=agent_id, seq=0, conversation_seq=0, callback=None)
+        tx.schedules.add(replace(copied, status="active", next_at=first, created_at=at, updated_at=at))
+    return left_out

@@ -1,0 +1,158 @@
+"""A graph in an agent file: facts with all their versions, read from one agent and given to another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from perdure.core.agent_copy import FactsCopy
+from perdure.core.errors import InvalidInput
+from perdure.core.facts.values import Episode
+from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
+from perdure.domain.facts.communities import Changes
+from perdure.domain.facts.graphs import check_fact, entity_text, graph_of_agent
+from perdure.domain.facts.settings import load_graph_settings
+from perdure.storage.tx import Tx
+
+T = TypeVar("T")
+_ALL = 1_000_000
+
+
+def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Sequence[Passage]) -> FactsCopy:
+    """Return what an agent's graph knows, with the places of its sources among these turns and passages."""
+    lines = {
+        (one.agent_id, one.conversation_seq): tx.episodes.last_seq(one.agent_id, one.conversation_seq) for one in turns
+    }
+    turns_read = sum(one.seq <= lines[one.agent_id, one.conversation_seq] for one in turns)
+    number = tx.archives.get(passages[0].archive_id).number if passages else 0
+    passages_read = sum(one.seq <= tx.episodes.last_seq(agent_id, -1 - number) for one in passages) if passages else 0
+    if (graph := tx.graphs.find_by_agent(agent_id)) is None:
+        return FactsCopy(turns_read=turns_read, passages_read=passages_read)
+    places = {one.id: place for place, one in enumerate(turns)}
+    held = {*places, *(one.id for one in passages)}
+    episodes = [
+        replace(one, message_seq=places.get(one.ref), conversation_seq=None, agent_id=None)
+        for one in tx.episodes.list(graph.id, limit=_ALL)
+        if one.text is not None or one.ref in held
+    ]
+    seqs = [int(row[0]) for row in tx.facts.columns(graph.id)]
+    facts = tx.facts.list_by_seqs(graph.id, seqs)
+    sources = tx.facts.sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
+    numbers = {one.seq for one in episodes}
+    return FactsCopy(
+        entities=tx.entities.list(graph.id, limit=_ALL),
+        facts=facts,
+        episodes=episodes,
+        sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
+        rules=tx.graphs.list_rules(graph.id),
+        settings=graph.settings,
+        turns_read=turns_read,
+        passages_read=passages_read,
+    )
+
+
+def restore_facts(
+    tx: Tx,
+    agent_id: AgentId,
+    copy: FactsCopy,
+    turns: Sequence[Message],
+    passages: Mapping[str, Passage],
+    *,
+    ids: Ids,
+    at: datetime,
+) -> None:
+    """Give a new agent these facts, as they were believed, changed and deleted; `passages`: by their ids in the file.
+
+    Raises: InvalidInput: they don't fit together.
+    """
+    if turns and copy.turns_read > 0:
+        read = turns[min(copy.turns_read, len(turns)) - 1]
+        tx.episodes.put_last_seq(agent_id, read.conversation_seq, read.seq, at=at)
+    if passages and copy.passages_read > 0:
+        last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
+        tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
+    if not (copy.entities or copy.rules or copy.settings):
+        return
+    graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
+    load_graph_settings(copy.settings)
+    tx.graphs.put(replace(graph, settings=copy.settings, updated_at=at))
+    there = tx.entities.add(
+        [
+            replace(one, id=EntityId(ids.new("entity")), graph_id=graph.id, community_seq=None, fact_count=0)
+            for one in copy.entities
+        ]
+    )
+    tx.passages.add([entity_text(graph, one, at=at) for one in there])
+    entities = dict(zip((one.seq for one in copy.entities), (one.seq for one in there), strict=True))
+    for rule in copy.rules:
+        entity = None if rule.entity is None else _of(entities, rule.entity, "an entity")
+        tx.graphs.add_rule(replace(rule, graph_id=graph.id, entity=entity))
+    kept = [one for one in copy.episodes if _place(one, turns, passages)]
+    new = [replace(_moved(one, turns, passages, ids), graph_id=graph.id) for one in kept]
+    episodes = dict(zip((one.seq for one in kept), tx.episodes.add(new), strict=True))
+    fact_ids = {one.id: FactId(ids.new("fact")) for one in copy.facts}
+    named = {str(old): str(now) for old, now in fact_ids.items()}
+    named |= {one.id: episodes[one.seq].id for one in kept}
+    versions = [
+        check_fact(
+            replace(
+                one,
+                id=fact_ids[one.id],
+                graph_id=graph.id,
+                subject=_of(entities, one.subject, "an entity"),
+                object=_of(entities, one.object, "an entity"),
+                origin=_origin(one.origin, named),
+            )
+        )
+        for one in sorted(copy.facts, key=lambda one: (one.seq != one.first_seq, one.seq))
+    ]
+    begun = [one for one in versions if one.seq == one.first_seq]
+    added = tx.facts.add(graph, [replace(one, first_seq=0) for one in begun])
+    firsts = {one.seq: now.seq for one, now in zip(begun, added, strict=True)}
+    later = [replace(one, first_seq=_of(firsts, one.first_seq, "a fact")) for one in versions[len(begun) :]]
+    if len({one.first_seq for one in (*added, *later) if one.expired_at is None}) < sum(
+        one.expired_at is None for one in (*added, *later)
+    ):
+        raise InvalidInput("two versions of one fact are believed at once")
+    believed = [one for one in (*added, *tx.facts.add(graph, later)) if one.expired_at is None]
+    pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]
+    tx.facts.add_sources(graph.id, pairs)
+    Changes(added=believed).update_communities(tx, graph, at=at)
+
+
+def _place(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage]) -> bool:
+    """Return whether the text of an episode is there."""
+    return one.text is not None or one.ref in passages or one.message_seq in range(len(turns))
+
+
+def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:
+    """Return an episode of what its text is now."""
+    new = EpisodeId(ids.new("episode"))
+    if one.text is not None:
+        return replace(one, id=new, ref=new, message_seq=None)
+    if one.ref in passages:
+        return replace(one, id=new, ref=passages[one.ref].id, message_seq=None)
+    turn = turns[one.message_seq or 0]
+    place: dict[str, Any] = {"agent_id": turn.agent_id, "conversation_seq": turn.conversation_seq}
+    return replace(one, id=new, ref=turn.id, message_seq=turn.seq, **place)
+
+
+def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the origin of a version with the new ids of what it names; runs and messages are others now."""
+    kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
+    if isinstance(ended := kept.get("ended_ids"), list):
+        kept["ended_ids"] = [named[one] for one in ended if one in named]
+    if "episode_id" in kept:
+        kept["episode_id"] = named.get(kept["episode_id"], "")
+    return kept
+
+
+def _of(numbers: Mapping[int, T], number: int, what: str) -> T:
+    """Return what has a number in the file. Raises: InvalidInput."""
+    if number not in numbers:
+        raise InvalidInput(f"the facts of the file name {what} of number {number}, which it does not hold")
+    return numbers[number]

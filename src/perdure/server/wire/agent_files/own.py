@@ -1,0 +1,42 @@
+"""The part of an agent file that only Perdure reads: `metadata.perdure` of the document, by ids of the file.
+
+Other readers ignore it. It has what makes the agent of the file the same agent: its own settings, facts with their
+deletions and corrections, passages, schedules, and the values that its blocks had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from perdure.core.agent_copy import AgentCopy
+from perdure.server.errors import AgentFileInvalid
+
+NAME = "perdure"
+VERSION = 1
+
+_COPY = TypeAdapter(AgentCopy)
+
+
+def own_part(copy: AgentCopy) -> dict[str, Any]:
+    """The part of a file with one agent."""
+    return {NAME: {"version": VERSION, "agents": {"agent-0": _COPY.dump_python(copy, mode="json")}}}
+
+
+def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
+    """Id of an agent in the file -> its copy; none of a file that Perdure did not write. Raises: AgentFileInvalid."""
+    metadata = document.get("metadata")
+    part = metadata.get(NAME) if isinstance(metadata, dict) else None
+    if part is None:
+        return {}
+    agents = part.get("agents") if isinstance(part, dict) else None
+    if not isinstance(agents, dict) or part.get("version") != VERSION:
+        raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
+    try:
+        return {id_: _COPY.validate_python(copy) for id_, copy in agents.items()}
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise AgentFileInvalid(f"`metadata.{NAME}` of the file: {place}: {problem['msg']:.200}") from error

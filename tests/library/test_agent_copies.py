@@ -1,0 +1,180 @@
+"""An agent that goes through an agent file is the same agent: settings, facts, passages, schedules, versions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from perdure import AsyncAgent, AsyncPerdure
+from perdure.core.facts.values import FactFilter
+from perdure.server.errors import AgentFileInvalid
+from perdure.server.routes.agent_files.exporting import export_text
+from perdure.server.routes.agent_files.importing import Import, ImportOptions
+from perdure.server.wire.agent_files.own import own_copies
+from perdure.server.wire.agent_files.reading import read_agent_file
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, calls, says
+from tests.support.library import MODEL
+
+
+@pytest.fixture
+async def perdure() -> AsyncIterator[AsyncPerdure]:
+    script = calls("memory_insert", label="human", new_string="Lives in Oslo."), says("Noted.")
+    settings = Settings(model=MODEL, embedding="none", facts="patterns")
+    models = {MODEL: ScriptedModel(*script, otherwise=says("OK."))}
+    async with await AsyncPerdure.open(store=InlineStore(), models=models, settings=settings) as opened:
+        yield opened
+
+
+FRESH = dict.fromkeys(("id", "graph_id", "seq", "first_seq", "text_seq", "origin"))
+"""What is another one of a version in the copy."""
+
+
+async def live(perdure: AsyncPerdure, **settings: Any) -> AsyncAgent:
+    """An agent with a life: facts of all kinds, a passage, a schedule, and versions of a block."""
+    agent = await perdure.create_agent("ada", human="Likes tea.", settings=settings)
+    for text in ("I live in Oslo.", "I like figs.", "I have gout.", "I live in Bergen."):
+        await agent.send(text)
+        await agent.facts.extract()
+    await agent.archive("I work at Norvik.", tags=["work"])
+    await agent.facts.extract()
+    for hit in await agent.facts.list():
+        if "figs" in hit.fact.text:
+            await agent.facts.delete(hit.fact.id)
+        elif "Norvik" in hit.fact.text:
+            await agent.facts.update(hit.fact.id, text="User works at Norvik in Bergen.")
+    await agent.facts.add_rule(text="gout")
+    await agent.schedules.create("Good morning", cron="0 9 * * *", name="morning")
+    return agent
+
+
+async def go_round(perdure: AsyncPerdure, agent: AsyncAgent, change: Any = lambda document: None) -> AsyncAgent:
+    document = json.loads(await export_text(perdure, agent.id))
+    change(document)
+    (agent_id,) = await Import(perdure, read_agent_file(json.dumps(document).encode()), ImportOptions()).run()
+    return await perdure.agent(agent_id)
+
+
+async def life(perdure: AsyncPerdure, agent: AsyncAgent) -> Mapping[str, Any]:
+    """All of an agent that a copy has too, without ids."""
+
+    def read(tx: Any) -> Mapping[str, Any]:
+        graph = tx.graphs.find_by_agent(agent.id)
+        facts = tx.facts.page(graph.id, where=FactFilter())
+        entities = {one.seq: one.name for one in tx.entities.list(graph.id)}
+        said = tx.facts.sources(graph.id, [one.first_seq for one in facts])
+        texts = {one.seq: one.kind for one in tx.episodes.list(graph.id)}
+        return {
+            "settings": tx.agents.get(agent.id).settings,
+            "entities": sorted((one.name, one.type, one.aliases, one.fact_count) for one in tx.entities.list(graph.id)),
+            "versions": sorted(
+                [
+                    {**asdict(one), "subject": entities[one.subject], "object": entities[one.object]} | FRESH
+                    for one in tx.facts.list_by_seqs(graph.id, [row[0] for row in tx.facts.columns(graph.id)])
+                ],
+                key=str,
+            ),
+            "sources": sorted((one.text, [texts[seq] for seq in said[one.first_seq]]) for one in facts),
+            "rules": [one.text for one in tx.graphs.list_rules(graph.id)],
+            "blocks": {
+                block.label: [(one.value, one.author.kind, one.created_at) for one in tx.blocks.versions(block.id)][:-1]
+                for block in tx.blocks.list_by_agent(agent.id)
+            },
+        }
+
+    schedules = [(one.name, one.timing, one.messages, one.made_by) for one in await agent.schedules.list()]
+    passages = [(one.text, one.tags, one.occurred_at, one.state) for one in await agent.passages()]
+    return {**await perdure.app.store.read(read), "schedules": schedules, "passages": passages}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"temperature": 0.3, "max_output_tokens": 777, "context_window_tokens": 9_000, "facts": {"recall": 3}}],
+)
+async def test_a_copy_is_the_same_agent(perdure: AsyncPerdure, settings: dict[str, Any]) -> None:
+    """Also the copy of a copy; nothing is read anew, and the model is asked with the same options."""
+    agent = await live(perdure, **settings)
+    one = await go_round(perdure, agent)
+    other = await go_round(perdure, one)
+    assert await one.facts.extract() == []
+
+    assert await life(perdure, one) == await life(perdure, agent)
+    assert await life(perdure, other) == await life(perdure, agent)
+    model = perdure.app.models.find(MODEL)
+    asked = []
+    for each in (agent, one):
+        await each.send("Hello again.")
+        asked.append(model.requests[-1].options)  # type: ignore[union-attr,attr-defined]
+    assert asked[0] == asked[1]
+
+
+async def test_what_was_deleted_stays_deleted_in_the_copy(perdure: AsyncPerdure) -> None:
+    """When its message is edited, and when it is read again; what it ended is true again after the edit."""
+    copy = await go_round(perdure, await live(perdure))
+    for old, new in (("I like figs.", "I like figs!"), ("I live in Bergen.", "Never mind.")):
+        message = next(one for one in await copy.messages() if one.text == old)
+        await copy.update_message(message.id, new)
+        await copy.facts.extract()
+    texts = [(hit.fact.text, hit.fact.invalid_at is None) for hit in await copy.facts.list()]
+
+    assert not any("figs" in text for text, _ in texts)
+    assert ("User lives in Oslo.", True) in texts
+    assert not any("lives in Bergen" in text for text, _ in texts)
+
+
+async def test_other_readers_ignore_the_part(perdure: AsyncPerdure) -> None:
+    """It stands in the metadata of the document; without it the agent is made all the same."""
+    agent = await live(perdure)
+    document = json.loads(await export_text(perdure, agent.id))
+    copy = await go_round(perdure, agent, lambda document: document.update(metadata={}))
+
+    assert set(document["metadata"]) == {"perdure"}
+    assert [one.text for one in await copy.messages()] == [one.text for one in await agent.messages()]
+    assert (await copy.blocks.get("human")).value == (await agent.blocks.get("human")).value
+
+
+def _set(*path: Any, to: Any) -> Any:
+    def change(document: Any) -> None:
+        place = document["metadata"]["perdure"]
+        for name in path[:-1]:
+            place = place[name]
+        place[path[-1]] = to
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _set("version", to=99),
+        _set("agents", to=[]),
+        _set("agents", "agent-0", to=3),
+        _set("agents", "agent-0", "settings", to={"temperature": "hot"}),
+        _set("agents", "agent-0", "facts", "facts", 0, "rating", to=7),
+        _set("agents", "agent-0", "facts", "facts", 0, "subject", to=99),
+        _set("agents", "agent-0", "facts", "facts", 0, "expired_at", to=None),
+        _set("agents", "agent-0", "facts", "facts", 0, "created_at", to="then"),
+        _set("agents", "agent-0", "facts", "turns_read", to=-3),
+        _set("agents", "agent-0", "passages", 0, "text", to=""),
+        _set("agents", "agent-0", "block_values", "human", 1, "by", to="nobody"),
+        _set("agents", "agent-0", "block_values", "human", 1, "value", to="x" * 200_000),
+    ],
+)
+async def test_a_part_that_is_wrong_makes_nothing(perdure: AsyncPerdure, change: Any) -> None:
+    """It is a typed error, or what is wrong can be left out; never half an agent."""
+    agent = await live(perdure)
+    try:
+        await go_round(perdure, agent, change)
+    except Exception as error:
+        assert type(error).__module__.startswith("perdure"), error
+        assert len(await perdure.agents()) == 1
+
+
+def test_a_file_of_others_has_no_part() -> None:
+    assert own_copies({"metadata": {"revision_id": "x"}}) == own_copies({"metadata": None}) == {}
+    with pytest.raises(AgentFileInvalid):
+        own_copies({"metadata": {"perdure": 3}})
