@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from perdure.core.agent_copy import FactsCopy
 from perdure.core.errors import InvalidInput
+from perdure.core.facts.copies import FactsCopy
 from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
@@ -32,7 +32,7 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
     passages_read = sum(one.seq <= tx.episodes.last_seq(agent_id, -1 - number) for one in passages) if passages else 0
     if (graph := tx.graphs.find_by_agent(agent_id)) is None:
         return FactsCopy(turns_read=turns_read, passages_read=passages_read)
-    places = {one.id: place for place, one in enumerate(turns)}
+    places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
     held = {*places, *(one.id for one in passages)}
     episodes = [
         replace(one, message_seq=places.get(one.ref), conversation_seq=None, agent_id=None)

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequenc
 from dataclasses import dataclass, replace
 
 from perdure.app import App
-from perdure.core.agent_copy import AgentCopy
 from perdure.core.errors import InvalidInput
+from perdure.core.facts.copies import AgentCopy
 from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
 from perdure.domain.agents.copies import copy_agent, restore_agent

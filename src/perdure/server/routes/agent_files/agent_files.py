@@ -38,9 +38,8 @@ async def export_agent(
 ) -> Response:
     """Write an agent file: the agent with its blocks, tools, messages, and folders with the texts of their files.
 
-    What only Perdure reads stands in `metadata.perdure`: settings, facts, passages, schedules, versions of blocks. Values
-    of secrets are not in it. It is sent as a text, which the clients return as they get
-    it.
+    What only Perdure reads stands in `metadata.perdure`: settings, facts, passages, schedules, versions of blocks.
+    Values of secrets are not in it. It is sent as a text, which the clients return as they get it.
     """
     if use_legacy_format:
         raise InvalidInput("use_legacy_format: this server writes the second layout only; leave it out")

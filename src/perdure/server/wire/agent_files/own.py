@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from perdure.core.agent_copy import AgentCopy
+from perdure.core.facts.copies import AgentCopy
 from perdure.server.errors import AgentFileInvalid
 
 NAME = "perdure"

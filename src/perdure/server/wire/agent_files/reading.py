@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from perdure.core.agent_copy import AgentCopy
 from perdure.core.errors import DataTooLarge
+from perdure.core.facts.copies import AgentCopy
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.server.errors import AgentFileInvalid
 from perdure.server.wire.agent_files.first_layout import is_first_layout, of_first_layout

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from perdure.core.agent_copy import AgentCopy
+from perdure.core.facts.copies import AgentCopy
 from perdure.core.files import Folder
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.server.wire.agent_files.messages import unpacked
