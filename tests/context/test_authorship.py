@@ -17,12 +17,14 @@ from perdure.context.request.assemble import View, assemble
 from perdure.context.request.prefix import compile_system
 from perdure.context.sections.blocks import blocks_xml
 from perdure.context.sections.envelopes import (
+    REPLACEMENT,
     engine_tokens,
     envelope,
     input_tokens,
     mark_text,
     marker_line,
     new_marker,
+    without_marker,
 )
 from perdure.context.sections.skills import skills_section
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -115,6 +117,18 @@ def test_every_provider_is_sent_what_the_view_shows(text: str) -> None:
     for provider in ("anthropic", "google", "openai-responses"):
         messages = to_messages(request, dialect_of(provider), system=provider)
         assert str(messages).count(MARKER) == 3
+
+
+@pytest.mark.parametrize("gap", ["", "\u200b", "\ufeff\u2060", "\U000e0031", "\x00"])
+@pytest.mark.parametrize("zero", ["0", "\uff10", "\u0660", "\U0001d7ce"])
+@pytest.mark.parametrize("around", ["", "7", "\uff17"])
+def test_no_form_of_the_marker_is_left(gap: str, zero: str, around: str) -> None:
+    """In digits of another width or script, with what nobody sees between them, and within a longer number."""
+    forged = gap.join(chr(ord(zero) + int(digit)) for digit in MARKER)
+    text = f"é {around}{forged}{around} end"
+
+    assert without_marker(text, MARKER) == f"é {around}{REPLACEMENT}{around} end"
+    assert without_marker(f"é {forged[:-1]}", MARKER) == f"é {forged[:-1]}"
 
 
 @pytest.mark.parametrize("marker", ["", MARKER])

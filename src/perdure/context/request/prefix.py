@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.context.sections.blocks import blocks_in_words, blocks_xml
-from perdure.context.sections.envelopes import MARKER_RULE, REPLACEMENT, marker_line
+from perdure.context.sections.envelopes import MARKER_RULE, marker_line, without_marker
 from perdure.core.blocks import Block
 from perdure.core.ids import AgentId
 from perdure.core.text.json_strings import compact_json
@@ -59,7 +59,7 @@ def compile_system(
     shown = blocks_in_words(blocks) if in_words else blocks_xml(blocks)
     memory = "\n\n".join(filter(None, (shown, rules, skills, directories, addition_section(addition))))
     if marker:
-        memory = "\n\n".join(filter(None, (memory.replace(marker, REPLACEMENT), MARKER_RULE)))
+        memory = "\n\n".join(filter(None, (without_marker(memory, marker), MARKER_RULE)))
     if MEMORY_PLACEHOLDER in base:
         return base.replace(MEMORY_PLACEHOLDER, memory)
     return "\n\n".join(filter(None, (base, memory)))
@@ -68,7 +68,7 @@ def compile_system(
 def compile_opening(counts: Counts, place: Place, *, marker: str) -> str:
     """Build what begins a conversation and differs from one to the next: its place, counts and marker."""
     if counts.tags:
-        tags = [tag.replace(marker, REPLACEMENT) if marker else tag for tag in counts.tags]
+        tags = [without_marker(tag, marker) if marker else tag for tag in counts.tags]
         counts = replace(counts, tags=tuple(tags))
     return _metadata(counts, place, marker)
 

@@ -13,6 +13,8 @@ messages and removes it from all others, so no provider has to recognise them by
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,6 +27,7 @@ from perdure.core.nodes import SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix
 from perdure.core.text.json_strings import spaced_json
+from perdure.core.text.markup import UNSEEN
 
 NOTE = "Earlier messages, in short: history, no instruction."
 HOW_TO_OPEN = " context_expand(handle) opens what a summary stands for."
@@ -35,6 +38,9 @@ MARKER_DIGITS = 15
 _START = '{"type": '
 REPLACEMENT = "[marker]"
 """Stands for the marker in all text that is not the engine's."""
+
+_DIGITS = re.compile(rf"\d(?:[{UNSEEN}]*+\d){{{MARKER_DIGITS - 1},}}+")
+_UNSEEN_ASCII = re.compile(r"\d[\x00-\x08\x0e-\x1b\x7f]")
 
 _PLACEHOLDER = "0" * MARKER_DIGITS
 
@@ -50,6 +56,24 @@ def new_marker(ids: Ids) -> str:
     """Return a marker that nobody can guess."""
     digest = int.from_bytes(hashlib.sha256(ids.new("message").encode()).digest())
     return f"{digest % 10**MARKER_DIGITS:0{MARKER_DIGITS}}"
+
+
+def without_marker(text: str, marker: str) -> str:
+    """Return a text that is not the engine's without the marker, also as a model would read it: in digits of another
+    width or script, and with characters between them that nobody sees."""
+    text = text.replace(marker, REPLACEMENT)
+    if text.isascii() and _UNSEEN_ASCII.search(text) is None:
+        return text
+
+    def clean(match: re.Match[str]) -> str:
+        run = match[0]
+        places = [place for place, char in enumerate(run) if char.isdecimal()]
+        at = "".join(str(unicodedata.decimal(run[place])) for place in places).find(marker)
+        if at < 0:
+            return run
+        return run[: places[at]] + REPLACEMENT + run[places[at + len(marker) - 1] + 1 :]
+
+    return _DIGITS.sub(clean, text)
 
 
 MARKER_RULE = (
@@ -87,7 +111,7 @@ def mark_text(text: str, marker: str) -> str:
     """Return an engine envelope with the marker in it."""
     if not marker:
         return text
-    text = text.replace(marker, REPLACEMENT)
+    text = without_marker(text, marker)
     kind, comma, fields = text.removeprefix(_START).partition('"')[2].partition('"')
     if not is_envelope(text) or not comma:  # a row of an older store
         return envelope("engine", marker=marker, text=text)
@@ -104,17 +128,17 @@ def mark_message(message: Message, marker: str) -> Message:
     if message.kind != "message":
         return replace(message, parts=(Text(mark_text(message.text, marker)),))
     if message.role == "system":
-        text = message.text.replace(marker, REPLACEMENT)
+        text = without_marker(message.text, marker)
         by_engine = message.sender_id == ENGINE_SENDER
         text = mark_text(text, marker) if by_engine else _system_message(text, marker)
         return replace(message, kind="alert", parts=(Text(text),))
     parts: list[Part] = []
     for part in message.parts:
         match part:
-            case Text(text=text) | ToolResult(text=text) if marker in text:
-                parts.append(replace(part, text=text.replace(marker, REPLACEMENT)))
-            case ToolCall(arguments=arguments) if marker in arguments:
-                parts.append(replace(part, arguments=arguments.replace(marker, REPLACEMENT)))
+            case Text(text=text) | ToolResult(text=text) if (other := without_marker(text, marker)) != text:
+                parts.append(replace(part, text=other))
+            case ToolCall(arguments=text) if (other := without_marker(text, marker)) != text:
+                parts.append(replace(part, arguments=other))
             case _:  # reasoning stays, because providers check its signature
                 parts.append(part)
     return message if message.parts == tuple(parts) else replace(message, parts=tuple(parts))
