@@ -430,6 +430,9 @@ class FactContract(Contract):
                 between = tx.facts.list_between(graph.id, 1, 2, new[0].relation)
                 assert [fact.seq for fact in between] == [4]
                 assert tx.facts.list_between(graph.id, 2, 1, new[0].relation) == []
+                said = [one.id for one in tx.facts.list_said(graph.id, 1, 2)]
+                assert [one.id for one in between] == [one for one in said if one in {each.id for each in between}]
+                assert tx.facts.list_said(graph.id, 2, 1) == []
                 assert tx.facts.list_between(graph.id, 1, 2, "OTHER") == []
 
             await store.write(unit)

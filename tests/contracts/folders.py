@@ -255,6 +255,14 @@ class FolderContract(Contract):
             await store.write(lambda tx: tx.files.purge(claimed))
             assert await named() == {""}
 
+    async def test_an_object_that_was_removed_is_named_no_more(self) -> None:
+        async with self.open_store() as store:
+            folder = await store.write(self.add_folder)
+            file = await store.write(self.add_file, folder.id, "a.md", object_key="o/a")
+            await store.write(lambda tx: tx.files.forget_object(file.id))
+
+            assert await store.read(lambda tx: tx.files.get(file.id)) == replace(file, object_key="")
+
     async def test_what_became_of_a_file_is_kept(self) -> None:
         """All that is known of its text; its folder has another version when it can be read, and it is found by its
         bytes."""
