@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import MappingProxyType
 from typing import cast, get_args
 
 from perdure.core.agents import Agent
@@ -66,41 +67,88 @@ class LoadedBatch:
     policy: WritePolicy = "allow"
 
 
-def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True) -> LoadedBatch | None:
+def load_batch(
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_seq: int,
+    *,
+    rest: bool = True,
+    most: int | None = None,
+) -> LoadedBatch | None:
     """Load the next turns of a conversation, with what is known about them.
 
     With `rest` also fewer than a batch holds; and where the conversation has none, the next passages of the agent's own
-    archive, and then what else waits in its graph. None: nothing is due, or extraction is off, paused or bypassed.
+    archive. None: nothing is due, or extraction is off, paused or bypassed.
+
+    Args:
+        most: the most turns, if they are fewer than the agent's setting.
     Raises: NotFound.
     """
-    agent = tx.agents.get(agent_id)
-    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if settings.capture == "off" or conversation.settings.get(EPHEMERAL):
+    if (open_ := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None
-    if graph is not None and load_graph_settings(graph.settings).paused:
-        return None
+    agent, settings, graph = open_
     if not bypasses(agent.settings, conversation):
-        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest)
-        if loaded is not None or not rest:
+        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest, most=most)
+        if loaded is not None:
             return loaded
     if not rest:
         return None
-    loaded = _load_passages(tx, agent, settings, graph)
-    return load_text_batch(tx, graph, agent_id) if loaded is None and graph is not None else loaded
+    return _load_passages(tx, agent, settings, graph, most=most)
+
+
+def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
+    """Load the turns of a batch as they are now, without what is known about them; None: they are not to be extracted
+    any more. Raises: NotFound."""
+    if loaded.line is None:
+        asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
+        of = tx.graphs.get(loaded.episodes[0].graph_id)
+        return load_text_batch(tx, of, None if asked is None else asked.id, own=own, known=False)
+    agent_id, seq = loaded.line
+    if (open_ := _open(tx, agent_id)) is None:
+        return None
+    agent, settings, graph = open_
+    if seq < 0:
+        return _load_passages(tx, agent, settings, graph, upto_seq=loaded.upto_seq)
+    conversation = tx.conversations.get_by_seq(agent_id, seq)
+    if conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation):
+        return None
+    return _load_turns(tx, agent, settings, graph, conversation, rest=True, upto_seq=loaded.upto_seq)
+
+
+def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, AgentFacts, Graph | None] | None:
+    """Load an agent with its setting and graph; None: nothing of it is extracted now. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
+    if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
+        return None
+    return agent, settings, graph
 
 
 def _load_turns(
-    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, conversation: Conversation, *, rest: bool
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    conversation: Conversation,
+    *,
+    rest: bool,
+    most: int | None = None,
+    upto_seq: int | None = None,
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due."""
+    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due.
+
+    Args:
+        upto_seq: the last row of a batch that is loaded again.
+    """
     agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
-    last = tx.episodes.last_seq(agent_id, conversation_seq)
+    last, turns_max = tx.episodes.last_seq(agent_id, conversation_seq), most or settings.batch_turns
+    ends = [_first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
         agent_id,
         conversation_seq=conversation_seq,
         after_seq=last,
-        before_seq=_first_open_seq(tx, agent_id, conversation_seq),
+        before_seq=min((end for end in ends if end is not None), default=None),
         limit=limit,
         reset=True,
     )
@@ -109,13 +157,13 @@ def _load_turns(
     full = len(rows) == limit
     for row in rows:
         if is_turn(row):
-            if messages and (len(messages) >= settings.batch_turns or tokens + row.tokens > settings.batch_tokens):
+            if messages and (len(messages) >= turns_max or tokens + row.tokens > settings.batch_tokens):
                 full = True
                 break
             messages.append(row)
             tokens += row.tokens
         upto = row.seq
-    full = full or len(messages) >= settings.batch_turns or tokens >= settings.batch_tokens
+    full = full or len(messages) >= turns_max or tokens >= settings.batch_tokens
     if not (full or (rest and messages)):
         return None
     before: Sequence[Message] = ()
@@ -136,7 +184,7 @@ def _load_turns(
     context = [_turn(row, 0, user, agent.name, trusts[row.seq]) for row in reversed(earlier)]
     batch = Batch(turns=turns, context=context)
     return LoadedBatch(
-        batch=_with_known(tx, graph, batch, user),
+        batch=_with_known(tx, graph, batch, user, known=upto_seq is None),
         graph=graph,
         settings=settings,
         agent=agent,
@@ -149,17 +197,27 @@ def _load_turns(
     )
 
 
-def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None) -> LoadedBatch | None:
+def _load_passages(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    *,
+    most: int | None = None,
+    upto_seq: int | None = None,
+) -> LoadedBatch | None:
     """Load the next passages that the agent or others put into its own archive; None: there are none."""
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
     line = (agent.id, -1 - archive.number)  # conversations have the other numbers
     last = tx.episodes.last_seq(*line)
-    rows = tx.passages.list(archive.id, after_seq=last, limit=settings.batch_turns)
+    rows = tx.passages.list(archive.id, after_seq=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []
     tokens, upto = 0, last
     for row in rows:
+        if upto_seq is not None and row.seq > upto_seq:
+            break
         if passages and tokens + len(row.text) // 4 > settings.batch_tokens:
             break
         if row.source.get("type") != CAPTURED:  # its messages are read themselves
@@ -175,7 +233,7 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         for number, passage in enumerate(passages, 1)
     ]
     return LoadedBatch(
-        batch=_with_known(tx, graph, Batch(turns=turns), user) if turns else Batch(turns=()),
+        batch=_with_known(tx, graph, Batch(turns=turns), user, known=upto_seq is None) if turns else Batch(turns=()),
         graph=graph,
         settings=settings,
         agent=agent,
@@ -188,25 +246,50 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
     )
 
 
-def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBatch | None:
+def load_text_batch(
+    tx: Tx,
+    graph: Graph,
+    agent_id: AgentId | None,
+    *,
+    own: Sequence[int] | None = None,
+    without: Collection[EpisodeId] = (),
+    tries: Mapping[EpisodeId, int] = MappingProxyType({}),
+    known: bool = True,
+) -> LoadedBatch | None:
     """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
-    agent and run; None: none does, or extraction is paused.
+    agent and run; None: none does, or extraction is off or paused.
 
+    Args:
+        own: only of these numbers.
+        without: not these, of which somebody else takes care.
+        tries: how often texts could not be extracted: those are the last ones, each alone.
+        known: whether with what is known about them.
     Raises: NotFound.
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
     settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
+    graph = tx.graphs.get(graph.id)
     if load_graph_settings(graph.settings).paused:
         return None
+    if own is None:
+        if settings.capture == "off":
+            return None
+        limit = settings.batch_turns + len(without) + len(tries)
+        found = [one for one in tx.episodes.list_waiting(graph.id, limit=limit) if one.id not in without]
+        found.sort(key=lambda one: tries.get(one.id, 0))
+    else:
+        found = [one for one in tx.episodes.list_by_seqs(graph.id, own) if one.extracted_at is None]
     waiting: list[Episode] = []
-    for episode in tx.episodes.list_waiting(graph.id, limit=settings.batch_turns):
-        if waiting and not _together(waiting, episode):
+    for episode in found:
+        is_apart = episode.id in tries or (waiting and waiting[0].id in tries)
+        if waiting and (is_apart or len(waiting) == settings.batch_turns or not _together(waiting, episode)):
             break
         waiting.append(episode)
     if not waiting:
         return None
     turns = [_given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
-    batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=scope_of(waiting[0]))
+    speaker, scope = turns[0].speaker, scope_of(waiting[0])
+    batch = _with_known(tx, graph, Batch(turns=turns), speaker, scope=scope, known=known)
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
 
@@ -282,13 +365,28 @@ def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = K
 
 
 def _with_known(
-    tx: Tx, graph: Graph | None, batch: Batch, user: str, *, scope: tuple[tuple[str, str], ...] = ()
+    tx: Tx,
+    graph: Graph | None,
+    batch: Batch,
+    user: str,
+    *,
+    scope: tuple[tuple[str, str], ...] = (),
+    known: bool = True,
 ) -> Batch:
     """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
     a scope only facts of that scope, so that no user's text changes what another one said."""
     if graph is None:
         return batch
     settings = load_graph_settings(graph.settings)
+    batch = replace(
+        batch,
+        rules=tx.graphs.list_rules(graph.id),
+        schema=settings.schema,
+        prompt=settings.prompt,
+        reflect=settings.reflect,
+    )
+    if not known:
+        return batch
     texts = [user, *(turn.text for turn in (*batch.context, *batch.turns))]
     speakers = dict.fromkeys((user, *(turn.speaker for turn in batch.turns)))
     entities = known_entities(tx, graph, [*texts, *speakers])
@@ -298,19 +396,10 @@ def _with_known(
             graph.id, where=FactFilter(entities=(entity.seq,), scope=scope), newest_first=True, limit=KNOWN_FACTS // 3
         ):
             facts.setdefault(fact.seq, fact)
-    known = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
+    shown = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
     named = {entity.seq for entity in entities}
-    others = {seq for fact in known for seq in (fact.subject, fact.object)} - named
-    entities = [*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))]
-    return replace(
-        batch,
-        entities=entities,
-        facts=known,
-        rules=tx.graphs.list_rules(graph.id),
-        schema=settings.schema,
-        prompt=settings.prompt,
-        reflect=settings.reflect,
-    )
+    others = {seq for fact in shown for seq in (fact.subject, fact.object)} - named
+    return replace(batch, entities=[*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))], facts=shown)
 
 
 def _trusts(
