@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from perdure.storage.tx import Tx
-
-T = TypeVar("T")
 
 AGAIN_MAX = 5
 """How often a model is asked anew, because what it was shown has changed, until that waits for another time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reading(Generic[T]):
+class Reading:
     """What a model is shown.
 
     Attributes:
@@ -28,8 +25,8 @@ class Reading(Generic[T]):
         again: locks what it reads, and returns it as it is now. Raises: NotFound: it is gone.
     """
 
-    value: T
-    again: Callable[[Tx], T]
+    value: object
+    again: Callable[[Tx], object]
 
     def holds(self, tx: Tx) -> bool:
         """Return whether all of it is still so, and keep it so until the transaction ends. Raises: NotFound."""

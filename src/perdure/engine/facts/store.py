@@ -162,7 +162,7 @@ def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
         tx.episodes.put_last_seq(*loaded.line, loaded.upto_seq, at=at)
 
 
-def _reading(loaded: LoadedBatch) -> Reading[object]:
+def _reading(loaded: LoadedBatch) -> Reading:
     """All that an extractor was shown of a batch, and what decides about its answer."""
     facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
     names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
