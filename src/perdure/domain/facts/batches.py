@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -18,6 +20,7 @@ from perdure.core.ids import PREFIXES, AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
+from perdure.core.text.words import stems
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.documents import render_json
@@ -34,7 +37,7 @@ NAME_WORDS = 4
 """The longest name that is looked up, in words; of scripts without spaces, in pairs of characters."""
 NAMES_MAX = 1_500
 """The most names that are looked up of one text."""
-KNOWN_ENTITIES, KNOWN_FACTS = 30, 60
+KNOWN_ENTITIES, KNOWN_FACTS, ENTITY_FACTS = 30, 60, 20
 _WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
 _CJK = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]+")
 
@@ -390,16 +393,31 @@ def _with_known(
     texts = [user, *(turn.text for turn in (*batch.context, *batch.turns))]
     speakers = dict.fromkeys((user, *(turn.speaker for turn in batch.turns)))
     entities = known_entities(tx, graph, [*texts, *speakers])
-    facts: dict[int, Fact] = {}
-    for entity in entities:
-        for fact in tx.facts.page(
-            graph.id, where=FactFilter(entities=(entity.seq,), scope=scope), newest_first=True, limit=KNOWN_FACTS // 3
-        ):
-            facts.setdefault(fact.seq, fact)
-    shown = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
+    shown = _known_facts(tx, graph, entities, texts, scope)
     named = {entity.seq for entity in entities}
     others = {seq for fact in shown for seq in (fact.subject, fact.object)} - named
     return replace(batch, entities=[*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))], facts=shown)
+
+
+def _known_facts(
+    tx: Tx, graph: Graph, entities: Sequence[Entity], texts: Sequence[str], scope: tuple[tuple[str, str], ...]
+) -> Sequence[Fact]:
+    """Load the known facts about entities that texts may concern: between two of them, of a relation whose words the
+    texts have, and of each relation the newest; so what was said long ago is ended, too."""
+    named = {entity.seq for entity in entities}
+    words = {stem for text in texts for stem in stems(text)}
+    is_said = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))
+    facts: dict[int, Fact] = {}
+    for entity in entities:
+        turns, order = Counter[str](), dict[int, tuple[bool, int]]()
+        found = tx.facts.list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), limit=10 * ENTITY_FACTS)
+        for fact in found:
+            turns[fact.relation] += 1
+            concerns = {fact.subject, fact.object} <= named or is_said(fact.relation)
+            order[fact.seq] = not concerns, turns[fact.relation]
+        for fact in sorted(found, key=lambda one: order[one.seq])[:ENTITY_FACTS]:
+            facts.setdefault(fact.seq, fact)
+    return sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
 
 
 def _trusts(

@@ -110,7 +110,7 @@ class SummaryTask:
         return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
 
     def reading(self, conversation_seq: int, removal: Evict | Merge) -> Reading:
-        """What its writer is shown: what leaves the view, the summaries before it, and the own prefix if that is sent."""
+        """What its writer is shown: what leaves the view, earlier summaries, and the own prefix where that is sent."""
         agent_id = self.agent.id
         nodes = (*self.nodes, *(removal.nodes if isinstance(removal, Merge) else removal.absorbed))
         rows = () if isinstance(removal, Merge) else removal.messages
