@@ -78,3 +78,53 @@ async def test_no_more_is_shown_of_an_entity_than_fits() -> None:
         await agent.facts.ingest("I am here.")
 
         assert text_of(model.extraction_requests[-1].messages[0].parts).count("User LIKES") == ENTITY_FACTS
+
+
+async def learn(texts: dict[str, list[dict[str, object]]]) -> tuple[AsyncPerdure, AsyncAgent]:
+    """An agent whose model says these facts of these messages: about the user and tea."""
+
+    def extracts(request: ModelRequest) -> ModelReply:
+        turns = text_of(request.messages[0].parts).rpartition("<turns>")[2]
+        facts = [
+            {"subject": "User", "relation": "LIKES", "object": "tea", "text": "User likes tea.", "turns": [1], **one}
+            for text, all_ in texts.items()
+            if text in turns
+            for one in all_
+        ]
+        entities = [{"name": "User", "type": "Person"}, {"name": "tea", "type": "Object"}]
+        return says(json.dumps({"entities": entities, "facts": facts}))
+
+    settings = Settings(model=MODEL, embedding="none", facts="model")
+    models = {MODEL: ScriptedModel(extracts=extracts)}
+    perdure = await AsyncPerdure.open(store=InlineStore(), models=models, settings=settings)
+    return perdure, await perdure.create_agent("x")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "trust"), [("user", "agent", "user"), ("agent", "user", "agent"), ("web", "user", "user")]
+)
+async def test_what_is_said_better_keeps_the_trust_of_a_known_fact(first: str, second: str, trust: str) -> None:
+    """And gains it, if only an untrusted source said it before."""
+    better: dict[str, object] = {"text": "User likes green tea.", "decision": "UPDATE", "known": 1}
+    perdure, agent = await learn({"one tea": [{"decision": "ADD"}], "two tea": [better]})
+    async with perdure:
+        await agent.facts.ingest("one tea", trust=first)  # type: ignore[arg-type]
+        await agent.facts.ingest("two tea", trust=second)  # type: ignore[arg-type]
+        (hit,) = await agent.facts.list()
+
+        assert (hit.fact.text, hit.fact.trust) == ("User likes green tea.", trust)
+
+
+@pytest.mark.parametrize("decision", ["UPDATE", "NONE", "DELETE"])
+async def test_a_fact_that_an_answer_deletes_does_not_come_back(decision: str) -> None:
+    """What the same answer says better of it stands by itself."""
+    gone: dict[str, object] = {"decision": "DELETE", "known": 1}
+    more: dict[str, object] = {"text": "User likes green tea.", "decision": decision, "known": 1}
+    perdure, agent = await learn({"one tea": [{"decision": "ADD"}], "two tea": [gone, more]})
+    async with perdure:
+        (first,) = await agent.facts.ingest("one tea")
+        await agent.facts.ingest("two tea")
+        history = await agent.facts.history(first.fact.id)
+
+        assert [version.change for version in history.versions] == ["add", "delete"]
+        assert [hit.fact.text for hit in await agent.facts.list()] == ["User likes green tea."] * (decision == "UPDATE")
