@@ -121,16 +121,25 @@ class Story:
     async def forget(self) -> None:
         if (text := self.pick("message", "passage", "given")) is not None:
             del self.said[text]
-            await self.agent.forget(text)
+            await self.beside(self.agent.forget(text))
             self.gone.add(text)
 
     async def erase(self) -> None:
         if (text := self.pick("message", "passage", "given")) is not None:
             del self.said[text]
-            await self.agent.forget(text, erase=True)
+            await self.beside(self.agent.forget(text, erase=True))
             self.gone.add(text)
             self.erased.add(text)
             self.look()
+
+    async def beside(self, work: Awaitable[object]) -> None:
+        """Let some of the calls go on while something is done."""
+        doing = asyncio.ensure_future(work)
+        while not doing.done():
+            if self.chance.random() < 0.2:
+                self.scribe.let_go()
+            await asyncio.sleep(0)
+        await doing
 
     async def rule(self) -> None:
         text = self.pick("message", "passage", "given")
