@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,11 @@ from perdure import AsyncAgent
 from perdure.adapters.mem0 import AsyncMemory
 from perdure.core.errors import ModelReplyInvalid, ModelUnreachable
 from perdure.core.facts.extraction import Batch, Extraction
+from perdure.core.ids import AgentId
 from perdure.engine.facts.waiting import TRIES
+from perdure.engine.run.log import Line
+from perdure.engine.workers.lines import LineWorker
+from perdure.testing import InlineStore
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 
 
@@ -264,3 +269,49 @@ async def test_what_changes_all_the_time_is_left_for_later() -> None:
         await pause(perdure)
 
         assert "Ada said again 4." in await said(agent)
+
+
+def stored_bytes(path: Path) -> bytes:
+    """All bytes of a store and its log, in small letters."""
+    return b"".join(one.read_bytes() for one in path.parent.glob(f"{path.name}*")).lower()
+
+
+async def test_an_erasure_reaches_a_graph_that_is_made_meanwhile(tmp_path: Path) -> None:
+    """At whichever of its steps the first facts of the agent are stored."""
+    for step in range(26, 42, 2):
+        path = tmp_path / f"{step}.db"
+        async with opened(scribe := Scribe(), store=path) as perdure:
+            store = perdure.app.ports.store
+            assert isinstance(store, InlineStore)
+            store._fault = lambda point: asyncio.sleep(0)
+            agent = await perdure.create_agent()
+            await agent.send("I have tangerines")
+            scribe.open.clear()
+            asked = asyncio.create_task(agent.facts.extract())
+            await steps()
+            erased = asyncio.create_task(agent.forget("tangerines", erase=True))
+            for _ in range(step):
+                await asyncio.sleep(0)
+            scribe.open.set()
+            await asyncio.gather(erased, asked)
+
+            assert b"tangerine" not in stored_bytes(path), step
+
+
+async def test_work_that_is_asked_for_while_a_task_ends_is_done() -> None:
+    """After its last look, and before the loop has noted that it ended."""
+    done: list[Line] = []
+    line = (AgentId("agent-1"), 0)
+
+    async def work(line: Line) -> None:
+        done.append(line)
+
+    worker = LineWorker(work)
+    worker.start(line)
+    (task,) = worker.tasks
+    asyncio.get_running_loop().call_soon(worker.start, line)  # after the task's step, before its callbacks
+    await steps()
+    assert task.done()
+
+    assert done == [line, line]
+    assert worker.tasks == []
