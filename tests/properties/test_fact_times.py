@@ -52,7 +52,7 @@ def answer(request: ModelRequest, texts: Sequence[Sequence[Said]]) -> ModelReply
     number = int(turns.split("Text ")[1].split(":")[0])
     facts: list[dict[str, Any]] = []
     for one in texts[number]:
-        fact = {"subject": "Ada", "relation": "WORKS_AT", "object": f"Norvik {one.place}", "turns": [1]}
+        fact: dict[str, Any] = {"subject": "Ada", "relation": "WORKS_AT", "object": f"Norvik {one.place}", "turns": [1]}
         fact |= {"text": f"Ada works at Norvik {one.place}.", "decision": one.decision}
         fact |= {"valid_at": one.begin and f"{one.begin}-01-01", "invalid_at": one.end and f"{one.end}-01-01"}
         if one.is_inner and facts:
