@@ -437,6 +437,38 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_facts_of_an_entity_come_by_relation_in_turn(self) -> None:
+        """The newest of each relation first, whether the entity is the subject or the object."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                relations = ("LIVES_IN", "LIKES", "LIKES", "LIKES", "OWNS")
+                facts = [
+                    replace(self.new_fact(graph.id, f"{number}"), subject=one, object=other, relation=relation)
+                    for number, relation in enumerate(relations)
+                    for one, other in [(1, 2) if number % 2 else (2, 1)]
+                ]
+                added = tx.facts.add(graph, facts)
+                tx.graphs.lock(graph.id)
+
+                def seqs(limit: int, where: FactFilter | None = None) -> list[int]:
+                    found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), limit=limit)
+                    return [fact.seq for fact in found]
+
+                assert [seqs(limit) for limit in (1, 2, 3, 4, 9)] == [
+                    [5],
+                    [5, 4],
+                    [5, 4, 1],
+                    [5, 4, 3, 1],
+                    [5, 4, 3, 2, 1],
+                ]
+                assert seqs(9, FactFilter(relations=("LIKES",))) == [4, 3, 2]
+                tx.facts.expire(graph.id, [added[3].seq], at=LATER)
+                assert seqs(3) == [5, 3, 1]
+
+            await store.write(unit)
+
     async def test_facts_have_sources(self) -> None:
         """A fact whose last one goes is named; a link that is there is no second one."""
         async with self.open_store() as store:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, RunFailed, StoredEvent
+from perdure.core.blocks import Author
 from perdure.core.errors import ModelOverflow
 from perdure.core.events import PrefixRewritten, RowsCut, ViewCompacted
 from perdure.core.ids import RunId
@@ -20,6 +21,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, calls, says
+from perdure.testing.clock import START
 from tests.support.real_tokens import tokens_of_request
 
 MODEL = "test/scripted"
@@ -206,6 +208,72 @@ async def test_a_run_can_be_cancelled_while_a_summary_is_made() -> None:
 
         assert (await agent.run(run_id)).status == "cancelled"
         assert await perdure.app.store.read(lambda tx: tx.nodes.list(agent.id, 0)) == []
+
+
+class Meanwhile(ScriptedModel):
+    """A model that, while it writes its first summary, lets something else happen."""
+
+    def __init__(self, **script: Any) -> None:
+        super().__init__(**script)
+        self.happens: Callable[[], Awaitable[Any]] | None = None
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        happens, self.happens = self.happens, self.happens if request.purpose != "summary" else None
+        if request.purpose == "summary" and happens is not None:
+            await happens()
+        async for piece in super().respond(request):
+            yield piece
+
+
+async def test_a_window_that_grows_while_a_summary_is_written_keeps_its_messages() -> None:
+    """The plan was for another window."""
+    model = Meanwhile(summarises=says("Message 0 and the next: word after word."))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        large = {"context_window_tokens": 100_000, "summaries": {"background": False}}
+        model.happens = lambda: agent.update(settings=large)
+        done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
+
+        assert len(model.summary_requests) == 1
+        assert done == []
+
+
+async def test_a_message_that_changes_while_it_is_summarised_is_summarised_anew() -> None:
+    """As an erasure changes it, which may go on while a run begins."""
+    model = Meanwhile(summarises=lambda request: says(str(request.messages)[-2_000:]))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+
+        async def redact() -> None:
+            message = next(one for one in await agent.messages() if "message 0" in one.text)
+            author = Author(kind="user", id="ann")
+            await perdure.app.ports.store.write(
+                lambda tx: tx.messages.revise(message.id, [Text(f"redacted {FILLER}")], author=author, at=START)
+            )
+
+        model.happens = redact
+        done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
+
+        nodes = await perdure.app.ports.store.read(lambda tx: tx.nodes.list(agent.id, 0))
+        assert done
+        assert len(model.summary_requests) > len(done)
+        assert not [node for node in nodes if "message 0 " in node.text]
+
+
+async def test_what_a_summary_takes_counts_for_the_day() -> None:
+    """With what the run's own calls take."""
+    model = ScriptedModel(summarises=says("Message 0 and the next: word after word."))
+    async with await open_library(model) as perdure:
+        agent = await create_small_agent(perdure)
+        settings = {"context_window_tokens": WINDOW, "summaries": {"background": False}}
+        await agent.update(settings={**settings, "limits": {"tokens_per_day": 10**9}})
+        done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(20)))
+        used = await perdure.app.ports.store.read(lambda tx: tx.used.get(agent.id, at=perdure.app.ports.clock.now()))
+        runs = await agent.runs(limit=100)
+
+        assert [one.method for one in done if one.made_by == "model"]
+        assert used.tokens == sum(run.usage.total_tokens for run in runs)
+        assert used.tokens > sum([step.usage.total_tokens for run in runs for step in await agent.steps(run_id=run.id)])
 
 
 async def test_a_message_larger_than_the_window_is_shown_in_part_with_a_handle_to_the_rest() -> None:

@@ -13,11 +13,11 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput, RunFailed, Settings
 from perdure.core.access.values import Limits, Principal, current_principal
 from perdure.core.conversations import CompactionSettings
-from perdure.core.errors import LimitReached, MessageTooLarge
+from perdure.core.errors import LimitReached, MessageTooLarge, ModelError
 from perdure.core.groups.group import GroupKind
 from perdure.core.ids import KeyId
 from perdure.core.messages import Text
-from perdure.core.runs import RunOptions
+from perdure.core.runs import RunOptions, Usage
 from perdure.library.services.messages import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
@@ -317,3 +317,18 @@ async def test_counts_go_with_their_agent(priced: None) -> None:
         while await perdure.app.store.write(lambda tx: tx.upkeep.remove_some()):
             pass
         assert await perdure.app.store.read(periods) == []
+
+
+async def test_a_call_that_fails_counts_what_it_took() -> None:
+    """Of a prompt that no run makes: the provider has counted the tokens of an answer that can't be used."""
+    clock, error = FakeClock(), ModelError("cut off", usage=Usage(input_tokens=10, output_tokens=5))
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: ScriptedModel(error)}, settings=settings, clock=clock
+    ) as perdure:
+        agent = await perdure.create_agent("ann", settings={"limits": {"tokens_per_day": 15}})
+        with pytest.raises(ModelError, match="cut off"):
+            await perdure.services.prompts.generate(agent.id, "Write a poem.")
+
+        with pytest.raises(LimitReached, match="15 tokens a day"):
+            await perdure.services.prompts.generate(agent.id, "Write a poem.")

@@ -14,7 +14,7 @@ from perdure.core.facts.extraction import USER as USER_NAME
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
-from perdure.domain.facts.batches import known_entities
+from perdure.domain.facts.known import known_entities
 from perdure.search.fact_columns import FactColumns
 from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, SearchRequest, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage

@@ -16,7 +16,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import ModelUnreachable
 from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
 from perdure.core.facts.values import GraphCounts
-from perdure.engine.facts.worker import TRIES
+from perdure.engine.facts.waiting import TRIES
 from perdure.library.agent import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says

@@ -69,15 +69,18 @@ def store_vectors(
     by_scope: defaultdict[tuple[int, int], list[tuple[ClaimedText, bytes]]] = defaultdict(list)
     for text, vector in rows:
         by_scope[text.claim.number, len(vector) // 2].append((text, vector))
+    stored: set[tuple[int, int]] = set()
     for (number, dimensions), items in by_scope.items():
         vectors = [(text.claim.seq, vector) for text, vector in items]
         try:
-            tx.vectors.put(number, vectors, model=model, dimensions=dimensions, claimed=claimed_until)
+            seqs = tx.vectors.put(number, vectors, model=model, dimensions=dimensions, claimed=claimed_until)
+            stored.update((number, seq) for seq in seqs)
         except EmbeddingMismatch as error:  # the endpoint now serves another model under the same name
             for text, _ in items:
                 tx.vectors.fail(text.claim, str(error), claimed=claimed_until, again=None)
     if not from_cache:
-        tx.vectors.store_cache(model, [(text.digest, vector) for text, vector in rows])
+        kept = [(text.digest, vector) for text, vector in rows if (text.claim.number, text.claim.seq) in stored]
+        tx.vectors.store_cache(model, kept)  # none of a text that was erased meanwhile
 
 
 def reindex(tx: Tx, numbers: Iterable[tuple[int, str, str]], model: str, *, force: bool = False) -> int:

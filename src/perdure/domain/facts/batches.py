@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
+from types import MappingProxyType
 from typing import TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
 from perdure.core.facts.extraction import Batch
-from perdure.core.facts.values import Entity, Episode, Fact, FactFilter, Graph
+from perdure.core.facts.values import Episode, Graph
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.facts.known import with_known
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.domain.facts.turns import given_turn, is_turn, trusts_of, turn_of, turn_of_passage, turn_sources, user_name
 from perdure.domain.provenance.policy import WritePolicy, load_policy
@@ -31,13 +31,6 @@ CONTEXT_TURNS = 4
 SCOPE_IDS = ("user_id", "agent_id", "run_id")
 BATCH_CHARS = 8_000
 """The most characters of several texts in one batch; one alone may be longer."""
-NAME_WORDS = 4
-"""The longest name that is looked up, in words; of scripts without spaces, in pairs of characters."""
-NAMES_MAX = 1_500
-"""The most names that are looked up of one text."""
-KNOWN_ENTITIES, KNOWN_FACTS = 30, 60
-_WORD = re.compile(r"[^\W_]+(?:['’.-][^\W_]+)*")
-_CJK = re.compile(r"[\u3400-\u9fff\u3040-\u30ff]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,41 +61,88 @@ class LoadedBatch:
     policy: WritePolicy = "allow"
 
 
-def load_batch(tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True) -> LoadedBatch | None:
+def load_batch(
+    tx: Tx,
+    agent_id: AgentId,
+    conversation_seq: int,
+    *,
+    rest: bool = True,
+    most: int | None = None,
+) -> LoadedBatch | None:
     """Load the next turns of a conversation, with what is known about them.
 
     With `rest` also fewer than a batch holds; and where the conversation has none, the next passages of the agent's own
-    archive, and then what else waits in its graph. None: nothing is due, or extraction is off, paused or bypassed.
+    archive. None: nothing is due, or extraction is off, paused or bypassed.
+
+    Args:
+        most: the most turns, if they are fewer than the agent's setting.
     Raises: NotFound.
     """
-    agent = tx.agents.get(agent_id)
-    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
     conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if settings.capture == "off" or conversation.settings.get(EPHEMERAL):
+    if (open_ := _open(tx, agent_id)) is None or conversation.settings.get(EPHEMERAL):
         return None
-    if graph is not None and load_graph_settings(graph.settings).paused:
-        return None
+    agent, settings, graph = open_
     if not bypasses(agent.settings, conversation):
-        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest)
-        if loaded is not None or not rest:
+        loaded = _load_turns(tx, agent, settings, graph, conversation, rest=rest, most=most)
+        if loaded is not None:
             return loaded
     if not rest:
         return None
-    loaded = _load_passages(tx, agent, settings, graph)
-    return load_text_batch(tx, graph, agent_id) if loaded is None and graph is not None else loaded
+    return _load_passages(tx, agent, settings, graph, most=most)
+
+
+def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
+    """Load the turns of a batch as they are now, without what is known about them; None: they are not to be extracted
+    any more. Raises: NotFound."""
+    if loaded.line is None:
+        asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
+        of = tx.graphs.get(loaded.episodes[0].graph_id)
+        return load_text_batch(tx, of, None if asked is None else asked.id, own=own, known=False)
+    agent_id, seq = loaded.line
+    if (open_ := _open(tx, agent_id)) is None:
+        return None
+    agent, settings, graph = open_
+    if seq < 0:
+        return _load_passages(tx, agent, settings, graph, upto_seq=loaded.upto_seq)
+    conversation = tx.conversations.get_by_seq(agent_id, seq)
+    if conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation):
+        return None
+    return _load_turns(tx, agent, settings, graph, conversation, rest=True, upto_seq=loaded.upto_seq)
+
+
+def _open(tx: Tx, agent_id: AgentId) -> tuple[Agent, AgentFacts, Graph | None] | None:
+    """Load an agent with its setting and graph; None: nothing of it is extracted now. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    settings, graph = load_agent_facts(agent.settings), tx.graphs.find_by_agent(agent_id)
+    if settings.capture == "off" or (graph is not None and load_graph_settings(graph.settings).paused):
+        return None
+    return agent, settings, graph
 
 
 def _load_turns(
-    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, conversation: Conversation, *, rest: bool
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    conversation: Conversation,
+    *,
+    rest: bool,
+    most: int | None = None,
+    upto_seq: int | None = None,
 ) -> LoadedBatch | None:
-    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due."""
+    """Load the next turns of a conversation, also those that a reset took out of view; None: none are due.
+
+    Args:
+        upto_seq: the last row of a batch that is loaded again.
+    """
     agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
-    last = tx.episodes.last_seq(agent_id, conversation_seq)
+    last, turns_max = tx.episodes.last_seq(agent_id, conversation_seq), most or settings.batch_turns
+    ends = [_first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
         agent_id,
         conversation_seq=conversation_seq,
         after_seq=last,
-        before_seq=_first_open_seq(tx, agent_id, conversation_seq),
+        before_seq=min((end for end in ends if end is not None), default=None),
         limit=limit,
         reset=True,
     )
@@ -111,17 +151,17 @@ def _load_turns(
     full = len(rows) == limit
     for row in rows:
         if is_turn(row):
-            if messages and (len(messages) >= settings.batch_turns or tokens + row.tokens > settings.batch_tokens):
+            if messages and (len(messages) >= turns_max or tokens + row.tokens > settings.batch_tokens):
                 full = True
                 break
             messages.append(row)
             tokens += row.tokens
         upto = row.seq
-    full = full or len(messages) >= settings.batch_turns or tokens >= settings.batch_tokens
+    full = full or len(messages) >= turns_max or tokens >= settings.batch_tokens
     if not (full or (rest and messages)):
         return None
     before = _before(tx, agent_id, conversation_seq, last + 1) if last >= 0 else ()
-    loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows])
+    loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows], known=upto_seq is None)
     return replace(loaded, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
 
 
@@ -146,6 +186,8 @@ def _of_messages(
     graph: Graph | None,
     messages: Sequence[Message],
     rows: Sequence[Message],
+    *,
+    known: bool,
 ) -> LoadedBatch:
     """Load the batch of these messages of a conversation, new or changed. `rows`: they, and what was said before."""
     user = user_name(tx, agent)
@@ -155,7 +197,7 @@ def _of_messages(
     turns = [turn_of(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
     context = [turn_of(row, 0, user, agent.name, trusts[row.seq]) for row in earlier]
     return LoadedBatch(
-        batch=_with_known(tx, graph, Batch(turns=turns, context=context), user),
+        batch=with_known(tx, graph, Batch(turns=turns, context=context), user, known=known),
         graph=graph,
         settings=settings,
         agent=agent,
@@ -165,17 +207,27 @@ def _of_messages(
     )
 
 
-def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None) -> LoadedBatch | None:
+def _load_passages(
+    tx: Tx,
+    agent: Agent,
+    settings: AgentFacts,
+    graph: Graph | None,
+    *,
+    most: int | None = None,
+    upto_seq: int | None = None,
+) -> LoadedBatch | None:
     """Load the next passages that the agent or others put into its own archive; None: there are none."""
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
     line = (agent.id, -1 - archive.number)  # conversations have the other numbers
     last = tx.episodes.last_seq(*line)
-    rows = tx.passages.list(archive.id, after_seq=last, limit=settings.batch_turns)
+    rows = tx.passages.list(archive.id, after_seq=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []
     tokens, upto = 0, last
     for row in rows:
+        if upto_seq is not None and row.seq > upto_seq:
+            break
         if passages and tokens + len(row.text) // 4 > settings.batch_tokens:
             break
         if row.source.get("type") != CAPTURED:  # its messages are read themselves
@@ -184,11 +236,12 @@ def _load_passages(tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | No
         upto = row.seq
     if upto == last:
         return None
-    return replace(_of_passages(tx, agent, settings, graph, passages), line=line, from_seq=last, upto_seq=upto)
+    loaded = _of_passages(tx, agent, settings, graph, passages, known=upto_seq is None)
+    return replace(loaded, line=line, from_seq=last, upto_seq=upto)
 
 
 def _of_passages(
-    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, passages: Sequence[Passage]
+    tx: Tx, agent: Agent, settings: AgentFacts, graph: Graph | None, passages: Sequence[Passage], *, known: bool
 ) -> LoadedBatch:
     """Load the batch of these passages of an archive, new or changed."""
     user, ids = user_name(tx, agent), [one.id for one in passages]
@@ -198,7 +251,7 @@ def _of_passages(
         for number, passage in enumerate(passages, 1)
     ]
     return LoadedBatch(
-        batch=_with_known(tx, graph, Batch(turns=turns), user) if turns else Batch(turns=()),
+        batch=with_known(tx, graph, Batch(turns=turns), user, known=known) if turns else Batch(turns=()),
         graph=graph,
         settings=settings,
         agent=agent,
@@ -208,31 +261,58 @@ def _of_passages(
     )
 
 
-def load_text_batch(tx: Tx, graph: Graph, agent_id: AgentId | None) -> LoadedBatch | None:
+def load_text_batch(
+    tx: Tx,
+    graph: Graph,
+    agent_id: AgentId | None,
+    *,
+    own: Sequence[int] | None = None,
+    without: Collection[EpisodeId] = (),
+    tries: Mapping[EpisodeId, int] = MappingProxyType({}),
+    known: bool = True,
+) -> LoadedBatch | None:
     """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
-    agent and run; None: none does, or extraction is paused.
+    agent and run; None: none does, or extraction is off or paused.
 
+    Args:
+        own: only of these numbers.
+        without: not these, of which somebody else takes care.
+        tries: how often texts could not be extracted: those are the last ones, each alone.
+        known: whether with what is known about them.
     Raises: NotFound.
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
     settings = AgentFacts() if agent is None else load_agent_facts(agent.settings)
+    graph = tx.graphs.get(graph.id)
     if load_graph_settings(graph.settings).paused:
         return None
+    if own is None:
+        if settings.capture == "off":
+            return None
+        limit = settings.batch_turns + len(without) + len(tries)
+        found = [one for one in tx.episodes.list_waiting(graph.id, limit=limit) if one.id not in without]
+        found.sort(key=lambda one: tries.get(one.id, 0))
+    else:
+        found = [one for one in tx.episodes.list_by_seqs(graph.id, own) if one.extracted_at is None]
     waiting: list[Episode] = []
-    for episode in tx.episodes.list_waiting(graph.id, limit=settings.batch_turns):
-        if waiting and not _together(waiting, episode):
+    for episode in found:
+        is_apart = episode.id in tries or (waiting and waiting[0].id in tries)
+        if waiting and (is_apart or len(waiting) == settings.batch_turns or not _together(waiting, episode)):
             break
         waiting.append(episode)
     if not waiting:
         return None
-    if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent)) is not None:
+    if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent, known=known)) is not None:
         return changed
     turns = [given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
-    batch = _with_known(tx, graph, Batch(turns=turns), turns[0].speaker, scope=scope_of(waiting[0]))
+    speaker, scope = turns[0].speaker, scope_of(waiting[0])
+    batch = with_known(tx, graph, Batch(turns=turns), speaker, scope=scope, known=known)
     return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
 
 
-def _load_changed(tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent | None) -> LoadedBatch | None:
+def _load_changed(
+    tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent | None, *, known: bool
+) -> LoadedBatch | None:
     """Load changed messages of a conversation, or changed passages of an archive, as they were loaded when they were
     new; None: they are gone."""
     first, by_ref = waiting[0], {episode.ref: episode for episode in waiting}
@@ -244,7 +324,7 @@ def _load_changed(tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent
         if not messages:
             return None
         rows = [row for one in messages for row in (*_before(tx, agent.id, first.conversation_seq, one.seq), one)]
-        loaded = _of_messages(tx, agent, settings, graph, messages, rows)
+        loaded = _of_messages(tx, agent, settings, graph, messages, rows, known=known)
         return replace(loaded, episodes=[by_ref[one.id] for one in messages])
     places = tx.passages.find_places([PassageId(one.ref) for one in waiting])
     if PassageId(first.ref) not in places:
@@ -258,7 +338,7 @@ def _load_changed(tx: Tx, graph: Graph, waiting: Sequence[Episode], agent: Agent
     settings = load_agent_facts(agent.settings)
     found_passages = tx.passages.list_by_seqs(own, [seq for archive_id, seq in places.values() if archive_id == own])
     passages = _first_tokens(found_passages, lambda one: len(one.text) // 4, settings.batch_tokens)
-    loaded = _of_passages(tx, agent, settings, graph, passages)
+    loaded = _of_passages(tx, agent, settings, graph, passages, known=known)
     return replace(loaded, episodes=[by_ref[one.id] for one in passages])
 
 
@@ -300,62 +380,6 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
         )
         for passage, turn in zip(loaded.passages, loaded.batch.turns, strict=bool(loaded.passages))
     ]
-
-
-def names_in(text: str, *, limit: int = NAMES_MAX) -> Sequence[str]:
-    """Return every run of a text's words that could be a name, each once."""
-    names: dict[str, None] = {}
-    text = unicodedata.normalize("NFC", text)
-    words = [(match.start(), match.end()) for match in _WORD.finditer(text)]
-    for index in range(len(words)):
-        for end in range(index, min(index + NAME_WORDS, len(words))):
-            if end > index and not text[words[end - 1][1] : words[end][0]].isspace():
-                break
-            names[text[words[index][0] : words[end][1]]] = None
-    for run in _CJK.findall(text):
-        for size in range(1, 2 * NAME_WORDS + 1):
-            names.update(dict.fromkeys(run[start : start + size] for start in range(len(run) - size + 1)))
-    return list(names)[:limit]
-
-
-def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = KNOWN_ENTITIES) -> Sequence[Entity]:
-    """Load the entities whose names or aliases stand in these texts, those of the last text first."""
-    names = dict.fromkeys(name for text in reversed(texts) for name in names_in(text))
-    found = tx.entities.find_by_names(graph.id, list(names))
-    seqs = list(dict.fromkeys(seq for name in names for seq in found[name]))[:limit]
-    return tx.entities.list_by_seqs(graph.id, seqs)
-
-
-def _with_known(
-    tx: Tx, graph: Graph | None, batch: Batch, user: str, *, scope: tuple[tuple[str, str], ...] = ()
-) -> Batch:
-    """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
-    a scope only facts of that scope, so that no user's text changes what another one said."""
-    if graph is None:
-        return batch
-    settings = load_graph_settings(graph.settings)
-    texts = [user, *(turn.text for turn in (*batch.context, *batch.turns))]
-    speakers = dict.fromkeys((user, *(turn.speaker for turn in batch.turns)))
-    entities = known_entities(tx, graph, [*texts, *speakers])
-    facts: dict[int, Fact] = {}
-    for entity in entities:
-        for fact in tx.facts.page(
-            graph.id, where=FactFilter(entities=(entity.seq,), scope=scope), newest_first=True, limit=KNOWN_FACTS // 3
-        ):
-            facts.setdefault(fact.seq, fact)
-    known = sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
-    named = {entity.seq for entity in entities}
-    others = {seq for fact in known for seq in (fact.subject, fact.object)} - named
-    entities = [*entities, *tx.entities.list_by_seqs(graph.id, sorted(others))]
-    return replace(
-        batch,
-        entities=entities,
-        facts=known,
-        rules=tx.graphs.list_rules(graph.id),
-        schema=settings.schema,
-        prompt=settings.prompt,
-        reflect=settings.reflect,
-    )
 
 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:

@@ -66,6 +66,10 @@ class FactFields(TypedDict, total=False):
     scope: Mapping[str, str]
 
 
+ALIASES_MAX = 20
+"""The most other names of an entity; what it is called besides is not kept."""
+
+
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
     """Add an empty graph with the archives of its texts."""
     archives = [
@@ -399,12 +403,14 @@ def _new_entity(graph: Graph, new: NewEntity, ids: Ids, at: datetime) -> Entity:
 def _merge_entity(tx: Tx, graph: Graph, known: Entity, new: NewEntity, *, at: datetime) -> Entity:
     """Store what is new about a known entity, if anything. The user, once named, keeps "User" as an alias."""
     name = new.name if known.name == USER or new.is_new_name else known.name
-    others = dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name))
+    others = [one for one in dict.fromkeys((*known.aliases, *new.aliases, known.name, new.name)) if one != name]
+    if len(others) > ALIASES_MAX:  # a name that it had itself, which comes last, stays
+        others = [*others[: ALIASES_MAX - 1], others[-1]]
     merged = replace(
         known,
         name=name,
         type=known.type if known.name != USER or new.type == "Concept" else new.type,
-        aliases=tuple(other for other in others if other != name),
+        aliases=tuple(others),
         summary=new.summary or known.summary,
         attributes={**known.attributes, **new.attributes},
     )

@@ -23,6 +23,7 @@ from perdure.engine.estimates import (
 )
 from perdure.engine.hooks.points import after_compaction, before_compaction
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.reading import Reading
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.log import Progress, RoomPlan, load_run_log
 from perdure.engine.run.next_action import MakeRequest, next_action
@@ -49,20 +50,21 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
     plan = room.plan
     summary: Summary | None = None
+    task = SummaryTask(
+        agent=room.agent,
+        settings=CompactionSettings.of(room.agent),
+        nodes=room.nodes,
+        budget_tokens=room.budget_tokens,
+        view=room.view,
+        overcount=room.conversation.overcount,
+        run=room.log.run,
+    )
     if isinstance(plan, (Evict, Merge)) and plan.text is not None:
         summary = engine_summary(plan, plan.text, ports.counter)
     elif (isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms)) and not plan.prepared:
-        task = SummaryTask(
-            agent=room.agent,
-            settings=CompactionSettings.of(room.agent),
-            nodes=room.nodes,
-            budget_tokens=room.budget_tokens,
-            view=room.view,
-            overcount=room.conversation.overcount,
-            run=room.log.run,
-        )
         summary = await summarise(task, plan, ports)
-    progress = await ports.store.write(_store_plan, room, summary, ports.inputs())
+    reading = None if summary is None or isinstance(plan, Stub) else task.reading(room.conversation.seq, plan)
+    progress = await ports.store.write(_store_plan, room, summary, reading, ports.inputs())
     for stored in progress.events:
         if isinstance(stored.event, ViewCompacted):
             ports.telemetry.count(Compacted(stored.event.method))
@@ -71,14 +73,17 @@ async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
     return progress
 
 
-def _store_plan(tx: Tx, room: RoomPlan, summary: Summary | None, inputs: UnitInputs) -> Progress:
+def _store_plan(
+    tx: Tx, room: RoomPlan, summary: Summary | None, reading: Reading | None, inputs: UnitInputs
+) -> Progress:
     """Store what the plan says, if the conversation's state is still that of the plan."""
     log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
     tx.agents.lock(room.agent.id)  # summaries of this conversation are prepared in the background, too
     conversation = tx.conversations.get_by_seq(room.agent.id, room.conversation.seq)
     planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
     now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
-    if now != planned or not isinstance(next_action(log), MakeRequest):
+    is_same = now == planned and (reading is None or reading.holds(tx))
+    if not is_same or not isinstance(next_action(log), MakeRequest):
         return Progress(load_run_log(tx, room.log))
     if isinstance(room.plan, Stub):
         events = _store_stub(tx, room, room.plan, conversation, inputs)

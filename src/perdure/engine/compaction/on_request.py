@@ -61,10 +61,10 @@ async def compact(
     await budget.count(summary.model or "", summary.usage)
 
     def store(tx: Tx) -> Compaction:
-        tx.agents.lock(agent_id)
+        is_same = task.reading(conversation_seq, removal).holds(tx)
         conversation = _check_idle(tx, agent_id, conversation_seq)
-        is_same = tx.agents.get(agent_id).settings_revision == state.agent.settings_revision
-        if conversation != state.conversation or not is_same:  # a message that was changed has a new revision
+        is_same &= tx.agents.get(agent_id).settings_revision == state.agent.settings_revision
+        if conversation != state.conversation or not is_same:
             raise Conflict("the conversation has changed meanwhile: compact it again")
         return compact_view(
             tx,

@@ -128,7 +128,7 @@ async def prepare_summaries(line: Line, ports: Ports) -> bool:
             summary = await summarise(due.task, due.removal, ports)
         if summary.failed:  # its model may answer later; a full window takes the extract
             return False
-        if not await ports.store.write(_store, line, due.state, due.removal, summary, ports.inputs()):
+        if not await ports.store.write(_store, line, due, summary, ports.inputs()):
             return False
     return False
 
@@ -177,25 +177,17 @@ def _load(tx: Tx, line: Line, inputs: UnitInputs) -> tuple[Preview, Situation]:
     return state, situation
 
 
-def _store(tx: Tx, line: Line, state: Preview, removal: Evict | Merge, summary: Summary, inputs: UnitInputs) -> bool:
+def _store(tx: Tx, line: Line, due: _Due, summary: Summary, inputs: UnitInputs) -> bool:
     """Store a node that no prefix names yet; return whether what it stands for is still in view as it was."""
     agent_id, conversation_seq = line
-    tx.agents.lock(agent_id)
-    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
-    if conversation.prefix_seq is None or conversation.first_seq != state.conversation.first_seq:
+    if not due.task.reading(conversation_seq, due.removal).holds(tx):
         return False
-    if isinstance(removal, Evict):  # a merge is taken only for the same nodes
+    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+    if conversation.prefix_seq is None or conversation.first_seq != due.state.conversation.first_seq:
+        return False
+    if isinstance(due.removal, Evict):  # a merge is taken only for the same nodes
         prefix = tx.prefixes.get(agent_id, conversation.prefix_seq)
-        first, last = removal.messages[0].seq, removal.messages[-1].seq
-        rows = tx.messages.view(agent_id, conversation_seq, from_seq=first, upto_seq=last)
-        is_same = [(row.seq, row.parts) for row in rows] == [(row.seq, row.parts) for row in removal.messages]
-        if prefix.from_message_seq > first or not is_same:
+        if prefix.from_message_seq > due.removal.messages[0].seq:
             return False
-    else:
-        seqs = [node.seq for node in removal.nodes]
-        if [node.text for node in removal.nodes] != [
-            node.text for node in tx.nodes.list_by_seqs(agent_id, conversation_seq, seqs)
-        ]:
-            return False
-    tx.nodes.add(build_node(state.agent, conversation, removal, summary, inputs))
+    tx.nodes.add(build_node(due.state.agent, conversation, due.removal, summary, inputs))
     return True

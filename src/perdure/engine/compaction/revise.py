@@ -166,7 +166,8 @@ def _removal_of(tx: Tx, node: SummaryNode) -> Evict | Merge | None:
 def _store(tx: Tx, due: _Due, summary: Summary, inputs: UnitInputs) -> bool:
     """Store what was written, if the node and all behind it are as they were; return whether that was done."""
     node = due.node
-    tx.agents.lock(node.agent_id)
+    if not due.task.reading(node.conversation_seq, due.removal).holds(tx):
+        return False
     now = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, [node.seq])
     if list(now) != [node] or _removal_of(tx, node) != due.removal:
         return False

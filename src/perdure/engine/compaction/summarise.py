@@ -21,7 +21,7 @@ from perdure.context.window.summary_request import instructions, own_summary_req
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
-from perdure.core.messages import text_of, unlogged_message
+from perdure.core.messages import Message, text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
@@ -31,8 +31,10 @@ from perdure.engine.estimates import (
     rows_tokens,
 )
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.reading import Reading
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
+from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +108,26 @@ class SummaryTask:
         """The handle of the model that writes; the agent's own where the other is not there."""
         handle = self.settings.model
         return self.agent.model if self.is_own or handle is None or models.find(handle) is None else handle
+
+    def reading(self, conversation_seq: int, removal: Evict | Merge) -> Reading:
+        """What its writer is shown: what leaves the view, earlier summaries, and the own prefix where that is sent."""
+        agent_id = self.agent.id
+        nodes = (*self.nodes, *(removal.nodes if isinstance(removal, Merge) else removal.absorbed))
+        rows = () if isinstance(removal, Merge) else removal.messages
+
+        def shown(nodes: Sequence[SummaryNode], rows: Sequence[Message], revision: int) -> object:
+            texts = [(node.seq, node.text) for node in nodes], [(row.seq, row.parts) for row in rows]
+            return texts, revision if self.is_own else None
+
+        def again(tx: Tx) -> object:
+            tx.agents.lock(agent_id)
+            return shown(
+                tx.nodes.list_by_seqs(agent_id, conversation_seq, [node.seq for node in nodes]),
+                tx.messages.list_by_seqs(agent_id, [row.seq for row in rows]),
+                tx.agents.get(agent_id).settings_revision,
+            )
+
+        return Reading(shown(nodes, rows, self.agent.settings_revision), again)
 
 
 async def summarise(task: SummaryTask, removal: Evict | Merge, ports: Ports) -> Summary:

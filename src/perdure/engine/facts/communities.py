@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
 
 from perdure.core.errors import ModelError, ModelNotFound
 from perdure.core.facts.extraction import CommunityFacts, Extractor, Summarizer
@@ -13,6 +15,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store_summary, summary_facts
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, in_effect
+from perdure.engine.reading import Reading
 from perdure.engine.workers.pauses import AT_ONCE, Piece
 from perdure.storage.tx import Tx
 
@@ -27,8 +30,9 @@ Due = Sequence[tuple[Community, CommunityFacts]]
 async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE) -> int:
     """Summarize communities of the agent's graph that have changed; return how many. Raises: NotFound, StoreError;
     PutBack, if nobody waits."""
+    at = ports.clock.now()
     async with piece():
-        graph, due, extractor = await ports.store.read(_load_due, ports, agent_id)
+        graph, due, extractor = await ports.store.read(_load_due, ports, agent_id, at)
     if graph is None or not due:
         return 0
     summaries = [best_facts_summary(facts.texts) for _, facts in due]
@@ -42,29 +46,29 @@ async def summarize_due(ports: Ports, agent_id: AgentId, piece: Piece = AT_ONCE)
         except ModelError as error:
             log.warning("communities of %s are summarized by their facts: %s", graph.id, error)
 
+    def again(tx: Tx, community: Community) -> object:
+        tx.graphs.lock(graph.id)
+        now = tx.entities.find_community(graph.id, community.seq)
+        return None if now is None else (now, _facts_of(tx, graph, now, at))
+
     def store(tx: Tx) -> int:
-        at = ports.clock.now()
         return sum(
-            store_summary(tx, graph, community, facts.name, summary, at=at)
+            store_summary(tx, graph, community, facts.name, summary, at=ports.clock.now())
             for (community, facts), summary in zip(due, summaries, strict=True)
+            if Reading((community, facts), partial(again, community=community)).holds(tx)
         )
 
     async with piece():
         return await ports.store.write(store)
 
 
-def _load_due(tx: Tx, ports: Ports, agent_id: AgentId) -> tuple[Graph | None, Due, Extractor | None]:
+def _load_due(tx: Tx, ports: Ports, agent_id: AgentId, at: datetime) -> tuple[Graph | None, Due, Extractor | None]:
     """Load the communities that are due, with their facts, and what may summarize them. Raises: NotFound."""
     graph = tx.graphs.find_by_agent(agent_id)
     communities = [] if graph is None else tx.entities.list_communities(graph.id, due=True, limit=SUMMARIES_MAX)
     if graph is None or not communities:
         return graph, (), None
-    at, due = ports.clock.now(), []
-    for community in communities:
-        members, facts = summary_facts(tx, graph, community, at=at)
-        name = members[0].name if members else ""
-        texts = tuple(fact.text for fact in facts) if community.size >= SIZE_MIN else ()
-        due.append((community, CommunityFacts(name=name, members=tuple(one.name for one in members), texts=texts)))
+    due = [(community, _facts_of(tx, graph, community, at)) for community in communities]
     agent = tx.agents.get(agent_id)
     try:
         extractor = ports.find_extractor(
@@ -73,3 +77,11 @@ def _load_due(tx: Tx, ports: Ports, agent_id: AgentId) -> tuple[Graph | None, Du
     except ModelNotFound:
         extractor = None
     return graph, due, extractor
+
+
+def _facts_of(tx: Tx, graph: Graph, community: Community, at: datetime) -> CommunityFacts:
+    """Load what a summary of a community is made from."""
+    members, facts = summary_facts(tx, graph, community, at=at)
+    texts = tuple(fact.text for fact in facts) if community.size >= SIZE_MIN else ()
+    names = tuple(one.name for one in members)
+    return CommunityFacts(name=names[0] if names else "", members=names, texts=texts)

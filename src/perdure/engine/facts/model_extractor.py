@@ -29,12 +29,13 @@ from perdure.core.runs import Usage
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
 from perdure.core.text.json_strings import close_json, compact_json
 from perdure.core.text.markup import escape_tags
+from perdure.domain.facts.graphs import ALIASES_MAX
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")
 SUMMARY_CHARS = 1_000
 NAME_CHARS, TEXT_CHARS, TIME_CHARS = 100, 400, 40
-ENTITIES_MAX, FACTS_MAX, ALIASES_MAX = 30, 40, 8
+ENTITIES_MAX, FACTS_MAX, NAMES_MAX = 30, 40, 8
 """The most of each in an answer: a small model whose answer a grammar shapes would go on for ever."""
 _FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
 _MISSED = (
@@ -136,7 +137,8 @@ def render_batch(batch: Batch) -> str:
         parts.append("Fact types, for `type` where one fits: " + "; ".join(signatures))
     if batch.entities:
         known = [
-            f"{number}. {one.name} ({one.type})" + (f", also {', '.join(one.aliases)}" if one.aliases else "")
+            f"{number}. {one.name} ({one.type})"
+            + (f", also {', '.join(one.aliases[:ALIASES_MAX])}" if one.aliases else "")
             for number, one in enumerate(batch.entities, 1)
         ]
         parts.append(_section("known_entities", known))
@@ -181,7 +183,7 @@ def answer_schema(batch: Batch) -> Mapping[str, Any]:
         "name": name,
         "type": {"enum": list(batch.schema.entity_types)},
         "known": number,
-        "aliases": {"type": "array", "items": name, "maxItems": ALIASES_MAX},
+        "aliases": {"type": "array", "items": name, "maxItems": NAMES_MAX},
         "summary": text,
         **(
             {"attributes": {"type": "object", "description": f"by type: {compact_json(attributes)}"}}

@@ -19,7 +19,7 @@ from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, valid_entities
-from perdure.engine.facts.times import parse_time, says_time
+from perdure.engine.facts.times import DAY, begins_before, better_times, parse_time, says_time
 
 FACTS_MAX = 100
 """The most facts of one batch."""
@@ -122,20 +122,24 @@ class _Draft:
             if earlier.known is not None and earlier.decision in ("NONE", "UPDATE"):
                 self._facts[place] = replace(earlier, decision="DELETE")
         elif planned.decision == "UPDATE":
+            valid_at, invalid_at = better_times(
+                planned.valid_at, planned.invalid_at, before=(earlier.valid_at, earlier.invalid_at)
+            )
             self._facts[place] = replace(
                 planned,
                 decision="UPDATE" if earlier.decision == "NONE" else earlier.decision,
                 known=earlier.known,
                 turns=turns,
-                valid_at=planned.valid_at or earlier.valid_at,
-                invalid_at=planned.invalid_at or earlier.invalid_at,
+                valid_at=valid_at,
+                invalid_at=invalid_at,
             )
         elif earlier.decision == "NONE":
             self._facts[number] = replace(planned, known=earlier.known)
         else:
             end = planned.valid_at or _latest(self._batch, planned.turns)
             if earlier.invalid_at is None or earlier.invalid_at > end:
-                self._facts[place] = replace(earlier, invalid_at=max(end, earlier.valid_at or end))
+                begin = begins_before(earlier.valid_at, end)
+                self._facts[place] = replace(earlier, valid_at=begin, invalid_at=end)
             self._facts[number] = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
         if number in self._facts:
             del self._moved[number]
@@ -212,7 +216,9 @@ def _plan_fact(batch: Batch, fact: ExtractedFact, entities: Entities) -> Planned
         if text and (time is None or not any(says_time(turn, time) for turn in turns)):
             return "time is not in the text"
     if valid_at and invalid_at and invalid_at < valid_at:
-        return "it ends before it begins"
+        if all(abs(turn.occurred_at - valid_at) > DAY for turn in turns):
+            return "it ends before it begins"
+        valid_at = None  # the time at which it was said is not when it began
     subject, object_ = entities.find(fact.subject), entities.find(fact.object)
     assert subject is not None and object_ is not None  # `_reason_to_drop` found them
     planned = PlannedFact(

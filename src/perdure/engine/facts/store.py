@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Episode, Fact, FactChange, Graph
 from perdure.core.ids import Ids
+from perdure.core.messages import Message
+from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
 from perdure.core.text.forms import match_form, name_key
-from perdure.domain.facts.batches import LoadedBatch, episodes_of, scope_of
+from perdure.domain.facts.batches import LoadedBatch, episodes_of, load_again, scope_of
 from perdure.domain.facts.citations import count_citations
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import (
@@ -25,7 +29,11 @@ from perdure.domain.facts.graphs import (
     store_entities,
 )
 from perdure.engine.facts.plan import Plan, PlannedFact
+from perdure.engine.facts.times import begins_before, better_times
+from perdure.engine.reading import Reading
 from perdure.storage.tx import Tx
+
+log = logging.getLogger(__name__)
 
 SAME_MAX = 100
 """How many facts of two entities and a relation are compared with a new one."""
@@ -33,14 +41,15 @@ SAME_MAX = 100
 
 def store_plan(
     tx: Tx, loaded: LoadedBatch, plan: Plan, *, extraction: Extraction, ids: Ids, at: datetime
-) -> Sequence[Fact]:
-    """Store a plan and mark its batch as extracted; return the facts that are new. If another process has stored the
-    batch, nothing happens.
+) -> Sequence[Fact] | None:
+    """Store a plan and mark its batch as extracted; return the facts that are new. None: nothing happens, because
+    another process has stored the batch, or what the extractor was shown has changed.
 
     Raises: NotFound.
     """
-    if not _claim(tx, loaded, at=at):
-        return ()
+    if not _reading(loaded).holds(tx):
+        return None
+    _claim(tx, loaded, at=at)
     if loaded.line is not None:  # of a changed message they were counted before
         count_citations(tx, loaded.graph, loaded.messages)
     if not (plan.facts or plan.dropped or extraction.calls) and loaded.graph is None:
@@ -66,9 +75,13 @@ def store_plan(
     for planned in plan.facts:
         supports = [episodes[number - 1] for number in planned.turns]
         origin = {**_origin(loaded, planned, extraction), "episode_id": supports[-1].id}
-        fact = storing.store(planned, supports, origin)
-        if fact is not None:
-            added.append(fact)
+        try:
+            fact = storing.store(planned, supports, origin)
+        except (InvalidInput, NotFound, VersionConflict) as error:  # it alone: the others of the batch are stored
+            log.warning("a fact of %s is left out: %s", graph.id, error)
+            tx.graphs.count_dropped(graph.id, {"it can't be stored": 1})
+        else:
+            added += [] if fact is None else [fact]
     storing.end()
     return added
 
@@ -123,14 +136,15 @@ def _origin(loaded: LoadedBatch, planned: PlannedFact, extraction: Extraction) -
 
 
 def pass_over(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> int:
-    """Mark a batch as extracted without its facts, and count its turns as dropped; return how many. If another process
-    has stored the batch, nothing happens.
+    """Mark a batch as extracted without its facts, and count its turns as dropped; return how many. If it has changed,
+    or another process has stored it, nothing happens.
 
     Raises: NotFound.
     """
     turns = len(loaded.batch.turns)
-    if not _claim(tx, loaded, at=at):
+    if not _reading(loaded).holds(tx):
         return 0
+    _claim(tx, loaded, at=at)
     tx.graphs.count_dropped(_graph_of(tx, loaded, ids=ids, at=at).id, {"extraction failed": turns})
     return turns
 
@@ -142,17 +156,47 @@ def _graph_of(tx: Tx, loaded: LoadedBatch, *, ids: Ids, at: datetime) -> Graph:
     return tx.graphs.get(loaded.episodes[0].graph_id)
 
 
-def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> bool:
-    """Move the position over the batch; return whether it still was before it."""
+def _claim(tx: Tx, loaded: LoadedBatch, *, at: datetime) -> None:
+    """Move the position over the batch, which holds as it was read."""
     if loaded.line is None:
         seqs = [episode.seq for episode in loaded.episodes]
-        return tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at) == len(seqs)
-    agent_id, conversation_seq = loaded.line
-    tx.agents.lock(agent_id)
-    if tx.episodes.last_seq(agent_id, conversation_seq) != loaded.from_seq:
-        return False
-    tx.episodes.put_last_seq(agent_id, conversation_seq, loaded.upto_seq, at=at)
-    return True
+        tx.episodes.mark_extracted(loaded.episodes[0].graph_id, seqs, at=at)
+    else:
+        tx.episodes.put_last_seq(*loaded.line, loaded.upto_seq, at=at)
+
+
+def _reading(loaded: LoadedBatch) -> Reading:
+    """All that an extractor was shown of a batch, and what decides about its answer."""
+    facts = [(fact.id, fact.seq) for fact in loaded.batch.facts]
+    names = {entity.seq: frozenset((entity.name, *entity.aliases)) for entity in loaded.batch.entities}
+
+    def again(tx: Tx) -> object:
+        agents = {episode.agent_id for episode in loaded.episodes if episode.agent_id is not None}
+        for agent_id in sorted(agents | ({loaded.agent.id} if loaded.agent is not None else set())):
+            tx.agents.lock(agent_id)
+        graph = loaded.graph
+        if graph is None and loaded.agent is not None:
+            graph = tx.graphs.find_by_agent(loaded.agent.id)
+        if graph is not None:
+            tx.graphs.lock(graph.id)
+        now = load_again(tx, loaded)
+        newest = tx.facts.list_by_ids([id_ for id_, _ in facts])
+        known = [(one.id, one.seq) for one in newest if one.expired_at is None]
+        there = tx.entities.list_by_seqs(graph.id, list(names)) if graph is not None else ()
+        # One may have gained names since; what it was called has to be its name still.
+        called = {one.seq: names[one.seq] & {one.name, *one.aliases} for one in there}
+        return None if now is None else (_turns(now), known, called)
+
+    return Reading((_turns(loaded), facts, names), again)
+
+
+def _turns(loaded: LoadedBatch) -> object:
+    """The turns of a batch, and by which settings and rules they are extracted."""
+    rows: Sequence[Message | Passage | Episode] = [*loaded.messages, *loaded.passages, *loaded.episodes]
+    refs = [row.id for row in rows]
+    batch = replace(loaded.batch, entities=(), facts=())
+    graph_id = None if loaded.graph is None else loaded.graph.id
+    return refs, graph_id, batch, loaded.settings, loaded.sources, loaded.policy
 
 
 class _Storing:
@@ -211,13 +255,15 @@ class _Storing:
             self._tx.graphs.count_dropped(self._graph.id, {"deleted by a person": 1})
             return None
         if known is not None and planned.decision == "UPDATE":
+            changed = self._change(known, self._better(known, planned), "update", origin)
             self._support(known, supports)
-            return self._change(known, self._better(known, planned), "update", origin)
+            return changed
         if known is not None and known.expired_at is None:
             turns = self._loaded.batch.turns
             end = planned.valid_at or max(turn.occurred_at for turn in turns if turn.number in planned.turns)
             if known.invalid_at is None or known.invalid_at > end:
-                self._change(known, {"invalid_at": max(end, known.valid_at or end)}, "supersede", origin)
+                times: FactFields = {"valid_at": begins_before(known.valid_at, end), "invalid_at": end}
+                self._change(known, times, "supersede", origin)
                 origin = {**origin, "ended_ids": [known.id]}
         if planned.decision == "ADD" and (same := self._find_same(planned, scope_of(supports[0]))) is not None:
             self._support(same, supports)
@@ -276,6 +322,8 @@ class _Storing:
 
     def _better(self, known: Fact, planned: PlannedFact) -> FactFields:
         """Return what a fact that says a known one better changes of it."""
+        before = known.valid_at, known.invalid_at
+        valid_at, invalid_at = better_times(planned.valid_at, planned.invalid_at, before=before)
         return {
             "text": planned.text,
             "subject": self._entities[planned.subject],
@@ -283,8 +331,8 @@ class _Storing:
             "object": self._entities[planned.object],
             "type": planned.type or known.type,
             "rating": max(planned.rating, known.rating),
-            "valid_at": planned.valid_at or known.valid_at,
-            "invalid_at": planned.invalid_at or known.invalid_at,
+            "valid_at": valid_at,
+            "invalid_at": invalid_at,
             "trust": known.trust if known.trust in TRUSTED else planned.trust,
         }
 

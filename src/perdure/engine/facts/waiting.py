@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from perdure.core.ids import EpisodeId
 from perdure.engine.run.log import Line
+
+TRIES = 5
+"""How often what can't be extracted is tried."""
 
 
 @dataclass(slots=True)
@@ -35,22 +39,41 @@ class Waiting:
     Attributes:
         wake: called about each change, with whether the rest is due at once; None: nobody extracts here.
         taken: the conversations that are extracted because somebody asks for it, as often as it is asked for.
+        texts: the texts that are extracted just now.
+        tries: how often a text that waits in a graph could not be extracted.
     """
 
     def __init__(self) -> None:
         self.lines: dict[Line, Backlog] = {}
         self.wake: Callable[[Line, bool], None] | None = None
         self.taken: Counter[Line] = Counter()
+        self.texts: Counter[EpisodeId] = Counter()
+        self.tries: Counter[EpisodeId] = Counter()
 
     @contextlib.contextmanager
     def take(self, line: Line) -> Iterator[None]:
-        """Keep the background from extracting a conversation, so that no model is asked twice."""
+        """Keep the background from extracting a conversation, so that no model is asked twice. It comes back to what
+        it has left meanwhile, or what could not be extracted."""
         self.taken[line] += 1
+        is_done = False
         try:
             yield
+            is_done = True
         finally:
             self.taken[line] -= 1
             self.taken += Counter()  # without those that are 0
+            if not is_done or line in self.lines:
+                self.note(line)
+
+    @contextlib.contextmanager
+    def take_texts(self, ids: Iterable[EpisodeId]) -> Iterator[None]:
+        """Keep others from extracting texts."""
+        taken = Counter(ids)
+        self.texts += taken
+        try:
+            yield
+        finally:
+            self.texts -= taken
 
     def note(self, line: Line, *, turns: int = 0, tokens: int = 0, now: bool = False) -> None:
         """Note that something was said in a conversation, or its agent was given a text; `now`: extract it soon."""

@@ -11,13 +11,13 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from perdure.core.errors import NotFound, PerdureError, StoreError
+from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
 from perdure.core.messages import Message
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.domain.facts.turns import is_turn
-from perdure.engine.facts.extract import extract_due, pass_over_batch
+from perdure.engine.facts.extract import extract_due, extract_singly, may_pass
 from perdure.engine.facts.forgetting import ForgettingWork
-from perdure.engine.facts.waiting import Backlog
+from perdure.engine.facts.waiting import TRIES, Backlog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import PutBack
@@ -26,7 +26,8 @@ from perdure.engine.workers.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
+WHOLE_TRIES = 3
+"""How often a whole batch is tried that fails because of what it says; then each of its turns."""
 LEFT_MESSAGES = 1_000
 """How many of the newest messages a starting process looks at for conversations that were left waiting."""
 
@@ -136,13 +137,13 @@ class Extractions:
             raise
         except Exception as error:
             backlog.tries += 1
-            if backlog.tries < TRIES:
+            if backlog.tries < (TRIES if may_pass(error) else WHOLE_TRIES):
                 self._retry(line, backlog, error)
             else:
-                await self._pass_over(line, backlog, error, rest=rest)
+                await self._extract_singly(line, backlog, error, rest=rest)
         else:
             backlog.tries = 0
-            if rest and backlog.due_at <= time:
+            if rest and backlog.due_at <= time and line not in self._waiting.taken:
                 self._waiting.lines.pop(line, None)
 
     async def _tidy(self, line: Line) -> None:
@@ -169,24 +170,27 @@ class Extractions:
             )
         self._set_timer(wait_s)
 
-    async def _pass_over(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
-        """Go on behind a batch that failed too often."""
+    async def _extract_singly(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
+        """Go on behind a batch that failed too often: only the turns at fault are left out."""
         try:
-            turns = await pass_over_batch(self._ports, line, rest=rest)
+            turns = await extract_singly(self._ports, line, rest=rest, last=backlog.tries >= TRIES)
         except NotFound:
             self._waiting.lines.pop(line, None)
         except StoreError as trouble:
             backlog.tries -= 1
             self._retry(line, backlog, trouble)
+        except ModelError as trouble:
+            self._retry(line, backlog, trouble)
         else:
-            log.warning(
-                "%d turns of conversation %s of %s are left out of facts after %d tries: %s",
-                turns,
-                line[1],
-                line[0],
-                TRIES,
-                error,
-            )
+            if turns:
+                log.warning(
+                    "%d turns of conversation %s of %s are left out of facts after %d tries: %s",
+                    turns,
+                    line[1],
+                    line[0],
+                    backlog.tries,
+                    error,
+                )
             backlog.tries = 0
             backlog.due_at = asyncio.get_running_loop().time()
             self._worker.start(line)

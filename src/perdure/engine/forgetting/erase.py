@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -55,7 +55,7 @@ async def erase(
     preview = await find_mentions(ports, agent_id, text_or_id, progress=progress)
     agents = [agent_id, *preview.shared_with]
     owners = await ports.store.read(lambda tx: tx.mentions.owners(agent_id))
-    targets = [(table, owner_id) for kind, owner_id in owners for table in OWNER_TABLES[kind]]
+    targets = _targets_of(owners)
     targets += [(table, one) for one in agents for table in AGENT_TABLES]
     now = ports.clock.now()
 
@@ -83,6 +83,11 @@ async def finish_erasures(ports: Ports, is_dead: Callable[[str], bool] = is_dead
             if erasure is not None:
                 log.warning("an erasure of %s was left unfinished, and goes on", erasure.agent_id)
                 await _finish(ports, erasure, lambda what, done, total: None)
+
+
+def _targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The tables of blocks, archives, files and graphs that are looked through."""
+    return [(table, owner_id) for kind, owner_id in owners for table in OWNER_TABLES[kind]]
 
 
 def _claim(tx: Tx, seen: Erasure, owner: str, now: datetime) -> Erasure | None:
@@ -194,15 +199,20 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
                 with contextlib.suppress(NotFound):
                     renew_system_message(tx, AgentId(owner_id), 0, inputs)
     changed += erasure.changed
-    if target == len(erasure.targets):
+    targets = list(erasure.targets)
+    if target == len(targets):
         passes += 1
-        if not changed or passes == PASSES_MAX:
+        # What the agent has got meanwhile, such as a graph with its first facts, was not looked at yet.
+        new = [one for one in _targets_of(tx.mentions.owners(agent_id)) if one not in targets]
+        targets = [*new, *targets]
+        if not (changed or new) or passes == PASSES_MAX:
             text = ""
         target, changed = 0 if text else target, 0
     return tx.erasures.put(
         replace(
             erasure,
             text=text,
+            targets=targets,
             target=target,
             after=after,
             changed=changed,

@@ -17,6 +17,7 @@ from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_fac
 from perdure.storage.tx import Tx
 
 PAGE = 200
+WAITING_MAX = 10_000
 CORRECTION: Mapping[str, Any] = {"type": "correction"}
 """Who deletes facts when a person takes a text out. No agent is told of it, for the text must not come back."""
 
@@ -55,6 +56,15 @@ def forget_episode(tx: Tx, graph: Graph, episode: Episode, *, at: datetime) -> C
     first_seqs = tx.facts.first_seqs(graph.id, episode.seq)
     retracted = delete_episodes(tx, graph, [episode], at=at)
     return _facts_item(graph, retracted.lost, episode, first_seqs, again=retracted.again)
+
+
+def forget_waiting(tx: Tx, agent_id: AgentId, redactor: Redactor, *, at: datetime) -> Sequence[CorrectionItem]:
+    """Delete the texts that were given to the agent, still wait for extraction, and hold the text."""
+    graph = tx.graphs.find_by_agent(agent_id)
+    if graph is None:
+        return ()
+    waiting = tx.episodes.list_waiting(graph.id, limit=WAITING_MAX)
+    return [forget_episode(tx, graph, one, at=at) for one in waiting if redactor.finds(one.text or "")]
 
 
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:

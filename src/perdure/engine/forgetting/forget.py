@@ -29,7 +29,13 @@ from perdure.core.passages import Passage
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
-from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, restore_facts
+from perdure.engine.forgetting.facts import (
+    forget_episodes,
+    forget_facts,
+    forget_news,
+    forget_waiting,
+    restore_facts,
+)
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message
@@ -110,7 +116,7 @@ def _forget_news(
 ) -> tuple[Correction | None, Sequence[Place]]:
     """Keep the text out of what the agent is to be told of facts; the correction with that, and their places."""
     tx.agents.lock(agent_id)
-    items = forget_news(tx, agent_id, redactor)
+    items = [*forget_news(tx, agent_id, redactor), *forget_waiting(tx, agent_id, redactor, at=at)]
     if items:
         correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
     return correction, [item.kind for item in items]

@@ -38,11 +38,18 @@ class LineWorker:
             self._again.add(line)
             return
         task = self._tasks[line] = asyncio.create_task(self._work(line))
-        task.add_done_callback(lambda _: self._tasks.pop(line, None))
+        task.add_done_callback(lambda _: self._end(line, task))
 
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
-        await finish_tasks(self.tasks)
+        while self._tasks:  # one that ends may begin another
+            await finish_tasks(self.tasks)
+
+    def _end(self, line: Line, task: asyncio.Task[None]) -> None:
+        """Forget a task that has ended; what was to be done again since its last look is begun anew."""
+        del self._tasks[line]
+        if line in self._again and not task.cancelled():
+            self.start(line)
 
     async def _work(self, line: Line) -> None:
         """Work on a conversation, again if another run of it has ended meanwhile."""
@@ -52,6 +59,7 @@ class LineWorker:
                 await self._do(line)
             except PutBack as back:
                 if back.ended:
+                    self._again.discard(line)
                     return
                 continue
             if line not in self._again:

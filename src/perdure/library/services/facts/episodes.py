@@ -57,7 +57,7 @@ class EpisodeService:
         return await self._ports.store.write(find_or_create)
 
     async def add(self, graph_id: GraphId, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
-        """Add episodes, extract what waits in the graph, and return the facts that are new or changed.
+        """Add episodes, extract them, and return their facts that are new or changed.
 
         Raises: InvalidInput, ModelError, NotFound.
         """
@@ -66,8 +66,8 @@ class EpisodeService:
         now = self._ports.clock.now()
         times = [utc("occurred_at", one.occurred_at) or now for one in new]
 
-        def add(tx: Tx) -> Graph:
-            graph = tx.graphs.get(graph_id)
+        def add(tx: Tx) -> tuple[Graph, Sequence[Episode]]:
+            graph, own = tx.graphs.get(graph_id), list[Episode]()
             for one, occurred_at in zip(new, times, strict=True):
                 episode = add_episode(
                     tx,
@@ -80,12 +80,14 @@ class EpisodeService:
                     occurred_at=occurred_at,
                     at=now,
                 )
-                if not one.extract:
+                if one.extract:
+                    own.append(episode)
+                else:
                     tx.episodes.mark_extracted(graph.id, [episode.seq], at=now)
-            return graph
+            return graph, own
 
-        graph = await self._ports.store.write(add)
-        facts = await extract_texts(self._ports, graph, None)
+        graph, own = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, None, own)
         return await self._ports.store.read(with_entities, graph, facts)
 
     async def list(

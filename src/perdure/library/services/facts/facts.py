@@ -313,13 +313,14 @@ class FactService:
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
 
-        def add(tx: Tx) -> Graph:
+        def add(tx: Tx) -> tuple[Graph, Episode]:
             graph = self._graph(tx, owner)
-            add_episode(tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now)
-            return graph
+            return graph, add_episode(
+                tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
+            )
 
-        graph = await self._ports.store.write(add)
-        facts = await extract_texts(self._ports, graph, AgentId(owner) if is_id("agent", owner) else None)
+        graph, own = await self._ports.store.write(add)
+        facts = await extract_texts(self._ports, graph, AgentId(owner) if is_id("agent", owner) else None, [own])
         return await self._ports.store.read(with_entities, graph, facts)
 
     async def extract(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[FactHit]:

@@ -34,6 +34,10 @@ _SELECT = (
 )
 
 
+SCAN = 1_000
+"""Of an entity of many facts, how many of the newest are looked at."""
+
+
 class Facts(Table):
     def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
         """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact, every
@@ -161,6 +165,23 @@ class Facts(Table):
             )
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
+
+    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, limit: int) -> Sequence[Fact]:
+        """Facts of an entity that match, of its newest `SCAN`: the newest of each relation, the second of each, and so
+        on up to the limit; in order of age, the newest first."""
+        conditions = fact_conditions(where)
+        ends = " UNION ALL ".join(
+            "SELECT * FROM (SELECT f.seq, f.first_seq, f.relation"
+            f" FROM facts f{self._db.by_index(f'facts_by_{column}')}"
+            f" WHERE f.graph_id = :graph_id AND f.{column} = :entity AND {conditions}"
+            f" ORDER BY f.first_seq DESC LIMIT :scan) AS {column}s"
+            for column in ("subject", "object")
+        )
+        turn = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
+        turns = f"SELECT seq, first_seq, {turn} AS turn FROM ({ends}) AS e"
+        chosen = f"SELECT seq FROM ({turns}) AS t ORDER BY turn, first_seq DESC LIMIT :limit"
+        sql = f"f.seq IN ({chosen}) ORDER BY f.first_seq DESC"
+        return self._read(sql, graph_id=graph_id, entity=entity, scan=SCAN, limit=limit, **conditions.params)
 
     def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
         """The number of the last version that was there at this time; -1: there was none."""

@@ -64,6 +64,11 @@ class Graphs(Table):
         """Keep others from adding graphs until the end of this transaction, in a database with concurrent writers."""
         lock_numbers(self._db)
 
+    def lock(self, graph_id: GraphId) -> None:
+        """Lock the graph, if there is one, until the end of this transaction, in a database with concurrent writers."""
+        if self._db.for_update:
+            self._run(f"SELECT 1 FROM graphs WHERE id = :id AND org_id = :org_id{self._db.for_update}", id=graph_id)
+
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
         params = {"name": TEXT.store(name)}

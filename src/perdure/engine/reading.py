@@ -1,0 +1,33 @@
+"""What a model was shown, and whether it is still so when its answer comes.
+
+A model is asked between two transactions, and may take minutes. Meanwhile people edit, forget and erase what it reads,
+or forbid what it does. So the transaction that stores an answer first reads again all that was shown, and stores
+nothing if any of it has changed: then it is read and asked anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from perdure.storage.tx import Tx
+
+AGAIN_MAX = 5
+"""How often a model is asked anew, because what it was shown has changed, until that waits for another time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a model is shown.
+
+    Attributes:
+        value: all of it that matters for the answer.
+        again: locks what it reads, and returns it as it is now. Raises: NotFound: it is gone.
+    """
+
+    value: object
+    again: Callable[[Tx], object]
+
+    def holds(self, tx: Tx) -> bool:
+        """Return whether all of it is still so, and keep it so until the transaction ends. Raises: NotFound."""
+        return self.again(tx) == self.value
