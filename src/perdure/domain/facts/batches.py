@@ -21,7 +21,7 @@ from perdure.domain.agents.automatic import bypasses
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.documents import render_json
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
-from perdure.domain.provenance.context import captured_sources
+from perdure.domain.provenance.context import sort_captured, sources_by_message
 from perdure.domain.provenance.policy import WritePolicy, load_policy
 from perdure.storage.tx import Tx
 
@@ -334,11 +334,8 @@ def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSou
         rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
     ):
         return {}
-    found: dict[int, tuple[WriteSource, ...]] = {}
-    for row in rows:
-        if sources := captured_sources(tx, [row]):
-            found[row.seq] = sources
-    return found
+    found = sources_by_message(tx, rows)
+    return {row.seq: sort_captured(dict.fromkeys(found[row.id], row.id)) for row in rows if found[row.id]}
 
 
 def _turn(message: Message, number: int, user: str, agent_name: str, trust: TrustLabel) -> Turn:

@@ -62,7 +62,8 @@ async def show_result(
     if len(text) <= AT_ONCE_CHARS:
         return _show(*work)
     try:
-        return await asyncio.wait_for(asyncio.to_thread(_show, *work), BUDGET_S)
+        async with asyncio.timeout(BUDGET_S):
+            return await asyncio.to_thread(_show, *work)
     except TimeoutError:
         return None
     finally:

@@ -114,7 +114,7 @@ class Sources(Table):
         by_seq: dict[int, list[MessageSource]] = {}
         for some in parts(sorted(set(seqs))):
             listed = ", ".join(str(int(seq)) for seq in some)
-            where = f"s.via = '' AND s.seq IN ({listed}) ORDER BY s.seq, s.place"
+            where = f"s.via = '' AND m.seq IN ({listed}) ORDER BY s.seq, s.place"
             for one in self._messages(where, agent_id):
                 by_seq.setdefault(one.seq, []).append(one)
         return by_seq
@@ -122,8 +122,9 @@ class Sources(Table):
     def _messages(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[MessageSource]:
         rows = self._rows(
             "SELECT s.seq, m.id, s.label, s.name, s.via FROM message_sources s JOIN messages m"
-            " ON m.agent_id = s.agent_id AND m.seq = s.seq AND m.removed = 0"
-            f" AND NOT {reset_pending('m')} WHERE s.agent_id = :agent_id AND {OWN_AGENT} AND {where}",
+            " ON m.agent_id = s.agent_id AND m.conversation_seq = s.conversation_seq AND m.seq = s.seq"
+            f" AND m.removed = 0 AND NOT {reset_pending('m')}"
+            f" WHERE s.agent_id = :agent_id AND {OWN_AGENT} AND {where}",
             agent_id=agent_id,
             **params,
         )
