@@ -165,8 +165,10 @@ class Conversations(Table):
         after: ConversationId | None = None,
     ) -> Sequence[Conversation]:
         """A page of conversations without the agents' first ones; `after` is the last one of the previous page."""
-        conditions = Conditions("a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL")
-        source = "conversations c JOIN agents a ON a.id = c.agent_id"
+        conditions = Conditions(
+            "a.org_id = :org_id", "a.id = c.agent_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"
+        )
+        source = "conversations c"
         if order == "last_run":
             source += _LAST_RUNS.format(of="" if where.agent_id is None else " AND agent_id = :agent_id")
         if where.agent_id is not None:
@@ -175,12 +177,14 @@ class Conversations(Table):
         if where.archived is not None:
             conditions.add(f"c.archived_at IS {'NOT ' if where.archived else ''}NULL")
         conditions.contain("c.summary", where.text)
-        # The numbers decide between equal times, so that pages never overlap.
-        columns = (_ORDERS[order], "a.number", "c.seq")
+        source += " CROSS JOIN agents a"  # in this order: SQLite would begin with all agents of the organisation
+        # Agent and number decide between equal times, so that pages never overlap.
+        columns = (_ORDERS[order], "c.agent_id", "c.seq")
         place: Row | None = None
         if after is not None:
-            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE c.id = :id AND a.org_id = :org_id"
-            place = self._rows(sql, id=self.get(after).id, **conditions.params)[0]
+            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE c.agent_id = :agent AND c.seq = :seq AND a.id = :agent"
+            last = self.get(after)
+            place = self._rows(sql, agent=last.agent_id, seq=last.seq, **conditions.params)[0]
         rows = self._page(
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,
