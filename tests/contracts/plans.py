@@ -40,7 +40,7 @@ class Explained:
 
     def _explain(self, sql: str, params: Any) -> None:
         if is_postgres(self.db):  # so small a table would be read whole
-            for way in ("seqscan", "sort", "bitmapscan"):
+            for way in ("seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin"):
                 self.db.run(f"SET LOCAL enable_{way} = off", {})
         rows = self.db.rows(f"EXPLAIN {'' if is_postgres(self.db) else 'QUERY PLAN '}{sql}", params)
         self.plans.append([str(row[-1]) for row in rows])
@@ -77,12 +77,17 @@ CONVERSATION = "agent_id conversation_seq"
 
 FINDS: dict[str, tuple[Unit, str, str]] = {
     "sources of messages": (
-        lambda tx, agent: tx.sources.list_by_messages(agent, [1, 2]),
+        lambda tx, agent: tx.sources.list_by_messages(agent, [*range(1, 20)]),
         "s",
         f"{CONVERSATION} seq",
     ),
     "sources of a conversation": (
         lambda tx, agent: tx.sources.list_by_conversation(agent, 0, from_seq=1, before_seq=9),
+        "s",
+        f"{CONVERSATION} seq",
+    ),
+    "first messages of sources": (
+        lambda tx, agent: tx.sources.list_first(agent, 0, from_seq=1, before_seq=9, most=9),
         "s",
         f"{CONVERSATION} seq",
     ),
@@ -97,7 +102,16 @@ FINDS: dict[str, tuple[Unit, str, str]] = {
         f"{CONVERSATION} seq",
     ),
     "ids of the view": (lambda tx, agent: tx.conversations.list_view_ids(agent, 0), "messages", f"{CONVERSATION} seq"),
-    "messages by number": (lambda tx, agent: tx.messages.list_by_seqs(agent, [1, 2]), "messages", "agent_id seq"),
+    "the newest messages of a conversation": (
+        lambda tx, agent: tx.messages.list(agent, conversation_seq=0, newest_first=True, limit=9),
+        "messages",
+        CONVERSATION,
+    ),
+    "messages by number": (
+        lambda tx, agent: tx.messages.list_by_seqs(agent, [*range(1, 20)]),
+        "messages",
+        "agent_id seq",
+    ),
     "the active run": (lambda tx, agent: tx.runs.find_active(agent, 0), "r", "conversation_id"),
     "events": (lambda tx, agent: tx.events.list(RunKey(agent, 0), after=3), "events", "agent_id run_seq seq"),
     "steps of a run": (lambda tx, agent: tx.steps.list_by_run(RunKey(agent, 0)), "steps", "agent_id run_seq"),
@@ -122,6 +136,7 @@ PAGES: dict[str, Unit] = {
     ),
     "runs": lambda tx, agent: tx.runs.page(RunFilter(), limit=9),
     "runs of an agent": lambda tx, agent: tx.runs.page(RunFilter(agent_ids=(agent,)), limit=9),
+    "sources of a conversation": lambda tx, agent: tx.sources.list_by_conversation(agent, 0, before_seq=9),
     "messages of all agents": lambda tx, agent: tx.messages.list_of_all_agents(limit=9),
 }
 """What reads a page in the order of an index: a sort would read all that there is."""

@@ -17,7 +17,7 @@ from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId, FactId, FileId, FolderId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import TRUST_LABELS, TRUSTED, MessageSource, Source, WriteSource, write_sources
+from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
 from perdure.storage.tx import Tx
 
 _GREP_ENTRY = re.compile(r"^(\S[^\n]*):\d+$", re.MULTILINE)
@@ -73,14 +73,14 @@ def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId
     found: dict[MessageId, Sequence[Source]] = {message.id: () for message in messages}
     for (agent_id, conversation_seq), rows in by_line.items():
         brought = tx.sources.list_by_messages(agent_id, [row.seq for row in rows])
-        before: Sequence[MessageSource] = ()
+        before: Mapping[Source, int] = {}
         if before_seq := max((row.seq for row in rows if row.role == "assistant"), default=0):
             first_seq = tx.conversations.get_by_seq(agent_id, conversation_seq).first_seq
-            before = tx.sources.list_by_conversation(
-                agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq
+            before = tx.sources.list_first(
+                agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq, most=SOURCES_MAX
             )
         for row in rows:
-            said = (one.source for one in before if one.seq < row.seq) if row.role == "assistant" else ()
+            said = (source for source, seq in before.items() if seq < row.seq) if row.role == "assistant" else ()
             found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *said)))
     return found
 

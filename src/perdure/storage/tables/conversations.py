@@ -182,9 +182,10 @@ class Conversations(Table):
         columns = (_ORDERS[order], "c.agent_id", "c.seq")
         place: Row | None = None
         if after is not None:
-            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE c.agent_id = :agent AND c.seq = :seq AND a.id = :agent"
+            of_last = "c.agent_id = :last_agent AND c.seq = :last_seq AND a.id = c.agent_id"
+            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE {of_last}"
             last = self.get(after)
-            place = self._rows(sql, agent=last.agent_id, seq=last.seq, **conditions.params)[0]
+            place = self._rows(sql, last_agent=last.agent_id, last_seq=last.seq, **conditions.params)[0]
         rows = self._page(
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,
