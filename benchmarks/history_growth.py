@@ -1,8 +1,8 @@
 """How work grows with a history of messages that have sources: `python -m benchmarks.history_growth [messages ...]`.
 
-Without arguments 2, 2,000 and 20,000; `... 2 20000 200000` takes minutes. Times are CPU of all threads, the least of a few.
-The history is in another conversation of the agent, on SQLite. Exit code 1: something takes more than `BAR` times as
-much as after the shortest history.
+Without arguments 2, 2,000 and 20,000; `... 2 20000 200000` takes minutes. Times are CPU of all threads, the least of
+a few. The history is in another conversation of the agent, on SQLite. Exit code 1: something takes more
+than `BAR` times as much as after the shortest history.
 """
 
 from __future__ import annotations

@@ -20,7 +20,8 @@ _POSTGRES_SCAN = re.compile(r"(?:Scan|Only|using \w+) on (\w+)(?: (\w+))?  ")
 _POSTGRES_CONDITION = re.compile(r"Index Cond: (.*)")
 
 
-AGENTS = 100
+AGENTS, MESSAGES = 100, 600
+PAGE = Source("web", "https://example.com")
 
 
 def is_postgres(db: Any) -> bool:
@@ -77,7 +78,7 @@ CONVERSATION = "agent_id conversation_seq"
 
 FINDS: dict[str, tuple[Unit, str, str]] = {
     "sources of messages": (
-        lambda tx, agent: tx.sources.list_by_messages(agent, [*range(1, 20)]),
+        lambda tx, agent: tx.sources.list_by_messages(agent, [*range(1, 9)]),
         "s",
         f"{CONVERSATION} seq",
     ),
@@ -108,7 +109,7 @@ FINDS: dict[str, tuple[Unit, str, str]] = {
         CONVERSATION,
     ),
     "messages by number": (
-        lambda tx, agent: tx.messages.list_by_seqs(agent, [*range(1, 20)]),
+        lambda tx, agent: tx.messages.list_by_seqs(agent, [*range(1, 9)]),
         "messages",
         "agent_id seq",
     ),
@@ -147,9 +148,9 @@ class PlanContract(Contract):
         """Some agents that have said something, with episodes; return one of them."""
         graph = self.add_graph(tx)
         agents = [self.add_agent(tx, f"ada {number}").id for number in range(AGENTS)]
-        for agent in agents[:9]:
-            drafts = [replace(self.draft("hello"), sources=(Source("web", "https://example.com"),)) for _ in agents]
-            tx.messages.append((agent, 0), drafts, [1] * AGENTS, at=AT)
+        for agent in agents[:3]:
+            drafts = [replace(self.draft("hello"), sources=(PAGE,)) for _ in range(MESSAGES)]
+            tx.messages.append((agent, 0), drafts, [1] * MESSAGES, at=AT)
         tx.episodes.add(
             [
                 self.new_episode(graph.id, f"message {number}", agent_id=agents[number % 9], message_seq=number)
