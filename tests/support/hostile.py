@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 Read = Callable[[str], object]
 
@@ -68,8 +69,14 @@ _UNITS = {
     "log lines": "2026-01-01 10:00:00 ERROR a=1 b=2\n",
 }
 
+
+def repeat(unit: str, size: int) -> str:
+    """The unit again and again, up to so many characters."""
+    return (unit * (size // len(unit) + 1))[:size]
+
+
 SHAPES: dict[str, Callable[[int], str]] = {
-    **{name: lambda size, unit=unit: (unit * (size // len(unit) + 1))[:size] for name, unit in _UNITS.items() if unit},
+    **{name: partial(repeat, unit) for name, unit in _UNITS.items() if unit},
     "different words": lambda size: " ".join(f"w{number}" for number in range(size // 6 + 1))[:size],
     "different lines": lambda size: "\n".join(f"w{number}" for number in range(size // 6 + 1))[:size],
     "a page of comments": lambda size: "<html>" + ("<!--" * (size // 4 + 1))[:size],
