@@ -32,6 +32,7 @@ from tests.contracts.messages import MessageContract
 from tests.contracts.nodes import NodeContract
 from tests.contracts.passages import PassageContract
 from tests.contracts.passes import PassContract
+from tests.contracts.plans import PlanContract
 from tests.contracts.providers import ProviderContract
 from tests.contracts.queues import QueueContract
 from tests.contracts.races import RaceContract
@@ -74,6 +75,7 @@ class StoreContract(
     NodeContract,
     PassageContract,
     PassContract,
+    PlanContract,
     ProviderContract,
     QueueContract,
     RaceContract,

@@ -153,6 +153,7 @@ OF_VERBS: Mapping[str, Any] = {
     **{"sources.settings_of_sharers.name": "companion", "sources.settings_of_sharers.but": "agent-nobody"},
     **{"graphs.find_by_name.name": "ada", "graphs.take_numbers.kind": "fact"},
     **{"sources.add_to_message.sources": [Source("web", "https://stolen.example")], "sources.add_to_message.seq": 7},
+    **{"sources.list_first.before_seq": 99, "sources.list_first.from_seq": 0, "sources.list_first.most": 9},
     **{"sources.list_by_conversation.before_seq": 99, "sources.list_by_refs.refs": ["0", "1"]},
     **{"sources.mark_reverted.refs": ["1"], "sources.delete.refs": ["1"]},
     "sources.settings_of_sharers.name": "tool_rules",

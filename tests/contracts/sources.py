@@ -53,6 +53,8 @@ class SourceContract(Contract):
             ]
             assert (found[0].message_id, found[-1].message_id) == (first, third)
             assert [one.seq for one in await store.read(between, 1, 2)] == [1]
+            brought = await store.read(lambda tx: tx.sources.list_first(agent.id, 0, from_seq=0, before_seq=9, most=2))
+            assert brought == {Source("other_agent", "agent-x"): 2, NOTES: 0}  # those that entered last
             own = await store.read(lambda tx: tx.sources.list_by_messages(agent.id, [0, 1, 2]))
             assert {seq: [one.source.label for one in brought] for seq, brought in own.items()} == {
                 0: ["web", "mcp"],

@@ -12,6 +12,7 @@ import pytest
 from perdure import InvalidInput, Perdure, Settings
 from perdure.context import compress
 from perdure.core.messages import ToolResult
+from perdure.engine.run.compression import AT_ONCE_CHARS
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.tool_outputs import records, syslog
 
@@ -49,6 +50,22 @@ def test_the_model_sees_the_compressed_form_and_the_log_has_the_whole(tmp_path: 
     assert results[0].text == records()
     assert seen(model) == compress(records(), level="lossless").text
     assert model.requests[2].messages[-3].results[0].text == seen(model)
+
+
+def test_a_text_that_takes_too_long_stands_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever wrote it may have made it to keep the reader busy; a short one is compressed all the same."""
+    monkeypatch.setattr("perdure.engine.run.compression.BUDGET_S", 0.0)
+    model, results = run(tmp_path, records)
+    assert len(records()) > AT_ONCE_CHARS and seen(model) == results[0].text == records()
+
+    monkeypatch.setattr("perdure.engine.run.compression.AT_ONCE_CHARS", len(records()))
+    model, _ = run(tmp_path / "at once", records)
+    assert seen(model) == compress(records(), level="lossless").text
+
+
+def test_no_kind_of_text_is_tried_when_the_time_is_over() -> None:
+    """A thread can't be ended: it stops at the next kind."""
+    assert compress(records(), is_over=lambda: True).text == records()
 
 
 def test_a_result_beyond_its_tools_limit_is_shortened_not_cut(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ from perdure.server.app import build_document, create_app
 from perdure.server.config import ServerConfig
 from tests.server.bulk import KINDS, Schemas, bodies, json_of, operations, queries
 from tests.support.servers import MODEL, in_process
+from tests.support.watchdog import Watchdog
 
 LIMIT_S = 0.25
 FULL = os.environ.get("PERDURE_FAULTS") == "full"
@@ -33,42 +32,6 @@ HEAD_BYTES = 60_000 if FULL else 20_000
 SOURCE = (
     'def double(number: int) -> int:\n    """Twice a number.\n\n    Args:\n        number: any\n    """\n    return 2'
 )
-
-
-class Watchdog:
-    """The longest that one callback kept the loop's thread busy during a request, in seconds of its processor: other
-    programs of this machine don't lengthen it."""
-
-    def __init__(self) -> None:
-        self.longest_s = 0.0
-        self._request = 0  # 0 is between requests
-
-    @contextmanager
-    def watch(self, patch: pytest.MonkeyPatch) -> Iterator[None]:
-        run = asyncio.Handle._run
-
-        def timed(handle: asyncio.Handle) -> None:
-            request, before = self._request, time.thread_time()
-            run(handle)
-            if request and request == self._request:  # else it is a step of the test, which makes the next body
-                self.longest_s = max(self.longest_s, time.thread_time() - before)
-
-        gc.collect()
-        gc.freeze()  # the objects of a thousand other tests are none of the server's work
-        try:
-            with patch.context() as patched:
-                patched.setattr(asyncio.Handle, "_run", timed)
-                yield
-        finally:
-            gc.unfreeze()
-
-    async def send(self, number: int, app: Any, method: str, path: str, query: str, body: bytes) -> int:
-        """The status of the request with this number, which is above 0."""
-        self.longest_s, self._request = 0.0, number
-        try:
-            return await asyncio.create_task(send(app, method, path, query.encode(), body))
-        finally:
-            self._request = 0
 
 
 async def send(app: Any, method: str, path: str, query: bytes, body: bytes) -> int:
@@ -142,7 +105,7 @@ async def test_no_request_holds_the_event_loop(tmp_path: Path, monkeypatch: pyte
         async def check(what: str, method: str, path: str, *, query: str = "", body: bytes = b"") -> None:
             nonlocal number
             number += 1
-            status = await dog.send(number, app, method, path, query, body)
+            status = await dog.time(number, send(app, method, path, query.encode(), body))
             if dog.longest_s > LIMIT_S:
                 slow.append(f"{method} {path}, {what}: {dog.longest_s:.2f} s, answered {status}")
 
@@ -173,6 +136,6 @@ async def test_the_first_document_is_made_beside_the_loop(tmp_path: Path, monkey
         build_document.cache_clear()
         with dog.watch(monkeypatch):
             before = time.process_time()
-            assert await dog.send(1, app, "GET", "/openapi.json", "", b"") == 200
+            assert await dog.time(1, send(app, "GET", "/openapi.json", b"", b"")) == 200
 
         assert dog.longest_s < (time.process_time() - before) / 2

@@ -7,6 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ class Scribe:
             input_tokens=10,
             output_tokens=2,
         )
+
+
+class Pausing(Scribe):
+    """One that lets others work before each batch."""
+
+    async def extract(self, batch: Batch) -> Extraction:
+        await asyncio.sleep(0)
+        return await super().extract(batch)
 
 
 @asynccontextmanager
@@ -239,6 +248,27 @@ async def test_a_quick_extractor_extracts_what_waits_when_the_program_ends(tmp_p
         await (await perdure.create_agent("ada")).send("I moved")
 
     assert scribe.texts == [["I moved", "OK."]]
+
+
+async def test_a_program_that_ends_does_not_wait_for_a_long_backlog(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An imported history goes on in the next process, where this one stopped."""
+    monkeypatch.setattr("perdure.engine.facts.worker.AT_CLOSE_S", 0.0)
+    scribe, store = Pausing(), tmp_path / "store.db"
+    async with opened(scribe, store=store, at_close=True) as perdure:
+        agent = await perdure.create_agent("ada")
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        await agent.import_messages([("user", None, f"I saw {number}", at) for number in range(200)])
+        await agent.send("I moved")
+
+    assert len(scribe.batches) < 5
+    before = [text for texts in scribe.texts for text in texts]
+    async with opened(scribe, store=store) as perdure:
+        await asyncio.sleep(0.001)
+        await pause(perdure)
+        texts = [text for texts in scribe.texts for text in texts]
+        assert len(texts) == len({*texts}) == 202 and texts[: len(before)] == before
 
 
 async def test_what_a_process_left_is_extracted_by_the_next_one(tmp_path: Path) -> None:

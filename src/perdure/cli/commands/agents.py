@@ -77,7 +77,9 @@ async def settings(view: View, *, agent: str | None, changes: Sequence[str] | No
 
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     """Every agent, the one used last first."""
-    rows = [await _row(agent) for agent in await load_all(perdure.agents)]
+    agents = [agent.info for agent in await load_all(perdure.agents)]
+    used_at = await perdure.services.agents.last_used([agent.id for agent in agents])
+    rows = [AgentRow(agent, used_at.get(agent.id, agent.created_at), agent.message_count) for agent in agents]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
 
 

@@ -50,6 +50,7 @@ def compress(
     budget: int | None = None,
     handle: str = DEFAULT_HANDLE,
     count: Callable[[str], int] | None = None,
+    is_over: Callable[[], bool] | None = None,
 ) -> Compressed:
     """Return the text in fewer tokens, or as it is; the same text always gives the same bytes.
 
@@ -59,8 +60,9 @@ def compress(
         budget: the tokens above which `full` leaves something out; None: a share of the text's own.
         handle: what the line about the omission names as the original.
         count: an estimate of tokens; None: the one for an unknown model.
+        is_over: whether the time for it is over: then the best form that was found is returned.
     """
-    return compress_text(text, _FAMILIES, level=level, budget=budget, handle=handle, count=count)
+    return compress_text(text, _FAMILIES, level=level, budget=budget, handle=handle, count=count, is_over=is_over)
 
 
 def decode(text: str) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from perdure.context.tool_output.constants import SURE_SHARE
 from perdure.context.tool_output.shorten import Room
+from perdure.core.text.html_tags import strip_unreadable
 
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml[^>]*>\s*<!doctype html)", re.IGNORECASE)
 _BREAKS = frozenset(
@@ -91,10 +92,12 @@ class HtmlFamily:
 
     def shorten(self, parsed: str, room: Room) -> str:
         reader = _Reader()
-        reader.feed(parsed)
+        markup = strip_unreadable(parsed)
+        reader.feed(markup)
         reader.close()
         reader.end_line()
         page = reader.page
+        page.unread_chars += max(0, len(parsed) - len(markup))
         left = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )

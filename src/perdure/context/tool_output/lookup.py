@@ -20,8 +20,10 @@ from perdure.core.errors import ToolError
 PIECE_CHARS = 1_200
 """Larger values of a JSON document, and longer lines, are shown in parts."""
 SMALL_CHARS = 200
-_WORD = re.compile(r"[\w.@+-]*\w")
-_CONDITION = re.compile(r"\s*(?P<name>.+?)\s*(?P<sign>==|!=|>=|<=|=|>|<|~)\s*(?P<value>.*?)\s*")
+# Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
+_WORD = re.compile(r"[\w.@+-]+")
+_AND = re.compile(r"(?<!\s)\s+(?:and|AND)\s+|&&")
+_SIGN = re.compile(r"==|!=|>=|<=|=|>|<|~")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +181,12 @@ def _span(pieces: Sequence[Any], span: Span, argument: str) -> list[Any]:
 def _where(rows: Sequence[tuple[Piece, Any]], conditions: str) -> list[tuple[Piece, Any]]:
     """Return the rows for which all conditions hold. Raises: ToolError: one can't be read."""
     tests = []
-    for condition in re.split(r"\s+(?:and|AND)\s+|\s*&&\s*", conditions):
-        match = _CONDITION.fullmatch(condition)
-        if match is None:
+    for condition in map(str.strip, _AND.split(conditions)):
+        sign = _SIGN.search(condition, 1)
+        if sign is None:
             raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, restarts>3 or name~web")
-        tests.append((match["name"], match["sign"], match["value"].strip("\"'")))
+        name, value = condition[: sign.start()].rstrip(), condition[sign.end() :].lstrip()
+        tests.append((name, sign[0], value.strip("\"'")))
     return [row for row in rows if all(_holds(row[1], *test) for test in tests)]
 
 
@@ -229,7 +232,7 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
     """Return the pieces with words of the query, those with the rarest first."""
-    words = {word.lower() for word in _WORD.findall(query)}
+    words = {word.rstrip(".@+-").lower() for word in _WORD.findall(query)} - {""}
     lowered = [f"{piece.name} {piece.text}".lower() for piece in pieces]
     counts = {word: sum(word in text for text in lowered) for word in words}
     scored = []

@@ -16,6 +16,8 @@ from perdure.context.tool_output.json_document import JsonFamily
 from perdure.context.tool_output.json_style import find_style, write_style
 from perdure.context.tool_output.shorten import Room
 
+VAIN_SHARE = 4
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -35,13 +37,18 @@ def find_parts(text: str) -> list[Part]:
     at_start = {start: number for number, start in enumerate(starts)}
     parts: list[Part] = []
     plain = number = 0
+    # A value that does not end is read to the end of the text, and then again from the next line: only so much in vain.
+    left = VAIN_SHARE * len(text)
     while number < len(lines):
         found = None
-        if lines[number][:1] in ("{", "["):
+        if left > 0 and lines[number][:1] in ("{", "["):
+            value, end = None, 0
             try:
                 value, end = decoder.raw_decode(text, starts[number])
+            except json.JSONDecodeError as error:
+                left -= error.pos - starts[number]
             except (ValueError, RecursionError):
-                value, end = None, 0
+                left -= len(text)
             if end - starts[number] >= PART_CHARS and end + 1 in at_start:
                 style = find_style(value, text[starts[number] : end])
                 found = None if style is None else Part(text[starts[number] : end], style)

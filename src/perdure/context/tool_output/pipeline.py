@@ -81,6 +81,7 @@ def compress_text(
     budget: int | None = None,
     handle: str = DEFAULT_HANDLE,
     count: Callable[[str], int] | None = None,
+    is_over: Callable[[], bool] | None = None,
 ) -> Compressed:
     """Return the text in fewer tokens, or as it is.
 
@@ -88,6 +89,7 @@ def compress_text(
         budget: the tokens above which a text is shortened; None: a share of its own.
         handle: what the ledger names for the original.
         count: an estimate of tokens.
+        is_over: whether no time is left for another kind of text.
     """
     whole = Compressed(text, text)
     if level == "off" or len(text) < LEAST_CHARS or _HEADER.match(text):
@@ -96,6 +98,8 @@ def compress_text(
     best = whole
     readings: list[tuple[Family, Any]] = []
     for family in families:
+        if is_over is not None and is_over():
+            return best
         parsed = family.parse(text)
         if parsed is None:
             continue

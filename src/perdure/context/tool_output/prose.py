@@ -15,7 +15,7 @@ from perdure.context.tool_output.shorten import Room
 _DIFF = re.compile(r"(?m)^(?:diff --git |--- \S|@@ -\d+)")
 _CHANGE = re.compile(r"[+-]|@@|diff |commit |index |Author:|rename |new file|deleted file")
 _CODE = re.compile(
-    r"(?m)^\s*(?:def |class |async def |import |from \S+ import |function |export |const |func |fn |pub |package "
+    r"(?m)^[^\S\n]*(?:def |class |async def |import |from \S+ import |function |export |const |func |fn |pub |package "
     r"|#include |public |private |struct |impl |type \w+ |interface |module )"
 )
 _OUTLINE = re.compile(

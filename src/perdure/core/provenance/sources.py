@@ -210,8 +210,9 @@ def write_sources(entered: Iterable[MessageSource]) -> tuple[WriteSource, ...]:
     messages that brought it. Of more than `SOURCES_MAX` those that entered last."""
     by_source: dict[Source, dict[MessageId, None]] = {}
     for one in sorted(entered, key=lambda one: one.seq):
-        messages = by_source.pop(one.source, {})
-        by_source[one.source] = messages | {one.message_id: None}
+        messages = by_source.pop(one.source, {})  # of a source the same: a copy for each message would be quadratic
+        messages[one.message_id] = None
+        by_source[one.source] = messages
     newest = list(by_source)[-SOURCES_MAX:]
     newest.sort(key=lambda source: -TRUST_LABELS.index(source.label))
     return tuple(WriteSource(source, tuple(by_source[source])) for source in newest)

@@ -14,7 +14,7 @@ from perdure.core.passages import CAPTURED, Passage
 from perdure.domain.agents.automatic import AutoCapture, bypasses, find_automatic
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.archives.units import check_changeable
-from perdure.domain.provenance.context import captured_sources, sources_of_messages
+from perdure.domain.provenance.context import captured_sources, sources_by_message
 from perdure.domain.provenance.policy import is_from_outside, load_policy
 from perdure.storage.tx import Tx
 
@@ -72,7 +72,8 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
         for message in rows
         if message.kind == "message" and message.role in ("user", "assistant") and message.text.strip()
     ]
-    outside = {turn.seq for turn in turns if is_from_outside(sources_of_messages(tx, [turn]))}
+    found = sources_by_message(tx, turns)
+    outside = {turn.seq for turn in turns if is_from_outside(found[turn.id])}
     if outside and load_policy(tx, agent) in ("approve", "block"):  # nobody is asked; they stay in the history
         turns = [turn for turn in turns if turn.seq not in outside]
     if turns:

@@ -15,7 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
 from perdure.domain.facts.documents import render_json
-from perdure.domain.provenance.context import captured_sources
+from perdure.domain.provenance.context import sort_captured, sources_by_message
 from perdure.storage.tx import Tx
 
 
@@ -102,11 +102,8 @@ def turn_sources(tx: Tx, rows: Sequence[Message]) -> Mapping[int, tuple[WriteSou
         rows[0].agent_id, rows[0].conversation_seq, before_seq=rows[-1].seq + 1, limit=1
     ):
         return {}
-    found: dict[int, tuple[WriteSource, ...]] = {}
-    for row in rows:
-        if sources := captured_sources(tx, [row]):
-            found[row.seq] = sources
-    return found
+    found = sources_by_message(tx, rows)
+    return {row.seq: sort_captured(dict.fromkeys(found[row.id], row.id)) for row in rows if found[row.id]}
 
 
 def _text_of(tx: Tx, episode: Episode) -> str:

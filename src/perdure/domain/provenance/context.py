@@ -8,7 +8,7 @@ looked at: they keep their label where they are shown to people, and reading one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
@@ -17,7 +17,7 @@ from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import AgentId, FactId, FileId, FolderId, MessageId, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
-from perdure.core.provenance.sources import TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
+from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
 from perdure.storage.tx import Tx
 
 _GREP_ENTRY = re.compile(r"^(\S[^\n]*):\d+$", re.MULTILINE)
@@ -62,16 +62,27 @@ def range_sources(
 def sources_of_messages(tx: Tx, messages: Sequence[Message]) -> tuple[Source, ...]:
     """Return what these messages say from outside: what they brought, and of an agent's words what was said to it
     before. Raises: NotFound."""
-    found: dict[Source, None] = {}
+    return tuple(dict.fromkeys(source for found in sources_by_message(tx, messages).values() for source in found))
+
+
+def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId, Sequence[Source]]:
+    """Message -> what it says from outside, and what was said to an agent before. Raises: NotFound."""
+    by_line: dict[tuple[AgentId, int], list[Message]] = {}
     for message in messages:
-        for brought in tx.sources.list_by_messages(message.agent_id, [message.seq]).get(message.seq, ()):
-            found[brought.source] = None
-        if message.role == "assistant":
-            before = context_sources(
-                tx, message.agent_id, message.conversation_seq, before_seq=message.seq, everything=True
+        by_line.setdefault((message.agent_id, message.conversation_seq), []).append(message)
+    found: dict[MessageId, Sequence[Source]] = {message.id: () for message in messages}
+    for (agent_id, conversation_seq), rows in by_line.items():
+        brought = tx.sources.list_by_messages(agent_id, [row.seq for row in rows])
+        before: Mapping[Source, int] = {}
+        if before_seq := max((row.seq for row in rows if row.role == "assistant"), default=0):
+            first_seq = tx.conversations.get_by_seq(agent_id, conversation_seq).first_seq
+            before = tx.sources.list_first(
+                agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq, most=SOURCES_MAX
             )
-            found |= dict.fromkeys(one.source for one in before)
-    return tuple(found)
+        for row in rows:
+            said = (source for source, seq in before.items() if seq < row.seq) if row.role == "assistant" else ()
+            found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *said)))
+    return found
 
 
 def sources_of_passages(tx: Tx, passages: Sequence[Passage]) -> tuple[Source, ...]:
@@ -135,7 +146,13 @@ def sources_of_grep(text: str) -> tuple[Source, ...]:
 
 def captured_sources(tx: Tx, messages: Sequence[Message]) -> tuple[WriteSource, ...]:
     """Return what a passage of these messages may come from."""
-    ids = {source: message.id for message in reversed(messages) for source in sources_of_messages(tx, [message])}
+    found = sources_by_message(tx, messages)
+    ids = {source: message.id for message in reversed(messages) for source in found[message.id]}
+    return sort_captured(ids)
+
+
+def sort_captured(ids: Mapping[Source, MessageId]) -> tuple[WriteSource, ...]:
+    """Return sources with the messages that they came with, the least trusted first."""
     ordered = sorted(ids, key=lambda source: -TRUST_LABELS.index(source.label))
     return tuple(WriteSource(source, (ids[source],)) for source in ordered)
 

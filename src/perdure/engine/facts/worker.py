@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 
 WHOLE_TRIES = 3
 """How often a whole batch is tried that fails because of what it says; then each of its turns."""
+AT_CLOSE_S = 0.5
+"""How long a closing process extracts what waits, batch by batch: an imported history takes minutes."""
 LEFT_MESSAGES = 1_000
 """How many of the newest messages a starting process looks at for conversations that were left waiting."""
 
@@ -87,6 +89,9 @@ class Extractions:
                 if not backlog.tries:
                     backlog.due_at = 0.0
                     self._worker.start(line)
+            if self._worker.tasks:
+                await asyncio.wait(self._worker.tasks, timeout=AT_CLOSE_S)
+            self._waiting.taken.update(self._waiting.lines)  # a long backlog goes on in the next process
         await self._worker.close()
         await self._tidying.close()
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from threading import Event
 from typing import Any
 
 from perdure.context.tool_output.compress import compress
@@ -15,8 +16,10 @@ from perdure.core.tools.spec import ToolOutcome, ToolSpec
 from perdure.domain.agents.tool_output import output_level
 from perdure.engine.ports import Ports
 
-AT_ONCE_CHARS = 50_000
-"""A longer text is compressed in a thread, so that other runs do not wait for it."""
+AT_ONCE_CHARS = 4_000
+"""A longer text is compressed in a thread, so that other runs do not wait for it: 50,000 characters take 0.1 s."""
+BUDGET_S = 10.0
+"""After so long a text stands as it is: whoever wrote it may have made it to keep the reader busy."""
 CHARS_PER_TOKEN = 3
 """For the limit of a tool, which is in characters: a shortened text that is still longer would be cut."""
 
@@ -54,19 +57,33 @@ async def show_result(
     level = output_level(settings, tool, ports.settings.tool_output)
     if level == "off":
         return None
-    work = (text, level, limit_chars, ports.counter)
-    return _show(*work) if len(text) <= AT_ONCE_CHARS else await asyncio.to_thread(_show, *work)
+    over = Event()
+    work = (text, level, limit_chars, ports.counter, over.is_set)
+    if len(text) <= AT_ONCE_CHARS:
+        return _show(*work)
+    try:
+        async with asyncio.timeout(BUDGET_S):
+            return await asyncio.to_thread(_show, *work)
+    except TimeoutError:
+        return None
+    finally:
+        over.set()  # a thread can't be ended: it stops where it looks
 
 
-def _show(text: str, level: Level, limit_chars: int, counter: TokenCounter) -> Shown | None:
+def _show(
+    text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
+) -> Shown | None:
     """Return what the model sees of a text; None: the text itself."""
-    compressed = _compress(text, level, limit_chars, counter)
+    compressed = _compress(text, level, limit_chars, counter, is_over)
     return None if compressed.form == "whole" else Shown(compressed.text, counter.count(text))
 
 
-def _compress(text: str, level: Level, limit_chars: int, counter: TokenCounter) -> Compressed:
-    compressed = compress(text, level=level, handle=UNNUMBERED_HANDLE, count=counter.count)
+def _compress(
+    text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
+) -> Compressed:
+    handle = UNNUMBERED_HANDLE
+    compressed = compress(text, level=level, handle=handle, count=counter.count, is_over=is_over)
     if level == "lossless" or len(compressed.text) <= limit_chars:
         return compressed
     budget = limit_chars // CHARS_PER_TOKEN
-    return compress(text, level=level, budget=budget, handle=UNNUMBERED_HANDLE, count=counter.count)
+    return compress(text, level=level, budget=budget, handle=handle, count=counter.count, is_over=is_over)

@@ -332,5 +332,6 @@ def _status_of(body: Mapping[str, Any]) -> int | None:
 
 def _plain(text: str) -> str:
     """Text without HTML tags, with single spaces."""
-    text = re.sub(r"<(script|style)\b.*?</\1>", " ", text[:20_000], flags=re.DOTALL | re.IGNORECASE)
-    return " ".join(re.sub(r"<[^>]*>", " ", text).split())
+    *scripts, rest = re.split(r"(?i)</(?:script|style)>", text[:20_000])
+    shown = [re.split(r"(?i)<(?:script|style)\b", one, maxsplit=1)[0] for one in scripts]
+    return " ".join(re.sub(r"<[^<>]*>", " ", " ".join([*shown, rest])).split())

@@ -44,6 +44,11 @@ _BEHIND_END = re.compile(
 )
 """What stands behind the end of a turn; elsewhere its mark is a word of a sentence."""
 _LOOK_CHARS = 14
+_HEADER_CHARS = 400
+
+_PIECE_CHARS, _VAIN_SHARE = 4_096, 32
+"""A long text is read in such pieces; what is read in vain, again and again, is so many times the answer at most: then
+plain text is what remains."""
 
 ANNOUNCEMENT_CHARS = 300
 """Behind more prose than this, what calls an unknown tool is an example of something, not an attempt."""
@@ -57,7 +62,7 @@ _ONLY_AROUND_CALLS = re.compile(
     re.IGNORECASE,
 )
 _AROUND = re.compile(
-    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]*>|<｜(?!end▁of)[^｜<>]*｜>"
+    rf"{_ONLY_AROUND_CALLS.pattern}|</?(?:tools?|calls?)>|</?(?:function|invoke)\b[^>\n]{{0,200}}>|<｜(?!end▁of)[^｜<>]*｜>"
     rf"|\[(?:ARGS|CALL_ID)\]|(?:{'|'.join(_LABELS)}|function(?=<))|`{{3,}}(?:[\w+-]*(?=[\s{{\[<`]|$))?",
     re.IGNORECASE,
 )
@@ -65,17 +70,18 @@ _BETWEEN = re.compile(r"[\s,;]+|`(?!`)")
 _NAMED_TAG = re.compile(r"<(?:function|invoke|tool_call)(?:=|\s+name=)[\"']?([\w./:-]+)[\"']?\s*>")
 _ARGUMENT = re.compile(
     r"\s*(?:<parameter(?:=|\s+name=)[\"']?(?P<name>[\w-]+)[\"']?\s*>(?P<value>.*?)</parameter>"
-    r"|<arg_key>(?P<key>.*?)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>)",
+    r"|<arg_key>(?P<key>(?:(?!</arg_key>).)*+)</arg_key>\s*<arg_value>(?P<item>.*?)</arg_value>)",
     re.DOTALL,
 )
 _WORD = re.compile(r"(?P<list>\[\s*)?(?P<name>[A-Za-z_][\w./-]*(?::\d+)?)")
-_VALUE = re.compile(r"[{\[][\s{\[]*(?=[\"'}]|\Z)")
+_VALUE = re.compile(r"[{\[][\s{\[]{0,200}+(?=[\"'}]|\Z)")
 _BEGUN = re.compile(
-    r"<(?:[/|｜a-z][^>\n]{0,98})?\Z|<(?:parameter|arg_key).*\Z|\[/?[A-Z_]{0,10}\Z|`{1,2}\Z|`{3,}[\w+-]*\Z",
+    r"<(?:[/|｜a-z][^>\n]{0,98})?\Z|<(?:parameter|arg_key)|\[/?[A-Z_]{0,10}\Z|`{1,2}\Z|`{3,}[\w+-]*\Z",
     re.DOTALL | re.IGNORECASE,
 )
 """What more text may make a tag, a mark or a fence."""
 _SUSPECT = re.compile(r"[`{\[<]|(?<=\n)[ \t]*[A-Za-z_(]")
+_SUSPECT_AT_LINE = re.compile(rf"{_SUSPECT.pattern}|\A[ \t]*[A-Za-z_(]")
 _DATE_NOTE = re.compile(r"\s*\([A-Z][a-z]+day, \d{4}-\d\d-\d\d\)\s*")
 """How the engine begins the first message of a day."""
 _TYPE = re.compile(r"""\{+\s*["']type["']\s*:\s*["'](\w+)["']""")
@@ -111,6 +117,8 @@ class _Span:
     """How far it goes; if nothing was found, so much is prose."""
     code: str = ""
     """The mark that ends the code which it opens."""
+    read_chars: int = 0
+    """How many characters it looked through."""
     _name: str = ""  # of the call whose arguments come next
 
     def read(self, *, starts_line: bool, is_first: bool) -> None:
@@ -151,7 +159,7 @@ class _Span:
     def _named(self, name: str, end: int) -> bool:
         """Read the name of a tool, and the arguments in tags behind it."""
         arguments = {}
-        while argument := _ARGUMENT.match(self.text, end):
+        while argument := self._argument(end):
             key, value = argument["name"] or argument["key"], argument["value"] or argument["item"] or ""
             read = read_value(value.strip())
             arguments[key.strip()] = value.strip("\n") if read is None or isinstance(read, str) else read
@@ -161,12 +169,24 @@ class _Span:
             self._keep("", [call_of(name, arguments)])
         return True
 
+    def _argument(self, at: int) -> re.Match[str] | None:
+        """An argument in tags at this place."""
+        argument = _ARGUMENT.match(self.text, at)
+        self.read_chars += (argument.end() if argument else len(self.text)) - at
+        return argument
+
+    def _closing(self) -> tuple[int, bool]:
+        """Where the bracket is closed, and whether it is."""
+        end, is_closed = closing_bracket(self.text, self.at)
+        self.read_chars += end - self.at
+        return end, is_closed
+
     def _value(self) -> bool:
         """Read an object or a list, as JSON or as Python writes it."""
         text, tools = self.text, self.facts.sought
         if not self.facts.seeks and not self.facts.kinds:
             return False
-        end, is_closed = closing_bracket(text, self.at)
+        end, is_closed = self._closing()
         self._wait_if(not is_closed)
         raw = text[self.at : end]
         value = read_value(raw) if is_closed else None
@@ -194,14 +214,14 @@ class _Span:
         name = bare_name(word["name"])
         if not text.startswith("(", word.end()):
             is_marked = any_name and bool(_ONLY_AROUND_CALLS.search(text[: self.at]))
-            behind = text[word.end() :].lstrip()[:1]
+            behind = text[word.end() :].lstrip()[:1] if is_marked else ""
             self._wait_if(is_marked and not behind)
             is_name = name in tools or (is_marked and behind in {"{", "[", "<", "`"})
             return not word["list"] and is_name and self._named(name, word.end())
         is_name = name in tools or name == "print" or (any_name and (self.at > 0 or "_" in name))
         if self.facts.wants_code or not is_name:
             return False
-        end, is_closed = closing_bracket(text, self.at)
+        end, is_closed = self._closing()
         behind = text[end:].lstrip(" \t;")
         self._wait_if(not is_closed or not behind)
         if is_closed and behind and not word["list"] and behind[0] not in "\n\r<`]":
@@ -214,7 +234,7 @@ class _Span:
 
     def _may_be_name(self, at: int) -> bool:
         """Whether more text may make a label, or the name of a tool, of the text from this place on."""
-        begun = bare_name(self.text[at:]).lower()
+        begun = bare_name(self.text[at : at + _HEADER_CHARS]).lower()
         return any(name.lower().startswith(begun) for name in (*_BEFORE_NAMES, *_LABELS, *self.facts.sought))
 
     def _keep(self, raw: str, calls: Sequence[ToolCall], broken: str = "") -> bool:
@@ -235,11 +255,13 @@ class Scanner:
     facts: RequestFacts
     sightings: list[Sighting] = field(default_factory=list)
     """The calls and envelopes, when all has come."""
-    shown: str = ""
-    """The prose before them."""
-    rest: str = ""
-    """The prose behind the first of them."""
-    thoughts: str = ""
+    _thoughts: list[str] = field(default_factory=list)
+    _shown: list[str] = field(default_factory=list)
+    _rest: list[str] = field(default_factory=list)
+    _prose_chars: int = 0
+    _has_words: bool = False  # whether that is more than white space
+    _all_chars: int = 0  # of the answer
+    _vain_chars: int = 0  # that were looked through for nothing
     _text: str = ""  # not decided yet
     _next_look: int = 0  # how long it has to be for another look
     _closing: str = ""  # the mark that ends the code, the thoughts or the name of who speaks
@@ -255,29 +277,53 @@ class Scanner:
         self._marks = tuple(mark for mark in every if mark not in said and pairs.get(mark, mark) not in said)
 
     @property
+    def shown(self) -> str:
+        """The prose before the calls and envelopes."""
+        return "".join(self._shown)
+
+    @property
+    def thoughts(self) -> str:
+        """What stood between marks of thoughts."""
+        return "".join(self._thoughts)
+
+    @property
     def prose(self) -> str:
         """All that is no call, envelope or thought."""
-        return self.shown + self.rest
+        return "".join((*self._shown, *self._rest))
 
     def read(self, piece: str = "", *, final: bool = False) -> list[ModelDelta]:
         """What is clear to be shown after this piece. `final`: nothing follows, so all is clear."""
+        starts = range(0, max(1, len(piece)), _PIECE_CHARS)
+        pieces: list[ModelDelta] = []
+        for start in starts:
+            is_last = start == starts[-1]
+            pieces += self._read(piece[start : start + _PIECE_CHARS], final=final and is_last)
+        return pieces
+
+    def _read(self, piece: str, *, final: bool) -> list[ModelDelta]:
+        """Read one piece."""
         pieces: list[ModelDelta] = []
         self._text += "" if self._ended else piece
+        self._all_chars += len(piece)
         while self._text and (final or len(self._text) >= self._next_look):
             if chars := self._clear_chars(final):
                 pieces += self._release(chars)
                 continue
+            self._vain_chars += len(self._text) // 64  # is copied
+            if self._vain_chars > _VAIN_SHARE * max(self._all_chars, _PIECE_CHARS):
+                pieces += self._release(len(self._text))
+                continue
             # Thoughts at the very beginning are some, whatever the person asks about.
-            marks = self._marks if self.prose.strip() else (*_THOUGHTS, *self._marks)
+            marks = self._marks if self._has_words else (*_THOUGHTS, *self._marks)
             is_begun = any(mark != self._text and mark.startswith(self._text) for mark in marks)
             is_begun |= self._text[:1] == "(" and len(self._text) < _LOOK_CHARS * 2 and ")" not in self._text
             is_begun |= self._text.startswith(tuple(_HEADERS)) and "<|message|>" not in self._text
             if self._closing or (is_begun and not final):
                 break
-            if not self.prose.strip() and (note := _DATE_NOTE.match(self._text)):
+            if not self._has_words and (note := _DATE_NOTE.match(self._text)):
                 self._text, self._trims = self._text[note.end() :], True
                 continue
-            if header := _CALL_HEADER.match(self._text):
+            if header := _CALL_HEADER.match(self._text, 0, _HEADER_CHARS):
                 self._text = f"<function={header[1]}>{self._text[header.end() :]}"
                 continue
             if mark := next((mark for mark in marks if self._text.startswith(mark)), ""):
@@ -286,14 +332,15 @@ class Scanner:
                     break
                 pieces += self._mark(mark)
                 continue
-            any_name = self.facts.seeks and not self.facts.wants_data and len(self.prose) < ANNOUNCEMENT_CHARS
+            any_name = self.facts.seeks and not self.facts.wants_data and self._prose_chars < ANNOUNCEMENT_CHARS
             span = _Span(self.facts, self._text, any_name, final)
             try:
-                span.read(starts_line=self._starts_line, is_first=not self.prose.strip())
+                span.read(starts_line=self._starts_line, is_first=not self._has_words)
             except _Unclear:
                 self._next_look = len(self._text) * 17 // 16  # a look at a long text takes time
                 break
             if not span.found:
+                self._vain_chars += max(0, span.read_chars - span.at)
                 code = span.code or ("`" if not span.at and self._text[0] == "`" else "")
                 pieces += self._release(span.at or 1)
                 self._closing = code
@@ -308,10 +355,11 @@ class Scanner:
         """How many characters at the beginning begin nothing else, whatever follows."""
         text, mark = self._text, self._closing
         if not mark:
-            before = "\n" if self._starts_line else " "
-            suspect = _SUSPECT.search(before + text)
-            return len(text) if suspect is None else suspect.end() - 2
-        ends = [text.find(end) + len(end) for end in (mark, "\n"[: mark == "`"]) if end and end in text]
+            suspect = (_SUSPECT_AT_LINE if self._starts_line else _SUSPECT).search(text)
+            return len(text) if suspect is None else suspect.end() - 1
+        head, found, _ = text.partition(mark)
+        ends = [len(head) + len(mark)] if found else []
+        ends += [head.find("\n") + 1] if mark == "`" and "\n" in head else []
         begun = 0 if final else max(size for size in range(len(mark)) if text.endswith(mark[:size]))
         return min(ends, default=len(text) - begun)
 
@@ -323,29 +371,29 @@ class Scanner:
         if mark in _THOUGHTS.values() or mark in _BEGIN.values():
             self._trims = self._starts_line = True
             text = text.removesuffix(mark) if mark not in _BEGIN.values() else ""
-            self.thoughts += text
+            self._thoughts.append(text)
             return [ModelDelta("reasoning", text)] if text else []
         line = text.rpartition("\n")[2]
         self._starts_line = not line.strip() and (self._starts_line or "\n" in text)
         if self._trims:
             text = text.lstrip()
             self._trims = not text
+        self._prose_chars += len(text)
+        self._has_words = self._has_words or bool(text.strip())
+        (self._rest if self.sightings else self._shown).append(text)
         if self.sightings:
-            self.rest += text
             return []
-        self.shown += text
         return [ModelDelta("text", text)] if text else []
 
     def _mark(self, mark: str) -> list[ModelDelta]:
         """Decide about a mark; what of it is shown."""
-        said = self.prose
-        is_begin = mark in _BEGIN and not said.strip()
+        is_begin = mark in _BEGIN and not self._has_words
         is_word = mark in _END and not is_begin and not _BEHIND_END.match(self._text, len(mark))
-        if mark in self.facts.heads and not said.strip():
+        if mark in self.facts.heads and not self._has_words:
             self.sightings.append(Sighting("envelope"))
             self._text, self._starts_line = self._text[len(mark) :], False
             return []
-        is_word |= mark in self.facts.heads or (mark == "</s>" and "<s>" in said)
+        is_word |= mark in self.facts.heads or (mark == "</s>" and "<s>" in self.prose)
         if is_word or (mark in _THOUGHTS and not self._starts_line):
             return self._release(len(mark))
         self._text = self._text[len(mark) :]
@@ -356,7 +404,8 @@ class Scanner:
         elif mark in _THOUGHTS:
             self._closing = _THOUGHTS[mark]
         else:  # all before it was thoughts that had not been opened
-            self.thoughts += said
-            self.shown, self.rest, self.sightings = "", "", []
+            self._thoughts += [*self._shown, *self._rest]
+            self._shown, self._rest, self.sightings = [], [], []
+            self._prose_chars, self._has_words = 0, False
             self._trims = self._starts_line = True
         return []

@@ -58,7 +58,7 @@ def _find_clause(clause: Clause, joined: str) -> tuple[list[int], list[int]]:
     single, prefix = len(clause.tokens) == 1, clause.prefix
     like = first[:RELATED_CHARS] if len(first) >= RELATED_CHARS else None
     for at in _places(_beginning(first, related=single), joined):
-        if is_word and at and word_at(joined, at - 1):
+        if is_word and at and word_at(joined, at - 1, at):
             continue
         if not single:
             words = joined[at : at + _PHRASE_CHARS * len(clause.tokens)].split(_BETWEEN)[0]

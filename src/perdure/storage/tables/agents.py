@@ -143,7 +143,8 @@ class Agents(Table):
 
     def count(self, where: AgentFilter) -> int:
         conditions = _conditions(where)
-        return int(self._rows(f"SELECT COUNT(*) FROM {AGENT_SOURCE} WHERE {conditions}", **conditions.params)[0][0])
+        source = AGENT_SOURCE if "d." in str(conditions) else "agents a"
+        return int(self._rows(f"SELECT COUNT(*) FROM {source} WHERE {conditions}", **conditions.params)[0][0])
 
     def list_tags(self) -> Sequence[str]:
         """Each tag that an agent has, once, in the order of code points."""

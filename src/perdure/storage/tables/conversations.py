@@ -165,8 +165,10 @@ class Conversations(Table):
         after: ConversationId | None = None,
     ) -> Sequence[Conversation]:
         """A page of conversations without the agents' first ones; `after` is the last one of the previous page."""
-        conditions = Conditions("a.org_id = :org_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL")
-        source = "conversations c JOIN agents a ON a.id = c.agent_id"
+        conditions = Conditions(
+            "a.org_id = :org_id", "a.id = c.agent_id", "c.seq > 0", "c.hidden = 0", "c.removed_at IS NULL"
+        )
+        source = "conversations c"
         if order == "last_run":
             source += _LAST_RUNS.format(of="" if where.agent_id is None else " AND agent_id = :agent_id")
         if where.agent_id is not None:
@@ -175,12 +177,15 @@ class Conversations(Table):
         if where.archived is not None:
             conditions.add(f"c.archived_at IS {'NOT ' if where.archived else ''}NULL")
         conditions.contain("c.summary", where.text)
-        # The numbers decide between equal times, so that pages never overlap.
-        columns = (_ORDERS[order], "a.number", "c.seq")
+        source += " CROSS JOIN agents a"  # in this order: SQLite would begin with all agents of the organisation
+        # Agent and number decide between equal times, so that pages never overlap.
+        columns = (_ORDERS[order], "c.agent_id", "c.seq")
         place: Row | None = None
         if after is not None:
-            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE c.id = :id AND a.org_id = :org_id"
-            place = self._rows(sql, id=self.get(after).id, **conditions.params)[0]
+            of_last = "c.agent_id = :last_agent AND c.seq = :last_seq AND a.id = c.agent_id"
+            sql = f"SELECT {', '.join(columns)} FROM {source} WHERE {of_last}"
+            last = self.get(after)
+            place = self._rows(sql, last_agent=last.agent_id, last_seq=last.seq, **conditions.params)[0]
         rows = self._page(
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,
@@ -302,8 +307,9 @@ class Conversations(Table):
         where = Conditions("c.pending_run_seq IS NOT NULL", "a.org_id = :org_id")
         where.equal("c.agent_id", agent_id)
         rows = self._rows(
-            f"SELECT {_C_COLUMNS} FROM conversations c JOIN agents a ON a.id = c.agent_id"
-            f" WHERE {where} ORDER BY a.number, c.seq LIMIT :limit",
+            # CROSS JOIN: SQLite reads them in this order, so that it begins with the few that wait.
+            f"SELECT {_C_COLUMNS} FROM conversations c CROSS JOIN agents a"
+            f" WHERE a.id = c.agent_id AND {where} ORDER BY a.number, c.seq LIMIT :limit",
             limit=limit,
             **where.params,
         )

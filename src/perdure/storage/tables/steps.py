@@ -239,9 +239,9 @@ class Steps(Table):
     def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
         """The last model calls of a conversation, newest first."""
         rows = self._rows(
-            "SELECT run_seq, created_at FROM steps WHERE agent_id = :agent_id AND EXISTS (SELECT 1 FROM runs r"
-            " WHERE r.agent_id = steps.agent_id AND r.seq = steps.run_seq AND r.conversation_seq = :conversation)"
-            f" AND {OWN_AGENT} ORDER BY run_seq DESC, step_index DESC LIMIT :limit",
+            f"SELECT r.seq, s.created_at FROM runs r{self._db.by_index('runs_by_conversation')} CROSS JOIN steps s"
+            " WHERE r.agent_id = :agent_id AND r.conversation_seq = :conversation AND s.agent_id = r.agent_id"
+            f" AND s.run_seq = r.seq AND {OWN_AGENT} ORDER BY r.seq DESC, s.step_index DESC LIMIT :limit",
             agent_id=agent_id,
             conversation=conversation_seq,
             limit=limit,

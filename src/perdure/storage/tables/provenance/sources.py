@@ -28,6 +28,18 @@ OWNERS = " UNION ".join(
 _OWNED = f"owner_id IN ({OWNERS.format(agent=':agent_id', own=' AND o.org_id = :org_id')}) AND {OWN_AGENT}"
 
 
+_ENTERED = (
+    "SELECT s.seq, m.id, s.label, s.name, s.via FROM {first} CROSS JOIN {then} WHERE s.agent_id = :agent_id"
+    " AND m.agent_id = :agent_id AND m.conversation_seq = s.conversation_seq AND m.seq = s.seq AND m.removed = 0"
+    " AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
+    f" OR NOT {reset_pending('m')}) AND {OWN_AGENT}"
+)
+_OF_CONVERSATION = _ENTERED.format(first="message_sources s", then="messages m")
+_OF_MESSAGES = _ENTERED.format(first="messages m", then="message_sources s")
+"""What messages of an agent that were neither removed nor reset brought. SQLite keeps to the order of a cross join, and
+would else read all sources of the agent."""
+
+
 def add_message_sources(
     db: Database, agent_id: str, conversation_seq: int, rows: Iterable[tuple[int, int, Source]], *, via: str = ""
 ) -> None:
@@ -99,34 +111,46 @@ class Sources(Table):
         """What messages between two numbers, the last excluded, brought into a conversation; the newest `limit`, the
         oldest first. Messages that were removed or reset count no more."""
         where = "s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
-        found = self._messages(
-            f"{where} ORDER BY s.seq DESC, s.place LIMIT :limit",
+        found = self._messages(  # in the order of the index, or all would be sorted
+            f"{_OF_CONVERSATION} AND {where} ORDER BY s.seq DESC, s.place DESC LIMIT :limit",
             agent_id,
             conversation_seq=conversation_seq,
             from_seq=from_seq,
             before_seq=before_seq,
             limit=limit,
         )
-        return sorted(found, key=lambda one: one.seq)
+        return found[::-1]
+
+    def list_first(
+        self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
+    ) -> Mapping[Source, int]:
+        """Source -> the number of the first message that brought it, of the newest `limit` that messages between two
+        numbers, the last excluded, brought into a conversation; the `most` sources that entered last."""
+        rows = self._rows(
+            f"SELECT label, name, MIN(seq) FROM ({_OF_CONVERSATION} AND s.conversation_seq = :conversation_seq"
+            " AND s.seq >= :from_seq AND s.seq < :before_seq ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
+            " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            from_seq=from_seq,
+            before_seq=before_seq,
+            limit=limit,
+            most=most,
+        )
+        return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
 
     def list_by_messages(self, agent_id: AgentId, seqs: Sequence[int]) -> Mapping[int, Sequence[MessageSource]]:
         """Number of a message -> what it brought itself; not there: nothing."""
         by_seq: dict[int, list[MessageSource]] = {}
         for some in parts(sorted(set(seqs))):
             listed = ", ".join(str(int(seq)) for seq in some)
-            where = f"s.via = '' AND s.seq IN ({listed}) ORDER BY s.seq, s.place"
-            for one in self._messages(where, agent_id):
+            where = f"s.via = '' AND m.seq IN ({listed}) ORDER BY s.seq, s.place"
+            for one in self._messages(f"{_OF_MESSAGES} AND {where}", agent_id):
                 by_seq.setdefault(one.seq, []).append(one)
         return by_seq
 
-    def _messages(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[MessageSource]:
-        rows = self._rows(
-            "SELECT s.seq, m.id, s.label, s.name, s.via FROM message_sources s JOIN messages m"
-            " ON m.agent_id = s.agent_id AND m.seq = s.seq AND m.removed = 0"
-            f" AND NOT {reset_pending('m')} WHERE s.agent_id = :agent_id AND {OWN_AGENT} AND {where}",
-            agent_id=agent_id,
-            **params,
-        )
+    def _messages(self, sql: str, agent_id: AgentId, **params: Any) -> Sequence[MessageSource]:
+        rows = self._rows(sql, agent_id=agent_id, **params)
         return [MessageSource(row[0], MessageId(row[1]), Source(row[2], restore(row[3])), row[4]) for row in rows]
 
     def add(self, writes: Sequence[MemoryWrite]) -> None:

@@ -1,0 +1,197 @@
+"""How statements find their rows: by an index over all columns that limit them, whatever else the store holds."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from perdure.core.agents import AgentFilter
+from perdure.core.conversations import ConversationFilter
+from perdure.core.ids import AgentId
+from perdure.core.provenance.sources import Source
+from perdure.core.runs import RunFilter, RunKey
+from perdure.storage.tx import Tx
+from tests.contracts.base import AT, Contract
+
+_SQLITE_STEP = re.compile(r"(?:SEARCH|SCAN) (\w+)(?: USING .*?\((.*)\))?")
+_POSTGRES_SCAN = re.compile(r"(?:Scan|Only|using \w+) on (\w+)(?: (\w+))?  ")
+_POSTGRES_CONDITION = re.compile(r"Index Cond: (.*)")
+
+
+AGENTS, MESSAGES = 100, 600
+PAGE = Source("web", "https://example.com")
+
+
+def is_postgres(db: Any) -> bool:
+    """Whether this is the one of two databases."""
+    return hasattr(db, "full_text_table") and hasattr(db, "topics")
+
+
+@dataclass
+class Explained:
+    """A database that keeps the plans of the statements which read it."""
+
+    db: Any
+    plans: list[list[str]] = field(default_factory=list)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.db, name)
+
+    def _explain(self, sql: str, params: Any) -> None:
+        if is_postgres(self.db):  # so small a table would be read whole
+            for way in ("seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin"):
+                self.db.run(f"SET LOCAL enable_{way} = off", {})
+        rows = self.db.rows(f"EXPLAIN {'' if is_postgres(self.db) else 'QUERY PLAN '}{sql}", params)
+        self.plans.append([str(row[-1]) for row in rows])
+
+    def rows(self, sql: str, params: Any) -> Any:
+        self._explain(sql, params)
+        return self.db.rows(sql, params)
+
+    def rows_of_bytes(self, sql: str, params: Any) -> Any:
+        self._explain(sql, params)
+        return self.db.rows_of_bytes(sql, params)
+
+    def columns_of(self, name: str) -> list[str]:
+        """The conditions by which indexes find rows of a table, or of its alias; empty: it is read whole."""
+        found, at = [], ""
+        for line in (line for plan in self.plans for line in plan):
+            if step := _SQLITE_STEP.match(line):
+                found += [step[2] or ""] if step[1] == name else []
+            elif "Bitmap Index" not in line and (scan := _POSTGRES_SCAN.search(line)):
+                at = scan[2] or scan[1]
+                found += [""] if at == name else []
+            elif at == name and (condition := _POSTGRES_CONDITION.search(line)):
+                found[-1] = condition[1]
+        return found
+
+    @property
+    def sorts(self) -> bool:
+        """Whether rows are sorted."""
+        return any("TEMP B-TREE FOR ORDER BY" in line or "Sort Key" in line for plan in self.plans for line in plan)
+
+
+Unit = Callable[[Tx, AgentId], Any]
+CONVERSATION = "agent_id conversation_seq"
+
+FINDS: dict[str, tuple[Unit, str, str]] = {
+    "sources of messages": (
+        lambda tx, agent: tx.sources.list_by_messages(agent, [*range(1, 9)]),
+        "s",
+        f"{CONVERSATION} seq",
+    ),
+    "sources of a conversation": (
+        lambda tx, agent: tx.sources.list_by_conversation(agent, 0, from_seq=1, before_seq=9),
+        "s",
+        f"{CONVERSATION} seq",
+    ),
+    "first messages of sources": (
+        lambda tx, agent: tx.sources.list_first(agent, 0, from_seq=1, before_seq=9, most=9),
+        "s",
+        f"{CONVERSATION} seq",
+    ),
+    "messages of a conversation": (
+        lambda tx, agent: tx.messages.list(agent, conversation_seq=0, after_seq=1, limit=9),
+        "messages",
+        f"{CONVERSATION} seq",
+    ),
+    "the view": (
+        lambda tx, agent: tx.messages.view(agent, 0, from_seq=1, upto_seq=9),
+        "messages",
+        f"{CONVERSATION} seq",
+    ),
+    "ids of the view": (lambda tx, agent: tx.conversations.list_view_ids(agent, 0), "messages", f"{CONVERSATION} seq"),
+    "the newest messages of a conversation": (
+        lambda tx, agent: tx.messages.list(agent, conversation_seq=0, newest_first=True, limit=9),
+        "messages",
+        CONVERSATION,
+    ),
+    "messages by number": (
+        lambda tx, agent: tx.messages.list_by_seqs(agent, [*range(1, 9)]),
+        "messages",
+        "agent_id seq",
+    ),
+    "the active run": (lambda tx, agent: tx.runs.find_active(agent, 0), "r", "conversation_id"),
+    "events": (lambda tx, agent: tx.events.list(RunKey(agent, 0), after=3), "events", "agent_id run_seq seq"),
+    "steps of a run": (lambda tx, agent: tx.steps.list_by_run(RunKey(agent, 0)), "steps", "agent_id run_seq"),
+    "waiting conversations of an agent": (lambda tx, agent: tx.conversations.list_pending(agent), "c", "agent_id"),
+    "agents of a name": (lambda tx, agent: tx.agents.find_by_name("ada"), "a", "org_id name"),
+    "number of agents": (lambda tx, agent: tx.agents.count(AgentFilter(hidden=False)), "a", "org_id hidden"),
+    "position of extraction": (lambda tx, agent: tx.episodes.last_seq(agent, 0), "extractions", CONVERSATION),
+    "episodes of messages": (
+        lambda tx, agent: tx.episodes.list_by_messages(agent, [1, 2]),
+        "episodes",
+        "agent_id message_seq",
+    ),
+}
+"""Name -> what reads, the table or alias, and the columns by which its rows are found."""
+
+PAGES: dict[str, Unit] = {
+    "agents": lambda tx, agent: tx.agents.page(where=AgentFilter(hidden=False), limit=9),
+    "agents by change": lambda tx, agent: tx.agents.page(where=AgentFilter(), order="updated", limit=9),
+    "conversations": lambda tx, agent: tx.conversations.page(ConversationFilter(), limit=9),
+    "conversations by message": lambda tx, agent: tx.conversations.page(
+        ConversationFilter(), order="last_message", limit=9
+    ),
+    "runs": lambda tx, agent: tx.runs.page(RunFilter(), limit=9),
+    "runs of an agent": lambda tx, agent: tx.runs.page(RunFilter(agent_ids=(agent,)), limit=9),
+    "sources of a conversation": lambda tx, agent: tx.sources.list_by_conversation(agent, 0, before_seq=9),
+    "messages of all agents": lambda tx, agent: tx.messages.list_of_all_agents(limit=9),
+}
+"""What reads a page in the order of an index: a sort would read all that there is."""
+
+
+class PlanContract(Contract):
+    def fill(self, tx: Tx) -> AgentId:
+        """Some agents that have said something, with episodes; return one of them."""
+        graph = self.add_graph(tx)
+        agents = [self.add_agent(tx, f"ada {number}").id for number in range(AGENTS)]
+        for agent in agents[:3]:
+            drafts = [replace(self.draft("hello"), sources=(PAGE,)) for _ in range(MESSAGES)]
+            tx.messages.append((agent, 0), drafts, [1] * MESSAGES, at=AT)
+        tx.episodes.add(
+            [
+                self.new_episode(graph.id, f"message {number}", agent_id=agents[number % 9], message_seq=number)
+                for number in range(AGENTS)
+            ]
+        )
+        if is_postgres(tx._db):
+            tx._db.run("ANALYZE", {})
+        return agents[0]
+
+    async def explain(self, units: Mapping[str, Unit]) -> dict[str, Explained]:
+        """The plans of what units read."""
+
+        def read(tx: Tx) -> dict[str, Explained]:
+            found: dict[str, Any] = {name: Explained(tx._db) for name in units}
+            for name, unit in units.items():
+                unit(Tx(found[name], tx.org_id), agent)
+            return found
+
+        async with self.open_store() as store:
+            agent = await store.write(self.fill)
+            return await store.read(read)
+
+    async def test_rows_are_found_by_all_columns_that_limit_them(self) -> None:
+        """By fewer, the cost would grow with the agent's other conversations."""
+        plans = await self.explain({name: unit for name, (unit, _, _) in FINDS.items()})
+        for name, (_, table, columns) in FINDS.items():
+            found = plans[name].columns_of(table)
+
+            assert found, f"{name}: {plans[name].plans}"
+            for by in found:
+                missing = [column for column in columns.split() if not re.search(rf"\b{column}\b", by)]
+                assert not missing, f"{name}: {table} is read by {by or 'nothing'}, without {missing}"
+
+    async def test_a_page_is_read_in_the_order_of_an_index(self) -> None:
+        """So that its cost does not grow with what is behind it."""
+        for name, explained in (await self.explain(PAGES)).items():
+            assert explained.plans and not explained.sorts, f"{name}: {explained.plans}"
+
+    async def test_few_that_wait_are_found_among_many(self) -> None:
+        """By an index of those that wait, not by all conversations, nor by all agents."""
+        explained = await self.explain({"": lambda tx, agent: tx.conversations.list_pending()})
+
+        assert "conversations_pending" in str(explained[""].plans)
