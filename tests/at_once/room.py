@@ -168,4 +168,5 @@ async def play(room: Room, one: Case) -> None:
         raise AssertionError("a case yields once")
     compared = await room.services.upkeep.compare(repair=False, progress=lambda *_: None)
 
-    assert compared.faults == []
+    if compared.faults:
+        raise AssertionError("; ".join(f"{fault.count} {fault.text} ({fault.owner_id})" for fault in compared.faults))

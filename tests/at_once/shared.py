@@ -234,9 +234,9 @@ async def files_of_one_name_that_replace(room: Room) -> Changes:
         lambda one: one.files.upload(made.id, b"x", name="x.txt"),
         lambda one: one.files.upload(made.id, b"y", name="x.txt"),
     )
-    assert (await room.services.folders.get(made.id)).file_count == len(
-        await room.services.files.list(made.id, ALL)
-    ) == 1
+    assert (
+        (await room.services.folders.get(made.id)).file_count == len(await room.services.files.list(made.id, ALL)) == 1
+    )
 
 
 @case("files.delete")
@@ -523,7 +523,10 @@ async def organisations_of_one_name(room: Room) -> Changes:
 @case("access.create_key", "access.revoke_key", "access.delete_key")
 async def keys(room: Room) -> Changes:
     name = room.name("key")
-    yield (lambda one: reach(room, one).create_key(name, "read")), (lambda one: reach(room, one).create_key(name, "read"))
+    yield (
+        (lambda one: reach(room, one).create_key(name, "read")),
+        (lambda one: reach(room, one).create_key(name, "read")),
+    )
     made = next(one[0] for one in room.results if isinstance(one, tuple))
     await room.at_once(
         lambda one: reach(room, one).revoke_key(made.id), lambda one: reach(room, one).revoke_key(made.id)
@@ -531,4 +534,3 @@ async def keys(room: Room) -> Changes:
     await room.at_once(
         lambda one: reach(room, one).delete_key(made.id), lambda one: reach(room, one).delete_key(made.id)
     )
-
