@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 
 from perdure import NewBlock, Text
 from perdure.core.errors import AlreadyExists, NotFound
+from perdure.core.ids import RunId
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
 from perdure.library.paging import Page
 from perdure.library.services.facts.episodes import NewEpisode
 from perdure.library.services.messages import BatchPart, NewMessage
-from perdure.library.services.runs import RunId
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -387,7 +387,9 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
     turn = await room.services.groups.submit(made.id, HELLO)
     await room.services.groups.reply(turn)
     said = (await room.services.groups.list_messages(made.id, limit=9, after_seq=None, newest_first=False))[0]
+    of = said.message_id
+    assert of is not None
     yield (
-        lambda one: one.groups.edit_message(made.id, said.message_id, "user", [Text("One.")]),
-        lambda one: one.groups.edit_message(made.id, said.message_id, "user", [Text("Two.")]),
+        lambda one: one.groups.edit_message(made.id, of, "user", [Text("One.")]),
+        lambda one: one.groups.edit_message(made.id, of, "user", [Text("Two.")]),
     )

@@ -524,8 +524,8 @@ async def organisations_of_one_name(room: Room) -> Changes:
 async def keys(room: Room) -> Changes:
     name = room.name("key")
     yield (
-        (lambda one: reach(room, one).create_key(name, "read")),
-        (lambda one: reach(room, one).create_key(name, "read")),
+        (lambda one: reach(room, one).create_key(name, "read-only")),
+        (lambda one: reach(room, one).create_key(name, "read-only")),
     )
     made = next(one[0] for one in room.results if isinstance(one, tuple))
     await room.at_once(
