@@ -130,6 +130,7 @@ class Graphs(Table):
         """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
         if not dropped:
             return
+        self._db.lock("graphs", graph_id)
         before = self.counts(graph_id).dropped
         total = {reason: before.get(reason, 0) + dropped.get(reason, 0) for reason in sorted({*before, *dropped})}
         sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
