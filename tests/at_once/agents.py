@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from perdure import NewBlock, Text
+from perdure import NewBlock, NewPassage, Text
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import RunId
 from perdure.domain.agents.units import NewAgent
@@ -393,3 +393,17 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
         lambda one: one.groups.edit_message(made.id, of, "user", [Text("One.")]),
         lambda one: one.groups.edit_message(made.id, of, "user", [Text("Two.")]),
     )
+
+
+@case("transfer.restore_agent")
+async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
+    one_agent, other = await room.agent(), await room.agent()
+    await room.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
+    copied = await room.services.transfer.copy_agent(one_agent.id, [])
+    yield (
+        lambda one: one.transfer.restore_agent(other.id, copied),
+        lambda one: one.passages.insert_of_agent(other.id, NewPassage(text="two")),
+    )
+    assert room.both
+    archives = await room.services.archives.list_of_agent(other.id)
+    assert sum(one.passage_count for one in archives) == 2

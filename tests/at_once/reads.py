@@ -37,6 +37,7 @@ READS = {
     "steps": "build_request costs explain get get_exchange get_times get_trace ledger list list_messages page preview",
     "tools": "count get list list_of_agent search",
     "transcripts": "list",
+    "transfer": "copy_agent",
     "upkeep": "backup check_ready find_damage mark queue_lengths",
     "why": "find_answer find_id find_origin",
 }
