@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-from perdure.core.errors import PerdureError, StoreError, TooMany
+from perdure.core.errors import AlreadyExists, PerdureError, StoreError, TooMany
 from perdure.core.files import AgentFile
 from perdure.core.ids import OrgId
 from perdure.core.secrets import ORGANISATION
@@ -131,7 +131,7 @@ async def undone(store: Any, unit: Any, *args: Any) -> Any:
         await store.write(run)
     except _Undo:
         return result[0]
-    except StoreError as error:  # a constraint of the database
+    except (StoreError, AlreadyExists) as error:  # a constraint of the database
         return type(error).__name__
     raise AssertionError("the transaction was not undone")
 

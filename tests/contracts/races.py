@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 
-from perdure.core.ids import AgentId, GraphId
+from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.storage.tx import Tx
 from tests.contracts.base import Contract, list_texts
 
@@ -66,6 +66,24 @@ class RaceContract(Contract):
                 return (graph or self.add_graph(tx, "shared")).id
 
             first, second = await asyncio.gather(one.write(add_the_only_graph, 0), other.write(add_the_only_graph, 1))
+
+            assert first == second
+
+    async def test_who_locks_the_names_of_archives_decides_alone(self) -> None:
+        """Of two who add an archive if there is none of its name, one does."""
+        async with self.open_store() as one, self.open_store() as other:
+            looked = (threading.Event(), threading.Event())
+
+            def add_the_only_archive(tx: Tx, index: int) -> ArchiveId:
+                tx.archives.lock_names()
+                found = tx.archives.list(name="shared")
+                looked[index].set()
+                looked[1 - index].wait(WAIT_S)
+                return found[0].id if found else self.add_archive(tx, name="shared").id
+
+            first, second = await asyncio.gather(
+                one.write(add_the_only_archive, 0), other.write(add_the_only_archive, 1)
+            )
 
             assert first == second
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from uvicorn.server import ServerState
 
 from perdure import InvalidInput
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.server import serve
 from perdure.server.config import ServerConfig
 from perdure.server.connections import PROBES, Connection, Connections, _network
 from perdure.testing import says
@@ -284,3 +286,51 @@ def test_the_limits_are_checked() -> None:
     ):
         with pytest.raises(InvalidInput, match=r"(?i)connections"):
             ServerConfig.from_environment(wrong)
+
+
+async def second_answer(tmp_path: Path, held_up_s: float) -> bytes:
+    """The second answer of a connection whose second request comes while the server reads from another one."""
+    request, loop = HEALTH + b"\r\n", asyncio.get_running_loop()
+    ours, theirs = socket.socketpair()
+    async with served(tmp_path) as (address, _):
+        host, port = address.removeprefix("http://").split(":")
+        with ours, theirs, socket.create_connection((host, int(port)), timeout=10) as client:
+            client.send(request)
+            await asyncio.to_thread(client.recv, 10_000)
+
+            def read_slowly() -> None:
+                loop.remove_reader(ours)
+                client.send(request)
+                time.sleep(held_up_s)
+
+            loop.add_reader(ours, read_slowly)
+            theirs.send(b"x")
+            return await asyncio.to_thread(client.recv, 10_000)
+
+
+def test_a_request_that_came_while_the_loop_was_held_up_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop looks at its times between reading and reading: by them the connection has been idle for too long."""
+    monkeypatch.setattr(serve, "KEPT_S", 0.2)
+    with asyncio.Runner(loop_factory=serve.loop_factory()) as runner:
+        answer = runner.run(second_answer(tmp_path, 0.5))
+
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+async def test_a_kept_connection_outlives_a_head_that_does_not_come(tmp_path: Path) -> None:
+    """Only a request that has begun has to arrive in time; a connection that is kept may wait for its next one."""
+    request = HEALTH + b"\r\n"
+    async with (
+        served(tmp_path, config=ServerConfig(port=0, header_s=0.1)) as (address, _),
+        connected(address) as (reader, writer),
+    ):
+        for _ in range(2):
+            writer.write(request)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+            await reader.read(1_000)
+            await asyncio.sleep(1.3)  # the times are looked at every second
+        writer.write(HEALTH)  # and no more
+
+        assert (await reader.read(1_000)).startswith(b"HTTP/1.1 408")

@@ -29,6 +29,9 @@ DAMAGES = {
     "UPDATE archives SET passage_count = 99": "passages counted",
     "UPDATE archive_tags SET uses = 7": "tags with a wrong number",
     "DELETE FROM passage_tags WHERE seq = 1": "not found by their tags",
+    "INSERT INTO passage_tags (archive_id, tag, seq) SELECT archive_id, 'gone', 1 FROM passages LIMIT 1": "by tags",
+    "INSERT INTO passage_tags (archive_id, tag, seq) SELECT archive_id, 'sea', 7 FROM passages LIMIT 1": "by tags",
+    "UPDATE folders SET file_count = -2": "files counted",
     "DELETE FROM embedding_queue": "not waiting for one",
     "INSERT INTO embedding_queue (number, seq) SELECT number, 77 FROM archives": "but no text",
     "DELETE FROM messages WHERE seq = 0": "found by words they don't have",
@@ -66,6 +69,7 @@ def fill(tx: Tx) -> tuple[AgentId, ArchiveId, int]:
     units.say(tx, agent.id, "a walrus said", "a penguin " * 200)  # so long that the index does not wait for more
     for text in ("the walrus", "the penguin", "the gull"):
         units.add_passage(tx, archive.id, text, "sea", "cold")
+    units.add_folder(tx)
     for number in (agent.number, archive.number):
         tx.vectors.put(number, [(0, blob(1, 0))], model=MODEL, dimensions=2)
     return agent.id, archive.id, archive.number

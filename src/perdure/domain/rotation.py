@@ -66,6 +66,7 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
         if cipher.is_current(variable.sealed):
             continue
         try:
+            variable = tx.sandbox.get_variable(variable.id)  # as it is now: others may have changed it
             value = open_variable(tx, variable, cipher=cipher)
             tx.sandbox.put_variable(seal_variable(tx, variable, value, cipher=cipher))
             rotated += Rotated(1)
@@ -75,7 +76,7 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
         if not server.sealed or cipher.is_current(server.sealed):
             continue
         try:
-            tx.mcp.put(reseal_server(server, cipher=cipher))
+            tx.mcp.put(reseal_server(tx.mcp.get(server.id), cipher=cipher))
             rotated += Rotated(1)
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"MCP server {server.name}",))
@@ -83,6 +84,7 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
         if not provider.sealed or cipher.is_current(provider.sealed):
             continue
         try:
+            provider = tx.providers.get(provider.id)
             key = cipher.decrypt(provider.sealed, bound_to=provider.binding)
             tx.providers.put(replace(provider, sealed=cipher.encrypt(key, bound_to=provider.binding)))
             rotated += Rotated(1)
@@ -102,6 +104,9 @@ def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) 
     for tool in page:
         code = codes.get(tool.id)
         if code is None or _all_current(list(code.sealed.values()), cipher):
+            continue
+        tool, code = tx.tools.get(tool.id), tx.tools.code(tool.id)  # as they are now, under a lock
+        if code is None:
             continue
         try:
             tx.tools.update(tool, code=reseal_environment(tx, tool.id, code, cipher=cipher), at=at)

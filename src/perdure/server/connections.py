@@ -42,6 +42,10 @@ BODY_BYTES_PER_S = 1_000
 PIPELINED_MAX = 16
 """Requests that may wait on one connection for an earlier answer; ordinary clients send none."""
 
+KEPT_S = 75
+"""How long a connection is kept for a next request: longer than clients and proxies keep theirs, so that they close it
+and none sends a request into a closed one."""
+
 IDLE_S = 0.5
 """How long a connection of a draining server has to be without a request to be closed. A client that sends one after
 the other may have sent the next, and would get a reset in place of an answer that asks it to leave."""
@@ -118,7 +122,8 @@ class Connections:
 
     def _has_room(self, count: int, limit: int, waiting: Iterator[Connection]) -> bool:
         """Whether one more connection fits. If not, the one that has waited longest is closed for it."""
-        if count >= limit and (oldest := next(waiting, None)) is not None:
+        idle = (one for one in waiting if not one.has_unread_request)
+        if count >= limit and (oldest := next(idle, None)) is not None:
             self.remove(oldest)
             oldest.abort()
             count -= 1
@@ -168,9 +173,19 @@ class Connection(HttpToolsProtocol):
 
     def drain(self) -> None:
         """Close after the answer that is under way, or now if there is none and no request seems to come."""
-        is_arriving = self._in_head or self._in_body or _kernel_bytes(self.transport, termios.FIONREAD) > 0
+        is_arriving = self._in_head or self._in_body or self.has_unread_request
         if self._is_answering or (not is_arriving and self.loop.time() - self._since_s >= IDLE_S):
             self.shutdown()
+
+    @property
+    def has_unread_request(self) -> bool:
+        """Whether bytes have come that are not read yet. A loop that was held up looks at its times first: by them the
+        client of such a connection seems to be late."""
+        return _kernel_bytes(self.transport, termios.FIONREAD) > 0
+
+    def timeout_keep_alive_handler(self) -> None:
+        if not self.has_unread_request:
+            super().timeout_keep_alive_handler()
 
     def close_if_overdue(self) -> None:
         """Close if the client is over one of its time limits."""
@@ -186,7 +201,9 @@ class Connection(HttpToolsProtocol):
             answered = self.cycle.response_complete  # then nobody needs the rest of the body
             if waited_s > self._limits.body_s + (0 if answered else self._body_bytes / BODY_BYTES_PER_S):
                 self._refuse(408, f"the body did not arrive: {self._body_bytes:,} bytes in {waited_s:.0f} s")
-        elif not self._is_answering and waited_s > self._limits.header_s:
+        elif self._is_answering or self.timeout_keep_alive_task is not None or self.has_unread_request:
+            return
+        elif waited_s > self._limits.header_s:
             self._refuse(408, f"no request arrived within {self._limits.header_s:g} s")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -215,6 +232,8 @@ class Connection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self._head_bytes = self._header_count = 0
         self._in_head = True
+        if self.cycle is not None:  # it was kept
+            self._since_s = self.loop.time()
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:

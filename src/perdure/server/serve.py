@@ -21,7 +21,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.server.acceptor import Acceptor, Shares
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
-from perdure.server.connections import Connection, Connections
+from perdure.server.connections import KEPT_S, Connection, Connections
 from perdure.server.guards import RefusedPage
 from perdure.server.sse import Streams
 
@@ -86,6 +86,7 @@ async def serve(
             access_log=False,
             lifespan="off",
             server_header=False,
+            timeout_keep_alive=KEPT_S,
             timeout_graceful_shutdown=config.shutdown_s,
         ),
         app.state.streams,

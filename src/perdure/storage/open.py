@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from perdure.core.errors import ExtraMissing, StoreError
+from perdure.core.errors import ExtraMissing, PerdureError, StoreError
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.text.addresses import is_postgres
@@ -80,7 +80,7 @@ def find_refusal(place: str, rows: Callable[..., Sequence[Row]]) -> StoreError |
     return None
 
 
-def store_error(path: Path, error: sqlite3.Error) -> StoreError:
+def store_error(path: Path, error: sqlite3.Error) -> PerdureError:
     """Perdure's error for an SQLite error of the store at `path`."""
     from perdure.storage.database import sqlite_errors
 

@@ -55,6 +55,7 @@ def own_archive(tx: Tx, agent_id: AgentId, new_id: ArchiveId, *, at: datetime) -
 
     Raises: NotFound.
     """
+    tx.agents.lock(agent_id)
     if (first := find_own_archive(tx, agent_id)) is not None:
         return first
     agent = tx.agents.get(agent_id)

@@ -202,10 +202,11 @@ def upsert_tool(
 
 def seal_environments(tx: Tx, tool_ids: Sequence[ToolId], *, cipher: Cipher, at: datetime) -> None:
     """Encrypt the variables of tools that an older version stored in plain text. Raises: SecretKeyMissing."""
-    for tool_id, code in tx.tools.codes(tool_ids).items():
-        if not code.is_sealed:
+    for tool_id in tx.tools.codes(tool_ids):
+        tool, code = tx.tools.get(tool_id), tx.tools.code(tool_id)
+        if code is not None and not code.is_sealed:
             sealed = seal_environment(tx, tool_id, code, stored=None, cipher=cipher)
-            tx.tools.update(tx.tools.get(tool_id), code=sealed, at=at)
+            tx.tools.update(tool, code=sealed, at=at)
 
 
 def unsealed_tools(tx: Tx, *, limit: int) -> Sequence[ToolId]:

@@ -56,6 +56,7 @@ class ArchiveService:
         archive_id, now = ArchiveId(ports.ids.new("archive")), ports.clock.now()
 
         def find_or_create(tx: Tx) -> Archive:
+            tx.archives.lock_names()
             found = tx.archives.list(name=name, limit=1)
             return found[0] if found else create_archive(tx, archive_id, {"name": name}, at=now)
 

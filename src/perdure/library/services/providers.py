@@ -67,6 +67,14 @@ class ProviderService:
 
         Raises: NotFound, InvalidInput, AddressRefused, SecretKeyMissing.
         """
+        while (changed := await self._try_update(provider_id, fields, private=private)) is None:
+            pass  # others have changed it while its address was looked at
+        return await self._sync(changed)
+
+    async def _try_update(
+        self, provider_id: ProviderId, fields: ProviderFields, *, private: bool
+    ) -> ModelProvider | None:
+        """The provider with these values; None: it was changed meanwhile, and nothing was stored."""
         before = await self.get(provider_id)
         if fields.name not in (None, before.name):
             raise InvalidInput(f"name: a provider keeps its name, {before.name}, which handles of models begin with")
@@ -76,8 +84,14 @@ class ProviderService:
             changed = await self._placed(changed, fields.api_key or "", private=private)
         if fields.api_key:
             changed = self._sealed(changed, fields.api_key)
-        await self._ports.store.write(lambda tx: tx.providers.put(changed))
-        return await self._sync(changed)
+
+        def put(tx: Tx) -> ModelProvider | None:
+            if tx.providers.get(provider_id) != before:
+                return None
+            tx.providers.put(changed)
+            return changed
+
+        return await self._ports.store.write(put)
 
     async def delete(self, provider_id: ProviderId) -> None:
         """Remove a provider with its key. Agents keep the handles of its models, which can't be asked any more.

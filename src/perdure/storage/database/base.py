@@ -48,6 +48,10 @@ class Database(Protocol):
     for_update: str
     """The suffix of a select that locks its rows until the transaction ends; empty where no lock is needed."""
 
+    def lock(self, table: str, id_: str) -> None:
+        """Lock a row, if there is one, until a transaction that may write ends, in a database with concurrent writers:
+        what is read of the row, and of rows that belong to it, then stays true until it is put back."""
+
     def by_index(self, name: str) -> str:
         """The suffix of a table in a statement that makes the database use this index. Without statistics SQLite would
         rather read all rows of the agent or graph, by the first column of the primary key."""

@@ -20,7 +20,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import PerdureError, StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.errors import AlreadyExists, PerdureError, StoreClosed, StoreError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.copy.backups import backup_database
@@ -54,7 +54,9 @@ T = TypeVar("T")
 CONNECTIONS = 8
 OPEN_LOCK = f"{MIGRATION_LOCK}, hashtext(current_schema())"
 """Each connection of a store holds this advisory lock, shared, so that `perdure restore` sees whether one is open."""
-SERIALIZATION_TRIES = 5
+RACE_TRIES = 8
+"""How often a unit is run that others got in the way of."""
+RACE_PAUSE_S = 0.02
 PATIENCE_S = 30.0
 """How long a unit waits for a server that is away."""
 PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
@@ -70,6 +72,13 @@ DEFAULTS = {
     "tcp_user_timeout": 30_000,
 }
 """What an address may say otherwise: a machine that vanished is noticed after 45 seconds."""
+
+RACES = (
+    psycopg.errors.SerializationFailure,
+    psycopg.errors.DeadlockDetected,
+    psycopg.errors.UniqueViolation,
+)
+"""What a unit meets that another one got in the way of. The second run reads what the other has written."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -220,12 +229,18 @@ class PostgresStore(Views):
             try:
                 self._try(unit, attempt, snapshot=snapshot)
                 return attempt.result  # type: ignore[no-any-return]
+            except AlreadyExists:
+                # Another transaction may have added it after the unit had looked: a second look finds it.
+                if races:
+                    raise
+                races += 1
             except PerdureError:
                 raise
-            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+            except RACES as error:
                 races += 1
-                if races == SERIALIZATION_TRIES:
-                    raise StoreBusy(f"the database was too busy with competing transactions: {error}") from error
+                if races == RACE_TRIES:
+                    raise store_error(error) from error
+                self._closed.wait(RACE_PAUSE_S * races * random.random())
             except psycopg.Error as error:
                 if not is_lost(error):
                     raise store_error(error) from error
@@ -248,7 +263,7 @@ class PostgresStore(Views):
             status = database.commit()
             if status != "COMMIT":  # a statement had failed, and the unit did not say so
                 connection.close()  # as below
-                raise StoreError(f"the transaction ended with {status}: nothing was written")
+                raise database.failure or StoreError(f"the transaction ended with {status}: nothing was written")
         except psycopg.Error:
             # It may have skipped statements that psycopg takes for prepared now. The pool makes another connection.
             connection.close()

@@ -11,7 +11,7 @@ import psycopg
 
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
-from perdure.storage.database.row_format import Row
+from perdure.storage.database.row_format import Row, storable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,6 +46,8 @@ class PostgresDatabase:
         self.changed_scopes: set[int] = set()
         self.embedding: str | None = None
         self.topics: dict[str, None] = {}
+        self.failure: psycopg.Error | None = None
+        self._locked: set[tuple[str, str]] = set()
         self.for_update = "" if read_only else " FOR UPDATE"
         self._queue: list[tuple[bytes, Sequence[Mapping[str, Any]]]] = []
         self._is_queueing = False
@@ -74,9 +76,23 @@ class PostgresDatabase:
         self, query: bytes = b"", params: Mapping[str, Any] | None = None, *, binary: bool = False
     ) -> psycopg.Cursor[tuple[Any, ...]]:
         """Run what is queued and then this statement, in one round trip; return the cursor of the last."""
-        if not self._queue:
-            return self._connection.execute(query, params, binary=binary)
         queue, self._queue = self._queue, []
+        try:
+            return self._send_all(queue, query, params, binary=binary)
+        except psycopg.Error as error:  # the unit may catch it, but its transaction has failed
+            self.failure = self.failure or error
+            raise
+
+    def _send_all(
+        self,
+        queue: Sequence[tuple[bytes, Sequence[Mapping[str, Any]]]],
+        query: bytes,
+        params: Mapping[str, Any] | None,
+        *,
+        binary: bool,
+    ) -> psycopg.Cursor[tuple[Any, ...]]:
+        if not queue:
+            return self._connection.execute(query, params, binary=binary)
         with self._connection.pipeline():
             for queued, all_params in queue:
                 cursor = self._run_all(queued, all_params)
@@ -97,6 +113,11 @@ class PostgresDatabase:
 
     def is_settled(self, number: int) -> bool:
         return self.read_only  # each statement of a write transaction sees later commits of others
+
+    def lock(self, table: str, id_: str) -> None:
+        if not self.read_only and (table, id_) not in self._locked:
+            self._locked.add((table, id_))
+            self.run(f"SELECT 1 FROM {table} WHERE id = :id FOR UPDATE", {"id": storable(id_)})
 
     def by_index(self, name: str) -> str:
         return ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import psycopg
 
 from perdure.core.errors import (
+    AlreadyExists,
+    PerdureError,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -49,10 +51,15 @@ def is_starting(error: psycopg.Error) -> bool:
     return error.sqlstate == "57P03" or "starting up" in str(error) or "shutting down" in str(error)
 
 
-def store_error(error: psycopg.Error) -> StoreError:
+def store_error(error: psycopg.Error) -> PerdureError:
     """Perdure's error for an error of PostgreSQL."""
     text = " ".join(str(error).split())  # libpq breaks lines
     match error:
+        case psycopg.errors.UniqueViolation():
+            taken = (error.diag.message_detail or "").partition(")=(")[2].partition(") already exists")[0]
+            return AlreadyExists(f"a row of {error.diag.table_name}", taken)
+        case psycopg.errors.SerializationFailure() | psycopg.errors.DeadlockDetected():
+            return StoreBusy(f"the database was too busy with competing transactions: {text}")
         case psycopg.errors.DiskFull():
             return StoreFull(f"no space left in the database: {text}")
         case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():

@@ -77,6 +77,9 @@ class SqliteDatabase:
         return number not in self.changed_scopes
 
     # Numbers in the text would make every statement a new one to parse and cache.
+    def lock(self, table: str, id_: str) -> None:
+        """A write transaction has the whole file to itself."""
+
     def by_index(self, name: str) -> str:
         return f" INDEXED BY {name}"
 

@@ -6,8 +6,10 @@ import sqlite3
 from pathlib import Path
 
 from perdure.core.errors import (
+    AlreadyExists,
     InvalidInput,
     NotAStore,
+    PerdureError,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -33,12 +35,15 @@ DAMAGED_HELPS = (
 )
 
 
-def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> StoreError:
+def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> PerdureError:
     """Perdure's error for an error of SQLite."""
     if isinstance(error, UnicodeDecodeError):
         return damaged(path, "its schema is not UTF-8")
     name = getattr(error, "sqlite_errorname", None) or ""
     text = str(error)
+    if name in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"):
+        columns = text.partition(": ")[2]
+        return AlreadyExists(f"a row of {columns.partition('.')[0]}", columns)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
     # SHMSIZE: the shared-memory file beside the store can't grow, as at a start on a full disk.

@@ -96,9 +96,7 @@ class Agents(Table):
 
     def lock(self, agent_id: AgentId) -> None:
         """Lock the agent, if there is one, until the end of this transaction, in a database with concurrent writers."""
-        if self._db.for_update:
-            sql = f"SELECT 1 FROM agents WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-            self._run(sql, id=storable(agent_id))
+        self._db.lock("agents", agent_id)
 
     def lock_names(self) -> None:
         """Keep others from adding agents until the end of this transaction, in a database with concurrent writers."""

@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable
-from perdure.storage.tables.table import OWN_ARCHIVE, OwnId, Table, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -35,8 +35,12 @@ class Archives(Table):
 
     def get(self, archive_id: ArchiveId) -> Archive:
         """Raises: NotFound."""
-        sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE id = :id AND org_id = :org_id"
+        sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE id = :id AND org_id = :org_id{self._db.for_update}"
         return _ARCHIVE.read(first(self._rows(sql, id=storable(archive_id)), "archive", archive_id))
+
+    def lock_names(self) -> None:
+        """Keep others from adding archives until the end of this transaction, in a database with concurrent writers."""
+        lock_numbers(self._db)
 
     def put(self, archive: Archive) -> None:
         """Update name, description, metadata and `updated_at` only. Raises: NotFound."""
@@ -87,22 +91,24 @@ class Archives(Table):
 
     def attach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         """Raises: NotFound, TooMany. Attaching twice is no error."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(archive_id)
         if self._run_counted(
             "INSERT INTO agent_archives (agent_id, archive_id, position) SELECT :agent_id, :archive_id,"
             " COALESCE(MAX(position), 0) + 1 FROM agent_archives WHERE agent_id = :agent_id"
             " ON CONFLICT (agent_id, archive_id) DO NOTHING",
-            agent_id=own_agent(self._db, self._org_id, agent_id),
+            agent_id=own,
             archive_id=archive_id,
         ):
             self._limits.check("archives_per_agent", len(self.list_by_agent(agent_id)))
 
     def detach(self, agent_id: AgentId, archive_id: ArchiveId) -> None:
         """Raises: NotFound. Detaching an archive that is not attached is not an error."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(archive_id)
         self._run(
             "DELETE FROM agent_archives WHERE agent_id = :agent_id AND archive_id = :archive_id",
-            agent_id=own_agent(self._db, self._org_id, agent_id),
+            agent_id=own,
             archive_id=archive_id,
         )
 

@@ -75,10 +75,11 @@ class Files(Table):
 
     def get(self, file_id: FileId) -> File:
         """Raises: NotFound."""
-        return first(self._read("id = :id", id=storable(file_id)), "file", file_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=storable(file_id)), "file", file_id)
 
     def find(self, folder_id: FolderId, name: str) -> File | None:
-        files = self._read("folder_id = :folder_id AND name = :name", folder_id=folder_id, name=storable(name))
+        where = f"folder_id = :folder_id AND name = :name{self._db.for_update}"
+        files = self._read(where, folder_id=folder_id, name=storable(name))
         return files[0] if files else None
 
     def find_by_digest(self, digest: str, *, suffix: str) -> File | None:

@@ -34,10 +34,10 @@ class Folders(Table):
 
     def get(self, folder_id: FolderId) -> Folder:
         """Raises: NotFound."""
-        return first(self._read("id = :id", id=storable(folder_id)), "folder", folder_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=storable(folder_id)), "folder", folder_id)
 
     def find(self, name: str) -> Folder | None:
-        return next(iter(self._read("name = :name", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
 
     def find_by_archive(self, archive_id: ArchiveId) -> Folder | None:
         """The folder whose files' passages this archive holds; None for all other archives."""
@@ -88,8 +88,8 @@ class Folders(Table):
 
         Raises: NotFound, TooMany.
         """
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(folder_id)
-        own = own_agent(self._db, self._org_id, agent_id)
         link: dict[str, Any] = {"agent_id": own, "folder_id": folder_id, "opens": int(opens)}
         if not self._run_counted(
             "INSERT INTO agent_folders (agent_id, folder_id, position, opens) SELECT :agent_id, :folder_id,"
@@ -107,8 +107,8 @@ class Folders(Table):
 
     def detach(self, agent_id: AgentId, folder_id: FolderId) -> bool:
         """Detach a folder and close its files; return whether it was attached. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(folder_id)
-        own = own_agent(self._db, self._org_id, agent_id)
         link = {"agent_id": own, "folder_id": folder_id}
         if not self._run_counted(
             "DELETE FROM agent_folders WHERE agent_id = :agent_id AND folder_id = :folder_id", **link

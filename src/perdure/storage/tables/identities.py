@@ -44,14 +44,14 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def get(self, identity_id: IdentityId) -> Identity:
         """Raises: NotFound."""
-        return first(self._read("id = :id", id=storable(identity_id)), "identity", identity_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=storable(identity_id)), "identity", identity_id)
 
     def find_by_key(self, identifier_key: str, project_id: str | None) -> Identity | None:
         """The identity of this key within a project, or outside projects."""
         return next(
             iter(
                 self._read(
-                    "identifier_key = :key AND COALESCE(project_id, '') = :project",
+                    f"identifier_key = :key AND COALESCE(project_id, '') = :project{self._db.for_update}",
                     key=storable(identifier_key),
                     project=storable(project_id or ""),
                 )
@@ -113,7 +113,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def _own(self, identity_id: IdentityId) -> OwnId:
         """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""
-        sql = "SELECT id FROM identities WHERE id = :id AND org_id = :org_id"
+        sql = f"SELECT id FROM identities WHERE id = :id AND org_id = :org_id{self._db.for_update}"
         return OwnId(first(self._rows(sql, id=storable(identity_id)), "identity", identity_id)[0])
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Identity]:

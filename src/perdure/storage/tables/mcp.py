@@ -111,10 +111,10 @@ class Mcp(Table):
 
     def get(self, server_id: McpServerId) -> McpServer:
         """Raises: NotFound."""
-        return first(self._read("id = :id", id=storable(server_id)), "mcp_server", server_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=storable(server_id)), "mcp_server", server_id)
 
     def find_by_name(self, name: str) -> McpServer | None:
-        return next(iter(self._read("name = :name", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
 
     def list(self, *, limit: int = 1_000) -> Sequence[McpServer]:
         """Servers in order of creation."""

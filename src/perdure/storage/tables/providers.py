@@ -61,10 +61,8 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
 
     def get(self, provider_id: ProviderId) -> ModelProvider:
         """Raises: NotFound."""
-        rows = self._rows(
-            f"SELECT {_PROVIDER.columns} FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)
-        )
-        return _PROVIDER.read(first(rows, "provider", provider_id))
+        sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE id = :id AND org_id = :org_id{self._db.for_update}"
+        return _PROVIDER.read(first(self._rows(sql, id=storable(provider_id)), "provider", provider_id))
 
     def list(self, *, limit: int = 1_000) -> Sequence[ModelProvider]:
         """Providers, the oldest first."""

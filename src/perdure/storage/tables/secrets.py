@@ -58,7 +58,7 @@ class Secrets(Table):
         return secret
 
     def find(self, owner_id: str, name: str) -> Secret | None:
-        sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} AND name = :name"
+        sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} AND name = :name{self._db.for_update}"
         rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name))
         return _SECRET.read(rows[0]) if rows else None
 
@@ -71,7 +71,7 @@ class Secrets(Table):
         """The secrets of all owners behind this owner and name, in this order."""
         sql = (
             f"SELECT {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND (owner_id, name) > (:agent_id, :name)"
-            " ORDER BY owner_id, name LIMIT :limit"
+            f" ORDER BY owner_id, name LIMIT :limit{self._db.for_update}"
         )
         rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name), limit=limit)
         return [_SECRET.read(row) for row in rows]
@@ -94,7 +94,8 @@ class Sandbox(Table):
         return _CONFIG.read(rows[0])
 
     def find(self) -> SandboxConfig | None:
-        rows = self._rows(f"SELECT {_CONFIG.columns} FROM sandbox_configs WHERE org_id = :org_id")
+        sql = f"SELECT {_CONFIG.columns} FROM sandbox_configs WHERE org_id = :org_id{self._db.for_update}"
+        rows = self._rows(sql)
         return _CONFIG.read(rows[0]) if rows else None
 
     def get(self, config_id: SandboxId) -> SandboxConfig:
@@ -128,7 +129,8 @@ class Sandbox(Table):
 
     def get_variable(self, variable_id: VariableId) -> Variable:
         """Raises: NotFound."""
-        sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
+        where = f"id = :id AND org_id = :org_id{self._db.for_update}"
+        sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE {where}"
         return _VARIABLE.read(first(self._rows(sql, id=storable(variable_id)), "variable", variable_id))
 
     def list_variables(self) -> Sequence[Variable]:

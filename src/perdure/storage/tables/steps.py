@@ -154,7 +154,7 @@ class Steps(Table):
     def get(self, step_id: StepId) -> Step:
         """Raises: NotFound."""
         place = find(self._db, self._org_id, "step", step_id) or find_run_of(self._db, self._org_id, step_id)
-        where = "agent_id = :agent_id AND run_seq = :run_seq AND id = :id"
+        where = f"agent_id = :agent_id AND run_seq = :run_seq AND id = :id{self._db.for_update}"
         steps = place and self._read(where, agent_id=place[0], run_seq=place[1], id=storable(step_id))
         return first(steps or (), "step", step_id)
 

@@ -117,10 +117,10 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def get(self, tool_id: ToolId) -> Tool:
         """Raises: NotFound."""
-        return first(self._read("id = :id", id=storable(tool_id)), "tool", tool_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=storable(tool_id)), "tool", tool_id)
 
     def find_by_name(self, name: str) -> Tool | None:
-        return next(iter(self._read("name = :name", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
@@ -161,7 +161,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def detach(self, agent_id: AgentId, name: str) -> None:
         """Raises: NotFound: it has no such tool."""
-        own, tool_id = own_agent(self._db, self._org_id, agent_id), self._find_id(name)
+        own, tool_id = own_agent(self._db, self._org_id, agent_id, lock=True), self._find_id(name)
         sql = "DELETE FROM agent_tools WHERE agent_id = :agent_id AND tool_id = :tool_id"
         if tool_id is None or not self._run_counted(sql, agent_id=own, tool_id=tool_id):
             raise NotFound("tool of this agent", name)

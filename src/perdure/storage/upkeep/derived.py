@@ -231,13 +231,6 @@ class _Part:
                     [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in missing],
                 )
             self._report("tags", "not found by their tags", len(missing))
-        if extra := sorted(stored - expected):
-            if self._repair:
-                self._db.run_many(
-                    "DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq",
-                    [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in extra],
-                )
-            self._report("tags", "found by tags they don't have", len(extra))
 
     def vectors(self) -> None:
         scopes = self._db.rows(
@@ -303,7 +296,16 @@ class _Part:
                 "id = :id",
                 "SELECT COUNT(*) FROM passages WHERE archive_id = :id",
             )
+            self._stale_tags()
             self._tag_counts()
+            self._count(
+                "files counted",
+                "folders",
+                "file_count",
+                "archive_id = :id",
+                "SELECT COUNT(*) FROM files f JOIN folders d ON d.id = f.folder_id"
+                " WHERE d.archive_id = :id AND f.status <> 'deleted'",
+            )
         self._count(
             "vectors counted",
             "vector_scopes",
@@ -321,6 +323,22 @@ class _Part:
             if self._repair:
                 self._db.run(f"UPDATE {table} SET {column} = :true WHERE {where}", self._params | {"true": true})
             self._report("counts", f"{what}, not {true:,}", stored[0][0], always=True)
+
+    def _stale_tags(self) -> None:
+        """Report passages of the whole archive that are found by tags they don't have, also tags that no other has."""
+        rows = self._db.rows(
+            "SELECT t.tag, t.seq, COALESCE(p.tags, '[]') FROM passage_tags t LEFT JOIN passages p"
+            " ON p.archive_id = t.archive_id AND p.seq = t.seq WHERE t.archive_id = :id"
+            " AND (p.tags IS NULL OR REPLACE(p.tags, '\"' || t.tag || '\"', '') = p.tags)",
+            self._params,
+        )  # a tag that is written otherwise in JSON is compared here
+        stale = [(tag, seq) for tag, seq, tags in rows if tag not in map(storable, load(tags))]
+        if self._repair:
+            self._db.run_many(
+                "DELETE FROM passage_tags WHERE archive_id = :id AND tag = :tag AND seq = :seq",
+                [{"id": self._owner.id, "tag": tag, "seq": seq} for tag, seq in stale],
+            )
+        self._report("tags", "found by tags they don't have", len(stale))
 
     def _tag_counts(self) -> None:
         """Compare an archive's counts of tags with its passages."""

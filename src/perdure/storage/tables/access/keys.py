@@ -47,7 +47,7 @@ class Keys:
 
     def get(self, org_id: OrgId, key_id: KeyId) -> ApiKey:
         """Raises: NotFound."""
-        sql = f"SELECT {_KEY.columns} FROM api_keys WHERE org_id = :org_id AND id = :id"
+        sql = f"SELECT {_KEY.columns} FROM api_keys WHERE org_id = :org_id AND id = :id{self._db.for_update}"
         rows = self._db.rows(sql, {"org_id": storable(org_id), "id": storable(key_id)})
         if not rows:
             raise NotFound("key", key_id)

@@ -91,7 +91,8 @@ class Organisations:
         self._db.run("DELETE FROM organisations WHERE id = :id", {"id": storable(org_id)})
 
     def _first(self, where: str, **params: str) -> Organisation | None:
-        rows = self._db.rows(f"SELECT {_ORGANISATION.columns} FROM organisations WHERE {where}", params)
+        sql = f"SELECT {_ORGANISATION.columns} FROM organisations WHERE {where}{self._db.for_update}"
+        rows = self._db.rows(sql, params)
         return _ORGANISATION.read(rows[0]) if rows else None
 
 
@@ -146,6 +147,6 @@ class Users:
         self._db.run("DELETE FROM users WHERE org_id = :org_id AND id = :id", params)
 
     def _first(self, where: str, org_id: OrgId, **params: str) -> User | None:
-        sql = f"SELECT {_USER.columns} FROM users WHERE org_id = :org_id AND {where}"
+        sql = f"SELECT {_USER.columns} FROM users WHERE org_id = :org_id AND {where}{self._db.for_update}"
         rows = self._db.rows(sql, {**params, "org_id": storable(org_id)})
         return _USER.read(rows[0]) if rows else None

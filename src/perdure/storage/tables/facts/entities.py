@@ -142,6 +142,7 @@ class Entities(Table):
 
     def _communities(self, where: str, *, index: str = "", **params: str | int) -> Sequence[Community]:
         source = f"communities{self._db.by_index(index) if index else ''}"
+        self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_COMMUNITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return [_COMMUNITY.read(row) for row in self._rows(sql, **params)]
 
@@ -150,6 +151,7 @@ class Entities(Table):
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Entity]:
         source = f"entities{self._db.by_index(index) if index else ''}"
+        self._db.lock("graphs", str(params["graph_id"]))
         sql = f"SELECT {_ENTITY.columns} FROM {source} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {where}"
         return [_ENTITY.read(row) for row in self._rows(sql, **params)]
 

@@ -94,11 +94,12 @@ class Graphs(Table):
 
     def attach(self, agent_id: AgentId, graph_id: GraphId) -> None:
         """Give the agent this graph in place of the one that it had. Raises: NotFound."""
+        own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(graph_id)
         self._run(
             f"{insert_into('agent_graphs', 'agent_id, graph_id')}"
             " ON CONFLICT (agent_id) DO UPDATE SET graph_id = excluded.graph_id",
-            agent_id=own_agent(self._db, self._org_id, agent_id, lock=True),
+            agent_id=own,
             graph_id=graph_id,
         )
 
@@ -134,6 +135,7 @@ class Graphs(Table):
         """Add to the counts of what extraction left out: reason -> how often. Raises: NotFound."""
         if not dropped:
             return
+        self._db.lock("graphs", graph_id)
         before = self.counts(graph_id).dropped
         total = {reason: before.get(reason, 0) + dropped.get(reason, 0) for reason in sorted({*before, *dropped})}
         sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
@@ -201,5 +203,5 @@ class Graphs(Table):
 
     def _read(self, where: str, **params: str | int) -> Sequence[Graph]:
         conditions = Conditions("org_id = :org_id", where)
-        sql = f"SELECT {_GRAPH.columns} FROM graphs WHERE {conditions}"
+        sql = f"SELECT {_GRAPH.columns} FROM graphs WHERE {conditions}{self._db.for_update}"
         return [_GRAPH.read(row) for row in self._rows(sql, **params)]

@@ -1,0 +1,1 @@
+"""Cases of changes that are made twice at once, by noun."""

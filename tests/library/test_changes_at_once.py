@@ -1,0 +1,68 @@
+"""Every verb that changes something, twice at once: the result is the sum of both, or a typed conflict.
+
+The verbs are read from the code: a new one without a case fails here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import traceback
+from pathlib import Path
+
+import pytest
+
+import tests.at_once.agents
+import tests.at_once.shared  # noqa: F401
+from perdure import AsyncPerdure
+from perdure.library.services.access.access import Access
+from perdure.testing import ScriptedModel, says
+from tests.at_once.reads import ELSEWHERE, READS
+from tests.at_once.room import CASES, Room, let_changes_meet, play
+from tests.support.two_apps import STORES, address_of, two_apps
+
+SECRET = "a key of tests that is long enough"
+
+
+MODULES = ("agents", "shared")
+
+
+async def test_every_verb_has_a_case_or_changes_nothing(tmp_path: Path) -> None:
+    """A verb that was added is named in none of the three."""
+    async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
+        services = {name: type(one) for name, one in vars(perdure.services).items() if name != "app"}
+    found = {
+        f"{name}.{verb}": function
+        for name, kind in {**services, "access": Access}.items()
+        for verb, function in inspect.getmembers(kind, inspect.iscoroutinefunction)
+        if not verb.startswith("_")
+    }
+    reads = {f"{name}.{verb}" for name, verbs in READS.items() for verb in verbs.split()}
+
+    assert found.keys() == reads | CASES.keys() | ELSEWHERE.keys()
+    assert not reads & CASES.keys()
+    assert [name for name in reads if ".store.write(" in inspect.getsource(found[name])] == []
+
+
+@pytest.mark.parametrize("store", STORES)
+@pytest.mark.parametrize("module", MODULES)
+async def test_two_changes_at_once_are_both_there(
+    store: str, module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = await address_of(store, tmp_path)
+    let_changes_meet(monkeypatch)
+    cases = dict.fromkeys(one for some in CASES.values() for one in some if one.__module__.endswith(module))
+    wrong = {}
+    async with two_apps(address, ScriptedModel(otherwise=lambda _: says("Yes.")), settings={"secret_key": SECRET}) as (
+        a,
+        b,
+    ):
+        room = Room(a, b)
+        for one in cases:
+            try:
+                async with asyncio.timeout(20):
+                    await play(room, one)
+            except Exception as error:
+                wrong[one.__name__] = "".join(traceback.format_exception(error)[-2:])
+    if wrong:
+        pytest.fail("\n".join(f"{name}: {error}" for name, error in wrong.items()), pytrace=False)
