@@ -15,6 +15,7 @@ from perdure.core.groups.passes import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
+from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
@@ -28,7 +29,6 @@ from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
-from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
