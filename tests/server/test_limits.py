@@ -14,7 +14,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
-from perdure.testing import ScriptedModel, says
+from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import BASE, MODEL, in_process
 
 FEW = replace(
@@ -128,3 +128,49 @@ async def test_client_tools_that_are_too_large_together_are_refused(tmp_path: Pa
             await agent.send("hi", client_tools=[tool])
 
         assert await agent.message_count() == 0
+
+
+async def query_doors(client: httpx.AsyncClient) -> list[tuple[str, str, bool]]:
+    """Each route that takes a `query`: (method, path, whether in the body)."""
+    document = (await client.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    doors = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            if "query" in schemas.get(name, {}).get("properties", {}):
+                doors.append((method, path, True))
+            elif any(one["name"] == "query" for one in operation.get("parameters", ())):
+                doors.append((method, path, False))
+    return doors
+
+
+async def test_every_door_of_a_search_refuses_a_query_that_is_too_long(tmp_path: Path) -> None:
+    """Also the agents' own tools, and a search with nothing to search; the document names the doors."""
+    models = {
+        MODEL: ScriptedModel(
+            *(calls(name, query="a " * 30) for name in ("conversation_search", "search_facts")), says("I could not.")
+        )
+    }
+    settings = replace(Settings(), model=MODEL, query_limit_chars=50, embedding="none")
+    async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=settings) as perdure:
+        agent = await perdure.create_agent(tools=["conversation_search", "search_facts"])
+        await agent.facts.add("Ada likes tea.")
+        transport = httpx.ASGITransport(create_app(perdure, ServerConfig()))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            doors = await query_doors(client)
+            answers = {}
+            for method, path, in_body in doors:
+                asked = {"query": "a " * 30, "agent_id": agent.id}
+                values: dict[str, Any] = {"json": asked} if in_body else {"params": asked}
+                answered = await client.request(method, path.replace("{agent_id}", agent.id), **values)
+                answers[f"{method} {path}"] = (answered.status_code, answered.text)
+        reply = await agent.send("Look it up.")
+
+    refused = {door for door, (status, text) in answers.items() if status == 422 and "60 characters in a query" in text}
+    assert len(doors) >= 9
+    assert refused == set(answers), {door: answers[door] for door in set(answers) - refused}
+    results = [result.text for message in reply.messages for result in message.results]
+    assert len(results) == 2
+    assert all("PERDURE_QUERY_LIMIT_CHARS" in text for text in results)

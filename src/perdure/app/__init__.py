@@ -431,10 +431,11 @@ def _embedded_store(
 
 def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:
     """The search of messages and passages, with the embedder if there is one."""
-    late_s, embedder = shared.settings.late_interaction_ms / 1000, shared.embedding.embedder
+    settings, embedding = shared.settings, shared.embedding
+    late_s, embedder = settings.late_interaction_ms / 1000, embedding.embedder
     if embedder is not None:
         embedder = reported_embedder(embedder, telemetry)
-    return Search(store, shared.clock, embedder=embedder, reason=shared.embedding.reason, late_s=late_s)
+    return Search(store, shared.clock, embedder=embedder, reason=embedding.reason, late_s=late_s, limits=settings)
 
 
 def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:

@@ -41,6 +41,7 @@ class Limits:
     memory_limit_chars: int = _limit(500_000, "characters in the blocks of an agent")
     client_limit_chars: int = _limit(300_000, "characters of client tools and skills")
     metadata_limit_chars: int = _limit(500_000, "characters of metadata")
+    query_limit_chars: int = _limit(10_000, "characters in a query")
     image_limit_bytes: int = _limit(5_000_000, "bytes of an image")
     images_per_request: int = _limit(10, "images in a request")
     messages_per_request: int = _limit(500, "messages in a request")
