@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -174,3 +175,52 @@ async def test_every_door_of_a_search_refuses_a_query_that_is_too_long(tmp_path:
     results = [result.text for message in reply.messages for result in message.results]
     assert len(results) == 2
     assert all("PERDURE_QUERY_LIMIT_CHARS" in text for text in results)
+
+
+TAGGED = {"tags": ["short", "t" * 1_001]}
+DESCRIBED = {"description": "d" * 20_001}
+
+
+@pytest.mark.parametrize("fields", [TAGGED, DESCRIBED], ids=["tags", "description"])
+async def test_no_door_takes_a_tag_or_description_of_any_length(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Of agents, blocks, archives, passages, tools and groups, when they are made and when they are changed."""
+    tool = {"source_code": 'def look():\n    """Look."""\n'}
+    made = {
+        "/v1/agents/": {"model": MODEL},
+        "/v1/blocks/": {"label": "b", "value": "v"},
+        "/v1/archives/": {"name": "notes"},
+        "/v1/tools/": tool,
+    }
+    async with in_process(tmp_path) as (client, _):
+        ids = {path: (await client.post(path, json=body)).json()["id"] for path, body in made.items()}
+        agent, archive = ids["/v1/agents/"], ids["/v1/archives/"]
+        doors = [
+            *(("POST", path, {**body, "name": "other"}) for path, body in made.items() if path != "/v1/tools/"),
+            ("POST", "/v1/tools/", {"source_code": tool["source_code"].replace("look", "see")}),
+            *(("PATCH", f"{path}{one}", {}) for path, one in ids.items()),
+            ("POST", "/v1/agents/", {"model": MODEL, "memory_blocks": [{"label": "b", "value": "v", **fields}]}),
+            ("POST", f"/v1/archives/{archive}/passages", {"text": "t"}),
+            ("POST", f"/v1/archives/{archive}/passages/batch", {"passages": [{"text": "t", **fields}]}),
+            ("POST", f"/v1/agents/{agent}/archival-memory", {"text": "t"}),
+            ("POST", "/v1/groups/", {"agent_ids": [agent], "description": "d"}),
+        ]
+        document = (await client.get("/openapi.json")).json()
+        answers = {}
+        for method, path, body in doors:
+            sent = {**body, **({} if "memory_blocks" in body or "passages" in body else fields)}
+            answered = await client.request(method, path, json=sent)
+            takes = _takes(document, method, path, fields) or "memory_blocks" in body
+            answers[f"{method} {path} {sorted(body)}"] = (answered.status_code, takes, answered.text[:200])
+
+    assert sum(takes for _, takes, _ in answers.values()) >= 7
+    assert {door: one for door, one in answers.items() if one[1] and one[0] != 422} == {}
+
+
+def _takes(document: dict[str, Any], method: str, path: str, fields: dict[str, Any]) -> bool:
+    """Whether the document says that a route takes these fields."""
+    for pattern, operations in document["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path) and method.lower() in operations:
+            content = operations[method.lower()].get("requestBody", {}).get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            return bool(fields.keys() & document["components"]["schemas"].get(name, {}).get("properties", {}).keys())
+    return False

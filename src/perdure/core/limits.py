@@ -37,6 +37,8 @@ class Limits:
     tool_rules_per_agent: int = _limit(300, "tool rules for an agent")
     secrets_per_owner: int = _limit(200, "secrets for an agent or the organisation")
     tags_per_item: int = _limit(200, "tags")
+    name_limit_chars: int = _limit(1_000, "characters in a tag or name")
+    description_limit_chars: int = _limit(20_000, "characters in a description")
     block_limit_chars: int = _limit(1_000_000, "characters in a block")
     memory_limit_chars: int = _limit(500_000, "characters in the blocks of an agent")
     client_limit_chars: int = _limit(300_000, "characters of client tools and skills")

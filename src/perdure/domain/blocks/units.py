@@ -244,7 +244,8 @@ def _check_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _check_size(tx: Tx, values: Mapping[str, Any]) -> None:
     """Check the size of these fields of a block. Raises: TooMany."""
     tx.limits.check("block_limit_chars", len(values.get("value", "")))
-    check_item_limits(tx.limits, tags=values.get("tags", ()), metadata=values.get("metadata"))
+    about = {name: values.get(name) for name in ("description", "metadata")}
+    check_item_limits(tx.limits, tags=values.get("tags", ()), **about)
 
 
 def _check_field(name: str, value: Any, valid: bool, hint: str) -> None:

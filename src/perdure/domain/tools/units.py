@@ -365,7 +365,10 @@ def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
 
 def _check_size(tx: Tx, tool: Tool) -> None:
     """Check the size of a tool. Raises: TooMany."""
-    check_item_limits(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
+    spec = tool.spec
+    check_item_limits(
+        tx.limits, tags=tool.tags, description=spec.description, metadata=tool.metadata, schema=spec.parameters
+    )
 
 
 def _check_values(new: NewTool) -> None:
