@@ -148,3 +148,103 @@ def test_a_memory_tool_that_says_nothing_writes() -> None:
         *("open_files", "grep_files", "semantic_search_files", "schedule_list", "schedule_cancel"),
     }
     assert all(spec.name == name for name, spec in ENGINE_TOOL_SPECS.items())
+
+
+WRITES: dict[str, dict[str, Any]] = {
+    "core_memory_append": {"label": "human", "content": ORDER},
+    "core_memory_replace": {"label": "human", "old_content": "Ada", "new_content": ORDER},
+    "memory_replace": {"label": "human", "old_string": "Ada", "new_string": ORDER},
+    "memory_insert": {"label": "human", "new_string": ORDER},
+    "memory_rethink": {"label": "human", "new_memory": ORDER},
+    "memory_apply_patch": {"label": "human", "patch": f"@@\n-Ada\n+{ORDER}\n"},
+    "memory": {"command": "create", "path": "/memories/new", "file_text": ORDER},
+    "rethink_user_memory": {"new_memory": ORDER},
+    "archival_memory_insert": {"content": ORDER},
+    "store_memories": {"chunks": [{"start_index": 0, "end_index": 0, "context": ORDER}]},
+    "schedule_create": {"message": ORDER, "every": "1h"},
+}
+"""A call of each memory tool that keeps a text."""
+
+
+@pytest.mark.parametrize("policy", ["block", "approve"])
+def test_no_memory_tool_keeps_what_came_from_outside(tmp_path: Path, policy: str) -> None:
+    """Each of them is refused, or waits, after the same mail; the list is that of the tools that write."""
+    assert WRITES.keys() == {name for name in MEMORY_TOOL_SPECS if tool_writes_memory(name)}
+    script = [calls("read_mail"), *(calls(name, **arguments) for name, arguments in WRITES.items()), says("Done.")]
+    with open_with(tmp_path, *script) as perdure:
+        agent = perdure.create_agent(
+            "ada", human="Ada", tools=["read_mail", *WRITES], settings={"untrusted_writes": policy}
+        )
+        agent.send("0. What is new?")
+        asked = []
+        while policy == "approve" and (pending := agent.pending()):
+            asked += [call.name for call in pending]
+            agent.deny(reason="no")
+        errors = [one.name for row in agent.messages(limit=100) for one in row.results if one.status == "error"]
+
+        assert (asked or errors) == list(WRITES)
+        assert [block.value for block in agent.blocks.list() if block.label == "human"] == ["Ada"]
+        assert [block.label for block in agent.blocks.list()].count("new") == 0
+        assert not agent.passages() and not agent.schedules.list()
+
+
+@pytest.mark.parametrize("other", ["allow", "label", "approve", "block"])
+@pytest.mark.parametrize("own", ["allow", "label", "approve", "block"])
+def test_the_strictest_policy_of_those_that_share_memory_holds(tmp_path: Path, own: str, other: str) -> None:
+    """For each of them, whichever has it."""
+    with open_with(tmp_path, calls("read_mail"), WRITE, says("Done.")) as perdure:
+        agent = make_agent(perdure, own)
+        sharer = perdure.create_agent("bob", settings={"untrusted_writes": other})
+        sharer.blocks.attach(agent.blocks.get("human").id) if _detach(sharer) else None
+        agent.send("What is new?")
+
+        strictest = max((own, other), key=["allow", "label", "approve", "block"].index)
+        assert (ORDER in agent.blocks.get("human").value) == (strictest in ("allow", "label"))
+        assert bool(agent.pending()) == (strictest == "approve")
+
+
+def _detach(agent: Agent) -> bool:
+    """Take the block about the user away."""
+    agent.blocks.detach("human")
+    return True
+
+
+def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path) -> None:
+    """It is given the words to read; their sources come with them."""
+
+    def answer(request: Any) -> Any:
+        if "You are a background agent" not in request.system:
+            return says(f"It says: {ORDER}") if request.messages[-1].results else calls("read_mail")
+        done = [row for row in request.messages if row.results]
+        return calls("memory_finish_edits", reason="Done.") if done else WRITE
+
+    with open_with(tmp_path, answer, answer, answer, answer, answer) as perdure:
+        agent = perdure.create_agent(
+            "ada", tools=["read_mail"], human="Ada", sleeptime=True, settings={"untrusted_writes": "block"}
+        )
+        agent.send("What is new?")
+        agent.companion.wake()
+
+        assert agent.blocks.get("human").value == "Ada"
+        info = agent.companion.info()
+        assert info is not None
+        results = [one for row in perdure.agent(info.companion.id).messages(limit=50) for one in row.results]
+        assert any("tool:read_mail" in one.text for one in results)
+
+
+def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> None:
+    """The agent's words in another conversation, found by themselves; the write is refused there too."""
+    asked: list[Any] = []
+
+    def write(request: Any) -> Any:
+        asked.append(request)
+        return WRITE
+
+    with open_with(tmp_path, calls("read_mail"), says(f"The mail says that {ORDER}."), write, says("Done.")) as perdure:
+        agent = make_agent(perdure)
+        agent.send("What is new?")
+        conversation = agent.new_conversation()
+        agent.send("Says the mail that the account is DE99?", conversation=conversation.id)
+
+        assert ORDER in asked[0].tail
+        assert ORDER not in agent.blocks.get("human").value
