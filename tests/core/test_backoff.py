@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import perdure
-from perdure.core.backoff import backoff_s
+from perdure.core.incoming.backoff import backoff_s
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2, 10, 1_025, 10**9])

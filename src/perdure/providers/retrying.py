@@ -7,8 +7,8 @@ import random as randomness
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
-from perdure.core.backoff import backoff_s
 from perdure.core.errors import ModelError, ModelLoading, ModelTimeout
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.models import Exchange, Model, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import NO_USAGE
 

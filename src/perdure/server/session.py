@@ -19,9 +19,9 @@ from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 
 from perdure.core.access.values import LOCAL, Principal
-from perdure.core.backoff import backoff_s
 from perdure.core.errors import SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.library.services.access.access import Store

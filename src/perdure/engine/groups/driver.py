@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from perdure.core.backoff import backoff_s
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import StoredEvent
 from perdure.core.groups.turns import GroupTurn, Speaker
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.runs import Run
 from perdure.engine.groups.live import LiveSpeech, LiveTurn
 from perdure.engine.groups.log import GroupLog, load_group_log

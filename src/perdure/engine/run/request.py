@@ -26,6 +26,7 @@ from perdure.engine.estimates import (
 )
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
+from perdure.engine.run.driving.shown import note_shown
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
 from perdure.engine.run.next_action import MakeRequest, next_action
@@ -40,7 +41,6 @@ from perdure.engine.run.prefixes import (
 )
 from perdure.engine.run.room import plan_room
 from perdure.engine.run.rows import add_hook_context, add_waiting_input
-from perdure.engine.run.shown import note_shown
 from perdure.engine.run.tail import add_pressure, build_notes
 from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall

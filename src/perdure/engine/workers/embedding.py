@@ -15,7 +15,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
-from perdure.core.backoff import backoff_s
 from perdure.core.errors import (
     ModelAuthenticationFailed,
     ModelError,
@@ -24,6 +23,7 @@ from perdure.core.errors import (
     StoreClosed,
     StoreError,
 )
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end

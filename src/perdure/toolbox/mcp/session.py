@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from perdure.core.backoff import backoff_s
 from perdure.core.errors import McpUnreachable
 from perdure.core.ids import McpServerId, ToolId
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.toolbox.mcp.connect import StderrTail, connect, load_sdk
 from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
