@@ -248,3 +248,21 @@ def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> No
 
         assert ORDER in asked[0].tail
         assert ORDER not in agent.blocks.get("human").value
+
+
+def test_no_turn_from_outside_is_recalled_unasked(tmp_path: Path) -> None:
+    """A request is filled up with the newest turns, but its writes would take over their sources."""
+    asked: list[Any] = []
+
+    def hello(request: Any) -> Any:
+        asked.append(request)
+        return says("Hello.")
+
+    with open_with(tmp_path, calls("read_mail"), says(f"The mail says that {ORDER}."), hello) as perdure:
+        agent = make_agent(perdure)
+        agent.send("Tell me what is new today.")
+        agent.send("Good morning!", conversation=agent.new_conversation().id)
+
+        assert "Tell me what is new today." in asked[0].tail
+        assert "DE99" not in asked[0].tail
+        assert not agent.sources.list()
