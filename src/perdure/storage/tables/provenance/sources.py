@@ -93,7 +93,7 @@ class Sources(Table):
         rows = [(seq, first + place, source) for place, source in enumerate(sources)]
         add_message_sources(self._db, own, conversation_seq, rows, via="recall" if recalled else "")
 
-    def _next_place(self, agent_id: AgentId, conversation_seq: int, seq: int) -> int:
+    def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
         """The first free place of what a message's request brought, behind what it brought itself."""
         rows = self._rows(
             "SELECT MAX(place) FROM message_sources WHERE agent_id = :agent_id AND seq = :seq"
