@@ -54,6 +54,24 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, col
     ]
 
 
+def test_no_link_that_signs_in_stands_in_a_log(tmp_path: Path) -> None:
+    """Where stderr is no terminal, whoever reads the log could use it."""
+    env = environment(tmp_path) | {"PERDURE_API_KEY": "a key of some length"}
+    command = [str(warm("perdure", env)), "serve", "--port", "0"]
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+        try:
+            assert child.stdout is not None
+            lines = [child.stdout.readline() for _ in range(3)]
+            os.kill(child.pid, signal.SIGTERM)
+            lines += list(child.stdout)
+            child.wait(timeout=20)
+        finally:
+            child.kill()
+
+    assert any("`perdure ui` makes a link" in line for line in lines), lines
+    assert not any("token" in line or "a key of" in line for line in lines)
+
+
 def test_a_log_of_json_has_no_other_lines(tmp_path: Path) -> None:
     """Neither on stdout nor on stderr: also where it serves is a line of the log."""
     env = environment(tmp_path) | {"PERDURE_LOG": "json"}

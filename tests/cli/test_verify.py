@@ -75,3 +75,19 @@ async def talk_more(home: Path) -> None:
     async with await AsyncPerdure.open(home / "perdure.db") as perdure:
         agent = await perdure.agent("ada")
         await agent.archive("Ada likes walruses")
+
+
+def test_what_it_says_of_a_damaged_file_is_not_to_run_it_again(tmp_path: Path) -> None:
+    """Pages in the middle are overwritten: it is the command that tells what is damaged."""
+    fill(tmp_path)
+    path = tmp_path / "perdure.db"
+    data = bytearray(path.read_bytes())
+    for page in range(1, len(data) // 4_096):
+        data[page * 4_096 + 100 : page * 4_096 + 4_000] = b"\xa5" * 3_900
+    path.write_bytes(data)
+    result = run_inside(tmp_path, "store", "verify")
+
+    told = result.stdout + result.stderr
+    assert result.returncode == 1
+    assert "perdure restore FILE" in told
+    assert "store verify" not in told

@@ -32,11 +32,11 @@ from perdure.core.messages import (
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.arguments import parse_arguments
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.conversations import matches, patterns
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.support.agents import USER, AgentInRun, agent_in_run

@@ -454,6 +454,27 @@ async def test_a_conversation_loses_its_place_in_the_cache_once_an_hour() -> Non
     assert APART_S - IDLE_S <= waited_s <= APART_S + IDLE_S
 
 
+async def test_a_call_that_follows_another_does_not_put_the_next_one_off() -> None:
+    """The place in the cache was taken once, at the first of them; the hour counts from there."""
+    stage = Stage()
+    await stage.person()
+    stage.call()
+    await silence()
+    time_passes(APART_S / 2)
+    stage.call()
+    await silence()
+    assert stage.done == 2
+    stage.call()
+    waited_s = 0.0
+    while stage.done == 2 and waited_s < 2 * APART_S:
+        await stage.person()
+        time_passes(IDLE_S / 2)
+        waited_s += IDLE_S / 2
+        await steps()
+
+    assert waited_s <= APART_S / 2 + IDLE_S / 2
+
+
 async def test_who_has_been_silent_for_long_loses_it_before() -> None:
     stage = Stage()
     for _ in range(2):

@@ -135,6 +135,19 @@ async def test_a_killed_process_leaves_its_report_to_the_next() -> None:
         assert (len(it.receiver.reports), found.error) == (TRIES, "the process that sent it stopped each time")
 
 
+async def test_a_report_that_another_process_has_claimed_is_not_sent() -> None:
+    """Both have read that it is due; the second finds it taken."""
+    async with ended(200) as it:
+        dues = await it.store.read(lambda tx: tx.callbacks.list_due(at=it.clock.now(), limit=9))
+        for process in (it.callbacks, it.other, it.callbacks):
+            for due in dues:
+                await process._send(due)
+        found = await it.callback()
+
+        assert (len(dues), len(it.receiver.reports)) == (1, 1)
+        assert (found.tries, found.status_code, found.error) == (1, 200, None)
+
+
 async def test_a_deleted_run_is_not_reported() -> None:
     async with ended(200) as it:
         await it.store.write(lambda tx: tx.runs.hide(it.run.key))

@@ -127,6 +127,34 @@ async def test_a_plain_message_and_a_number_of_firings() -> None:
         assert [one.id for one in await agent.schedules.list(statuses=())] == [made.id]
 
 
+async def test_what_could_not_be_fired_is_none_of_a_limited_number() -> None:
+    """Refused twice, then fired as often as was asked for; a companion that had nothing to read counts neither."""
+    is_night = True
+
+    @hook("run_start")
+    def refuse(payload: Any) -> Verdict | None:
+        return Verdict(block="not at night") if is_night else None
+
+    async with opened(hooks=[refuse]) as (perdure, agent, clock):
+        made = await agent.schedules.create("Hello.", every=HOUR, role="user", max_firings=2)
+        kept = await perdure.create_agent("bob", model=MODEL, sleeptime=True)
+        companion = await kept.schedules.create(every=HOUR, companion=True, max_firings=1)
+        for place in range(6):
+            is_night = place < 2
+            clock.advance(HOUR)
+            await fire(perdure)
+            if place == 1:
+                now = await agent.schedules.get(made.id)
+                assert (now.status, now.firings) == ("active", 0)
+
+        assert [outcome for outcome, _ in await outcomes(agent, made.id)] == ["failed", "failed", "fired", "fired"]
+        ended = await agent.schedules.get(made.id)
+        assert (ended.status, ended.firings) == ("ended", 2)
+        assert {outcome for outcome, _ in await outcomes(kept, companion.id)} == {"nothing_new"}
+        waiting = await kept.schedules.get(companion.id)
+        assert (waiting.status, waiting.firings) == ("active", 0)
+
+
 async def test_missed_times_follow_the_policy() -> None:
     """Skipped, one for all, or each of the newest."""
     async with opened() as (perdure, agent, clock):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from perdure import StoreFull
+from perdure import InvalidInput, StoreFull
 from perdure.core.ids import ArchiveId, FileId
 from perdure.engine.workers import files
 from perdure.storage.tx import Tx
@@ -28,7 +28,11 @@ def load_stored(tx: Tx, archive_id: ArchiveId, file_id: FileId) -> tuple[str, in
     return text, sum(passage.source["file_id"] == file_id for passage in passages)
 
 
-@pytest.mark.parametrize("error", [StoreFull("the disk is full"), RuntimeError("a defect")], ids=["full", "defect"])
+@pytest.mark.parametrize(
+    "error",
+    [StoreFull("the disk is full"), RuntimeError("a defect"), InvalidInput("too odd")],
+    ids=["full", "defect", "refused"],
+)
 @pytest.mark.parametrize("unit", ["_put_parts", "_put_chunks"])
 async def test_a_second_read_leaves_nothing_of_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unit: str, error: Exception
@@ -57,7 +61,7 @@ async def test_a_second_read_leaves_nothing_of_the_first(
         text, passages = await store.read(load_stored, folder.info.archive_id, file.id)
 
         assert failures == 1
-        if isinstance(error, RuntimeError):
+        if not isinstance(error, StoreFull):
             assert (read.status, text, passages) == ("error", "", 0)
         else:
             assert (read.status, text, passages) == ("completed", PLAN, read.chunk_count)

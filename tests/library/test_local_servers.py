@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
+from perdure.core.messages import Text
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
+from perdure.core.runs import RunOptions
+from perdure.library.services.messages import NewMessage
 from perdure.settings import Settings
 from perdure.testing import InlineStore, LocalServer, ScriptedModel, Status, calls, says, writes_call
 from perdure.testing.http_model import HttpLine
@@ -262,3 +265,33 @@ async def test_a_message_that_is_sent_again_gets_the_running_answer() -> None:
     assert (reply.text, later.text) == ("At last.", "At last.")
     assert reply.run_id != later.run_id and len(runs) == 2
     assert len(model.model.requests) == 2
+
+
+ASKED = "Are you there?"
+OTHERS: list[tuple[NewMessage, dict[str, Any]]] = [
+    (NewMessage((Text(ASKED),), otid="a client's own id"), {}),
+    (NewMessage((Text(ASKED),), name="bob"), {}),
+    (NewMessage((Text(ASKED),), sender_id="agent-123e4567-e89b-42d3-a456-426614174000"), {}),
+    (NewMessage((Text(ASKED),)), {"options": RunOptions(max_tokens=5)}),
+    (NewMessage((Text(ASKED + "?"),)), {}),
+]
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=["otid", "name", "sender", "options", "text"])
+async def test_what_differs_from_a_message_in_anything_is_another_one(other: tuple[NewMessage, dict[str, Any]]) -> None:
+    """By the client's id, by who says it, or by how it is to be answered: the conversation is busy."""
+    model = SlowModel()
+    async with await AsyncPerdure.open(
+        settings=Settings(embedding="none"), store=InlineStore(), models={MODEL: model}
+    ) as perdure:
+        agent = await perdure.create_agent("ada", model=MODEL)
+        submit = perdure.services.messages.submit
+        first = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+        await model.asked.wait()
+        message, options = other
+        with pytest.raises(ConversationBusy):
+            await submit(agent.id, [message], if_busy="reject", **options)
+        again = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+        model.may_answer.set()
+
+    assert again.run.id == first.run.id

@@ -163,6 +163,9 @@ def test_the_profile_follows_from_the_model(traits: ModelTraits, profile: str) -
     assert choose_profile(an_agent(), traits) == profile
     assert choose_profile(an_agent(profile="small"), traits) == "small"
     assert choose_profile(an_agent(profile="full"), traits) == "full"
+    rules = [{"type": "exit_loop", "tool_name": "memory_insert"}]
+    assert choose_profile(an_agent(tool_rules=rules), traits) == "full"
+    assert choose_profile(an_agent(tool_rules=rules, profile="small"), traits) == "small"
 
 
 def test_an_agent_s_own_settings_win_over_its_profile() -> None:
@@ -173,7 +176,8 @@ def test_an_agent_s_own_settings_win_over_its_profile() -> None:
     assert agent.settings["offered_tools"] == "all"
     assert agent.settings["max_output_tokens"] == 512
     assert with_profile(agent, SMALL) == agent
-    assert with_profile(an_agent(), ModelTraits(takes_tools=False)).settings == {"offered_tools": "none"}
+    for own in ({}, {"offered_tools": "all"}):
+        assert with_profile(an_agent(**own), ModelTraits(takes_tools=False)).settings == {"offered_tools": "none"}
 
 
 async def test_a_profile_that_does_not_exist_is_refused(tmp_path: Path) -> None:

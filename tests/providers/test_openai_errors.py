@@ -34,7 +34,7 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.ids import AgentId, MessageId
-from perdure.core.messages import Message, Text
+from perdure.core.messages import Message, Text, unlogged_message
 from perdure.core.models import Exchange, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
@@ -605,3 +605,33 @@ def test_a_server_that_takes_no_tools_is_told_apart(status: int, words: str) -> 
 
     assert isinstance(fault, ModelTakesNoTools)
     assert not fault.retryable
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "changes"),
+    [
+        (500, "The system is temporarily overloaded, try again later", False),
+        (500, "internal system error in role of scheduler", False),
+        (503, "the template engine restarts", False),
+        (500, "System role not supported", True),
+        (500, "Conversation roles must alternate user/assistant/user/assistant/...", True),
+        (500, "System message must be at the beginning.", True),
+        (400, "messages[2].role: only user and assistant are supported", True),
+    ],
+)
+async def test_only_a_refusal_of_roles_changes_the_roles_for_good(status: int, text: str, changes: bool) -> None:
+    """What passes says nothing of the request, whatever its words."""
+    request = replace(REQUEST, messages=(unlogged_message("user", "hello"),))
+    async with HttpModel(Status(status, {"error": {"message": text}}), otherwise=says("hi")) as server:
+        connections = Connections()
+        chat = OpenAIChat(model="gpt-4o", base_url=server.url, connections=connections)
+        for _ in range(3):
+            try:
+                [piece async for piece in chat.respond(request)]
+            except ModelOverloaded:
+                assert not changes
+        await connections.aclose()
+        roles = [[message["role"] for message in asked["messages"]] for asked in server.requests]
+
+    assert roles[0] == ["system", "user", "system"]
+    assert roles[-1] == (["system", "user"] if changes else roles[0])

@@ -238,6 +238,39 @@ async def test_the_audit_log_names_what_was_made_and_changed(world: World) -> No
     ]
 
 
+async def test_the_audit_log_notes_a_success_of_any_status(world: World) -> None:
+    """An answer without a body has no id, so that of the address counts; what failed is not noted."""
+    async with world.client(world.keys["builder"]) as client:
+        archive = (await client.post("/v1/archives/", json={"name": "notes"})).json()["id"]
+        passage = (await client.post(f"/v1/archives/{archive}/passages", json={"text": "t"})).json()["id"]
+        paths = (f"/v1/archives/{archive}/passages/{passage}", f"/v1/archives/{archive}", f"/v1/archives/{archive}")
+        statuses = [(await client.delete(path)).status_code for path in paths]
+
+    assert statuses == [204, 204, 404]
+    entries = await world.access().audit(AuditFilter(), limit=2)
+    assert [(one.action, one.object_id) for one in entries] == [
+        ("DELETE /v1/archives/*", archive),
+        ("DELETE /v1/archives/*/passages/*", passage),
+    ]
+
+
+async def test_the_minute_of_a_limit_slides(world: World) -> None:
+    """Requests at the end of a minute count in the next one, less with each second of it."""
+    _, text = await world.access().create_key("even", "read-only", limits=Limits(requests_per_minute=4))
+    world.clock.advance(119 - world.clock.now().timestamp() % 60)
+
+    async def ask(count: int) -> list[int]:
+        return [await world.status("GET", "/v1/tags/", text) for _ in range(count)]
+
+    assert await ask(5) == [200, 200, 200, 200, 429]
+    world.clock.advance(2)
+    assert await ask(2) == [200, 429]
+    world.clock.advance(30)
+    assert await ask(3) == [200, 200, 429]
+    world.clock.advance(28)
+    assert await ask(2) == [200, 429]
+
+
 @pytest.mark.parametrize("exchanged_s", [0.0, 60.0])
 async def test_tokens_beyond_a_keys_limit_end_its_day(
     world: World, monkeypatch: pytest.MonkeyPatch, exchanged_s: float

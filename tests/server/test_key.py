@@ -35,6 +35,21 @@ def test_auto_makes_a_key_once(tmp_path: Path) -> None:
     assert first.api_key not in repr(first)
 
 
+@pytest.mark.parametrize(("host", "taken"), [("127.0.0.1", True), ("::1", True), ("0.0.0.0", False), ("::", False)])
+def test_a_short_key_is_for_this_machine_alone(host: str, taken: bool) -> None:
+    """Other machines could guess it."""
+    for key in ("short", "k" * 15):
+        environment = {"PERDURE_API_KEY": key, "PERDURE_HOST": host}
+        if taken:
+            assert ServerConfig.from_environment(environment).api_key == key
+            continue
+        with pytest.raises(InvalidInput, match="at least 16") as refused:
+            ServerConfig.from_environment(environment)
+        assert key not in str(refused.value)
+
+    assert ServerConfig(host=host, api_key="k" * 16).api_key is not None
+
+
 def test_only_a_start_makes_it(tmp_path: Path) -> None:
     """Who only looks writes nothing, and has a key that nobody knows in place of `auto`."""
     environment = {"PERDURE_API_KEY": "AUTO", "PERDURE_HOME": str(tmp_path / "home")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
-from perdure.testing import ScriptedModel, says
+from perdure.testing import ScriptedModel, calls, says
 from tests.support.servers import BASE, MODEL, in_process
 
 FEW = replace(
@@ -128,3 +129,98 @@ async def test_client_tools_that_are_too_large_together_are_refused(tmp_path: Pa
             await agent.send("hi", client_tools=[tool])
 
         assert await agent.message_count() == 0
+
+
+async def query_doors(client: httpx.AsyncClient) -> list[tuple[str, str, bool]]:
+    """Each route that takes a `query`: (method, path, whether in the body)."""
+    document = (await client.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    doors = []
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            if "query" in schemas.get(name, {}).get("properties", {}):
+                doors.append((method, path, True))
+            elif any(one["name"] == "query" for one in operation.get("parameters", ())):
+                doors.append((method, path, False))
+    return doors
+
+
+async def test_every_door_of_a_search_refuses_a_query_that_is_too_long(tmp_path: Path) -> None:
+    """Also the agents' own tools, and a search with nothing to search; the document names the doors."""
+    models = {
+        MODEL: ScriptedModel(
+            *(calls(name, query="a " * 30) for name in ("conversation_search", "search_facts")), says("I could not.")
+        )
+    }
+    settings = replace(Settings(), model=MODEL, query_limit_chars=50, embedding="none")
+    async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=settings) as perdure:
+        agent = await perdure.create_agent(tools=["conversation_search", "search_facts"])
+        await agent.facts.add("Ada likes tea.")
+        transport = httpx.ASGITransport(create_app(perdure, ServerConfig()))
+        async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+            doors = await query_doors(client)
+            answers = {}
+            for method, path, in_body in doors:
+                asked = {"query": "a " * 30, "agent_id": agent.id}
+                values: dict[str, Any] = {"json": asked} if in_body else {"params": asked}
+                answered = await client.request(method, path.replace("{agent_id}", agent.id), **values)
+                answers[f"{method} {path}"] = (answered.status_code, answered.text)
+        reply = await agent.send("Look it up.")
+
+    refused = {door for door, (status, text) in answers.items() if status == 422 and "60 characters in a query" in text}
+    assert len(doors) >= 9
+    assert refused == set(answers), {door: answers[door] for door in set(answers) - refused}
+    results = [result.text for message in reply.messages for result in message.results]
+    assert len(results) == 2
+    assert all("PERDURE_QUERY_LIMIT_CHARS" in text for text in results)
+
+
+TAGGED = {"tags": ["short", "t" * 1_001]}
+DESCRIBED = {"description": "d" * 20_001}
+
+
+@pytest.mark.parametrize("fields", [TAGGED, DESCRIBED], ids=["tags", "description"])
+async def test_no_door_takes_a_tag_or_description_of_any_length(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """Of agents, blocks, archives, passages, tools and groups, when they are made and when they are changed."""
+    tool = {"source_code": 'def look():\n    """Look."""\n'}
+    made = {
+        "/v1/agents/": {"model": MODEL},
+        "/v1/blocks/": {"label": "b", "value": "v"},
+        "/v1/archives/": {"name": "notes"},
+        "/v1/tools/": tool,
+    }
+    async with in_process(tmp_path) as (client, _):
+        ids = {path: (await client.post(path, json=body)).json()["id"] for path, body in made.items()}
+        agent, archive = ids["/v1/agents/"], ids["/v1/archives/"]
+        doors = [
+            *(("POST", path, {**body, "name": "other"}) for path, body in made.items() if path != "/v1/tools/"),
+            ("POST", "/v1/tools/", {"source_code": tool["source_code"].replace("look", "see")}),
+            *(("PATCH", f"{path}{one}", {}) for path, one in ids.items()),
+            ("POST", "/v1/agents/", {"model": MODEL, "memory_blocks": [{"label": "b", "value": "v", **fields}]}),
+            ("POST", f"/v1/archives/{archive}/passages", {"text": "t"}),
+            ("POST", f"/v1/archives/{archive}/passages/batch", {"passages": [{"text": "t", **fields}]}),
+            ("POST", f"/v1/agents/{agent}/archival-memory", {"text": "t"}),
+            ("POST", "/v1/groups/", {"agent_ids": [agent], "description": "d"}),
+        ]
+        document = (await client.get("/openapi.json")).json()
+        answers = {}
+        for method, path, body in doors:
+            sent = {**body, **({} if "memory_blocks" in body or "passages" in body else fields)}
+            answered = await client.request(method, path, json=sent)
+            takes = _takes(document, method, path, fields) or "memory_blocks" in body
+            answers[f"{method} {path} {sorted(body)}"] = (answered.status_code, takes, answered.text[:200])
+
+    assert sum(takes for _, takes, _ in answers.values()) >= 7
+    assert {door: one for door, one in answers.items() if one[1] and one[0] != 422} == {}
+
+
+def _takes(document: dict[str, Any], method: str, path: str, fields: dict[str, Any]) -> bool:
+    """Whether the document says that a route takes these fields."""
+    for pattern, operations in document["paths"].items():
+        if re.fullmatch(re.sub(r"\{\w+\}", "[^/]+", pattern), path) and method.lower() in operations:
+            content = operations[method.lower()].get("requestBody", {}).get("content", {}).get("application/json", {})
+            name = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+            return bool(fields.keys() & document["components"]["schemas"].get(name, {}).get("properties", {}).keys())
+    return False

@@ -151,6 +151,22 @@ def damage_letter(path: Path) -> None:
         assert connection.total_changes
 
 
+def damage_block(path: Path) -> None:
+    """Change a letter of a block's value."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE blocks SET value = value || '!'")
+        connection.commit()
+        assert connection.total_changes
+
+
+def damage_version(path: Path) -> None:
+    """Change what a block once held."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE block_versions SET value = value || '!'")
+        connection.commit()
+        assert connection.total_changes
+
+
 def make_newer(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("INSERT INTO schema_migrations (number, name) VALUES (999, 'later')")
@@ -171,6 +187,8 @@ def make_other(path: Path) -> None:
         (damage_page, StoreDamaged),
         (damage_schema, StoreDamaged),
         (damage_letter, StoreDamaged),
+        (damage_block, StoreDamaged),
+        (damage_version, StoreDamaged),
         (make_newer, StoreTooNew),
         (empty, NotAStore),
         (make_other, NotAStore),

@@ -15,12 +15,12 @@ from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
+from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
-from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import put_tools
 from perdure.engine.search.search import Search
 from perdure.engine.search.tools import SEARCH_TOOLS, SearchCall

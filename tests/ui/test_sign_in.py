@@ -12,7 +12,7 @@ from perdure.core.access.values import LOCAL
 from perdure.library.services.access.access import Access
 from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
-from perdure.server.session import COOKIE, LINK_S, SESSION_S, Sessions, make_token
+from perdure.server.session import COOKIE, LINK_S, SESSION_S, SOURCES_MAX, Sessions, make_token
 from perdure.storage.cipher import AesCipher
 from perdure.testing import FakeClock, InlineStore, SequentialIds
 from tests.ui.browser import FORM, dashboard
@@ -51,6 +51,20 @@ async def test_a_session_ends_and_belongs_to_its_key() -> None:
     assert await sessions.find(cookie) is None
 
 
+async def test_the_session_of_a_stored_key_ends_before_the_key() -> None:
+    """After a week somebody has to know the key again."""
+    clock, store = FakeClock(), InlineStore()
+    sessions = new_sessions(clock, store=store)
+    _, text = await Access(store, clock, SequentialIds(), LOCAL).create_key("ann", "user")
+    cookie = f"{COOKIE}={await sessions.sign_in(text)}".encode()
+    clock.advance(SESSION_S - 1)
+
+    assert await sessions.find(cookie) is not None
+    clock.advance(1)
+    assert await sessions.find(cookie) is None
+    assert await sessions.sign_in(text) is not None
+
+
 async def test_a_stored_key_signs_in_for_as_long_as_it_counts() -> None:
     clock, store = FakeClock(), InlineStore()
     sessions = new_sessions(clock, store=store)
@@ -73,6 +87,47 @@ async def test_no_other_text_signs_in(text: str) -> None:
     assert await sessions.redeem(text) is None
     assert await sessions.sign_in(text) is None
     assert await sessions.find(f"{COOKIE}={text}".encode("utf-8", "surrogateescape")) is None
+
+
+async def test_who_guesses_keys_waits_longer_with_each() -> None:
+    """By address, of IPv6 by network; the first three cost nothing, and after a right one the count begins anew."""
+    clock = FakeClock()
+    guesses = new_sessions(clock).guesses
+    waits = []
+    for number in range(16):
+        guesses.note(f"2001:db8:1:2::{number:x}")
+        waits.append(guesses.wait_s("2001:db8:1:2::ffff"))
+        clock.advance(waits[-1])
+        assert guesses.wait_s("2001:db8:1:2::ffff") == 0
+
+    assert waits == [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
+    guesses.note("2001:db8:1:2::1")
+    assert guesses.wait_s("2001:db8:1:3::1") == guesses.wait_s("198.51.100.1") == 0
+    guesses.forget("2001:db8:1:2::1")
+    assert guesses.wait_s("2001:db8:1:2::1") == 0
+
+
+async def test_only_so_many_addresses_that_guess_are_remembered() -> None:
+    """Their number is the guesser's choice."""
+    guesses = new_sessions(FakeClock()).guesses
+    for _ in range(5):
+        guesses.note("198.51.100.1")
+    for number in range(SOURCES_MAX):
+        guesses.note(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
+
+    assert guesses.wait_s("198.51.100.1") == 0
+
+
+async def test_a_guess_that_comes_too_early_is_not_looked_at() -> None:
+    """Not even the right key, or the wait would tell nothing."""
+    async with dashboard(config=ServerConfig(api_key=KEY)) as (client, _):
+        wrong = [await client.post("/sign-in", data={"key": f"guess {number}"}) for number in range(5)]
+        right = await client.post("/sign-in", data={"key": KEY})
+        api = await client.get("/v1/agents/", headers={"authorization": f"Bearer {KEY}"})
+
+    assert [answer.status_code for answer in wrong] == [401, 401, 401, 401, 429]
+    assert (right.status_code, right.headers["retry-after"], api.status_code) == (429, "1", 200)
+    assert "set-cookie" not in right.headers and "wait 1 s" in right.text
 
 
 async def test_a_link_is_no_cookie() -> None:

@@ -43,13 +43,14 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
+from perdure.core.tools.builtin_specs import BUILTIN_TOOL_SPECS
+from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
 from perdure.domain.files.tools import read_whole
 from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
-from perdure.domain.tools.specs import MEMORY_TOOL_SPECS
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
 from perdure.engine.companions.worker import Companions
@@ -94,7 +95,6 @@ from perdure.storage.open import store_error as store_error
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED as NOT_DELETED
 from perdure.telemetry.listeners import Listeners, reported_embedder
-from perdure.toolbox.builtin.specs import BUILTIN_TOOL_SPECS
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
@@ -431,10 +431,11 @@ def _embedded_store(
 
 def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:
     """The search of messages and passages, with the embedder if there is one."""
-    late_s, embedder = shared.settings.late_interaction_ms / 1000, shared.embedding.embedder
+    settings, embedding = shared.settings, shared.embedding
+    late_s, embedder = settings.late_interaction_ms / 1000, embedding.embedder
     if embedder is not None:
         embedder = reported_embedder(embedder, telemetry)
-    return Search(store, shared.clock, embedder=embedder, reason=shared.embedding.reason, late_s=late_s)
+    return Search(store, shared.clock, embedder=embedder, reason=embedding.reason, late_s=late_s, limits=settings)
 
 
 def _custom_tools(store: Store, cipher: Cipher, sandbox: Sandbox) -> CustomTools:

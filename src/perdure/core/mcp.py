@@ -34,6 +34,8 @@ SERVER_TOOLS_MAX = 500
 INVALID_ENTRIES_MAX = 100
 """So many of the tools that a listing was left without are told of."""
 
+HIDDEN_QUERY = "?***"
+
 NAME_CHARS_MAX = 200
 URL_CHARS_MAX = 2_000
 ARGUMENTS_MAX = 200
@@ -64,7 +66,8 @@ class McpServer:
 
     Args:
         command, args: of a `stdio` server: the program that is run on this machine.
-        url: of the others.
+        url: of the others, with `HIDDEN_QUERY` in place of its query, which often holds a key; of one that was stored
+            before that was so, as it is.
         auth_header: the header that carries the token; None: there is no token.
         header_names, variable_names: what is sent besides, and what a `stdio` server finds in its environment. Their
             values, and the token, are in `sealed` only.
@@ -99,9 +102,14 @@ class McpServer:
     left_out: tuple[InvalidEntry, ...] = ()
 
     @property
+    def shown_url(self) -> str:
+        """The address without its query."""
+        return hide_query(self.url)[0]
+
+    @property
     def place(self) -> str:
         """Where it is, for people."""
-        return self.url or " ".join((self.command, *self.args))
+        return self.shown_url or " ".join((self.command, *self.args))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +119,7 @@ class ServerSecrets:
     token: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +216,11 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
     Raises: SecretKeyMissing.
     """
+    url, query = hide_query(server.url)
+    server, query = replace(server, url=url), query or (secrets.query if url.endswith(HIDDEN_QUERY) else "")
     values = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
+    if query:
+        values["query"] = query
     has_values = any(values.values())
     return replace(
         server,
@@ -216,6 +229,19 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
         variable_names=tuple(secrets.environment),
         sealed=cipher.encrypt(compact_json(values).encode(), bound_to=_binding(server)) if has_values else b"",
     )
+
+
+def hide_query(url: str) -> tuple[str, str]:
+    """(The address with `HIDDEN_QUERY` in place of its query, the query; empty: it has none, or it is hidden)."""
+    base, _, query = url.partition("?")
+    if not query:
+        return url, ""
+    return base + HIDDEN_QUERY, "" if f"?{query}" == HIDDEN_QUERY else query
+
+
+def whole_url(server: McpServer, secrets: ServerSecrets) -> str:
+    """The address of a server with its query."""
+    return server.url.replace(HIDDEN_QUERY, f"?{secrets.query}") if secrets.query else server.url
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
@@ -257,6 +283,8 @@ def check_server(server: McpServer, secrets: ServerSecrets) -> None:
     if server.command or server.args or secrets.environment:
         raise InvalidInput(f"a server of the transport {server.transport} has a url, not a command or an environment")
     _check_url(server.url)
+    if server.url.endswith(HIDDEN_QUERY) and not secrets.query:
+        raise InvalidInput(f"the url ends with {HIDDEN_QUERY}, as it is shown: write its query out, to be encrypted")
     token = () if secrets.token is None else ((server.auth_header or "Authorization", secrets.token),)
     for name, value in (*secrets.headers.items(), *token):
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.lower() in _OUR_HEADERS:

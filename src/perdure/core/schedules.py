@@ -157,12 +157,17 @@ class Firing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuePlan:
-    """What to do about the due time `due_at`: fire it, or pass it over; `next_at` is what comes then."""
+    """What to do about the due time `due_at`: fire it, or pass it over; `next_at` is what comes then.
+
+    Args:
+        after_failure: what comes if it could not be fired: that does not count as one of a limited number.
+    """
 
     due_at: datetime
     fires: bool
     missed: int
     next_at: datetime | None
+    after_failure: datetime | None = None
 
 
 # --- due times
@@ -222,7 +227,8 @@ def plan_due(timing: Timing, *, next_at: datetime, firings: int, now: datetime, 
 def _fires(timing: Timing, due_at: datetime, firings: int, *, missed: int, following: datetime | None) -> DuePlan:
     """The plan that fires; nothing follows the last firing of a limited number."""
     is_last = timing.max_firings is not None and firings + 1 >= timing.max_firings
-    return DuePlan(due_at=due_at, fires=True, missed=missed, next_at=None if is_last else following)
+    next_at = None if is_last else following
+    return DuePlan(due_at=due_at, fires=True, missed=missed, next_at=next_at, after_failure=following)
 
 
 def _count(timing: Timing, after: datetime, upto: datetime, most: int = MISSED_COUNTED) -> int:

@@ -160,11 +160,14 @@ def change_server(
         for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
         if (value := getattr(changes, name)) is not None
     }
+    if fields.get("url") == before.shown_url:  # as it is shown: its query stays
+        del fields["url"]
     after = replace(before, **fields, updated_at=at)
     secrets = ServerSecrets(
         token=changes.token or stored.token,
         headers=_merge_secrets(changes.headers, stored.headers),
         environment=_merge_secrets(changes.environment, stored.environment),
+        query=stored.query if after.url == before.url else "",
     )
     check_server(after, secrets)
     if not same_origin(after.url, before.url):

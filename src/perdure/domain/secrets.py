@@ -88,6 +88,7 @@ def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
         token=secrets.token and resolve_values(tx, {"token": secrets.token}, cipher=cipher)["token"],
         headers=resolve_values(tx, secrets.headers, cipher=cipher),
         environment=resolve_values(tx, secrets.environment, cipher=cipher),
+        query=secrets.query,
     )
 
 

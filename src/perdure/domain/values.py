@@ -64,9 +64,13 @@ def check_range(name: str, value: Any, least: float, most: float, *, whole: bool
         raise InvalidInput(f"{name} is {describe_value(value)}: give a {number} from {least:,} to {most:,}")
 
 
-def check_item_limits(limits: Limits, *, tags: Sequence[str] = (), **values: Any) -> None:
-    """Check the number of tags and the size of JSON values of one item. Raises: TooMany."""
+def check_item_limits(
+    limits: Limits, *, tags: Sequence[str] = (), description: str | None = None, **values: Any
+) -> None:
+    """Check the tags and the size of the description and of JSON values of one item. Raises: TooMany."""
     limits.check("tags_per_item", len(tags))
+    limits.check("name_limit_chars", max(map(len, tags), default=0), field="tags")
+    limits.check("description_limit_chars", len(description or ""))
     for value in values.values():
         if value:
             limits.check("metadata_limit_chars", len(json.dumps(value)))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 from perdure.core.errors import ModelError, ModelLoading, ModelTimeout
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.models import Exchange, Model, ModelPiece, ModelProgress, ModelReply, ModelRequest
 from perdure.core.runs import NO_USAGE
 
@@ -44,7 +45,7 @@ def delay_s(policy: RetryPolicy, tries: int, *, retry_after_s: float | None, cha
         tries: made so far, from 1.
         chance: 0 <= chance < 1.
     """
-    backoff = min(policy.max_delay_s, policy.first_delay_s * policy.factor ** min(tries - 1, 100))
+    backoff = backoff_s(tries, first_s=policy.first_delay_s, most_s=policy.max_delay_s, factor=policy.factor)
     return max(backoff * (1 - policy.jitter * chance), retry_after_s or 0.0)
 
 

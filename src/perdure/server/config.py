@@ -54,7 +54,8 @@ class ServerConfig:
     Args:
         host: the address to bind; any but the loopback needs a key.
         port: 0 picks a free one.
-        api_key: what clients send as `Authorization: Bearer`; None: whoever reaches the address is let in.
+        api_key: what clients send as `Authorization: Bearer`, off the loopback at least 16 characters; None: whoever
+            reaches the address is let in.
         key_file: the file that holds the key, if Perdure made the key.
         allowed_hosts: names (`agents.example.org`, or with `:port` for that port alone) in `Host` that are answered
             besides the loopback ones and `host` itself, and in `Origin` besides the request's own host; `*` is any, and
@@ -121,6 +122,11 @@ class ServerConfig:
             raise InvalidInput(f"PERDURE_WORKERS is {self.workers}: from 1 to {WORKERS_MAX} are needed")
         if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
             raise InvalidInput("the API key can't be sent in a header: use printable ASCII characters only")
+        if self.api_key and len(self.api_key) < KEY_CHARS_MIN and not is_loopback(self.host):
+            raise InvalidInput(
+                f"the API key has {len(self.api_key)} characters, and other machines reach {self.host}, which can guess"
+                f" it: set PERDURE_API_KEY to at least {KEY_CHARS_MIN}, or to auto"
+            )
         for name in self.allowed_hosts:
             if name != ANY and "*" in name and not SCHEME_WILDCARD.fullmatch(name):
                 raise InvalidInput(

@@ -12,13 +12,16 @@ import binascii
 import hashlib
 import hmac
 import json
+import math
 import secrets
+from collections import OrderedDict
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.errors import SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.library.services.access.access import Store
@@ -27,6 +30,12 @@ from perdure.server.access.keys import KeyRing
 COOKIE = "perdure_session"
 LINK_S = 10 * 60
 SESSION_S = 7 * 24 * 3_600
+
+GUESSES_FREE = 3
+"""So many wrong keys of one address in a row cost it nothing."""
+GUESS_WAIT_MAX_S = 300.0
+SOURCES_MAX = 10_000
+"""How many addresses with wrong keys are remembered."""
 
 BOUND_TO = "dashboard session"
 OF_KEY = "key."
@@ -38,11 +47,43 @@ def make_token(api_key: str, clock: Clock) -> str:
     return _signed(api_key, "link", f"{secrets.token_urlsafe(12)}.{_now(clock) + LINK_S}")
 
 
+class Guesses:
+    """Makes a source that signs in with wrong keys wait, longer with each, before its next one is looked at."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._wrong: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def wait_s(self, source: str) -> int:
+        """How long this address still has to wait; of IPv6 all of a network count as one."""
+        _, until = self._wrong.get(_network(source), (0, 0.0))
+        return max(0, math.ceil(until - self._clock.now().timestamp()))
+
+    def note(self, source: str) -> None:
+        """Note a wrong key."""
+        name = _network(source)
+        count = self._wrong.pop(name, (0, 0.0))[0] + 1
+        pause_s = backoff_s(count - GUESSES_FREE, first_s=1.0, most_s=GUESS_WAIT_MAX_S) if count > GUESSES_FREE else 0.0
+        self._wrong[name] = (count, self._clock.now().timestamp() + pause_s)
+        if len(self._wrong) > SOURCES_MAX:
+            self._wrong.popitem(last=False)
+
+    def forget(self, source: str) -> None:
+        """Forget the wrong keys of an address: it has signed in."""
+        self._wrong.pop(_network(source), None)
+
+
+def _network(source: str) -> str:
+    """The address, or of IPv6 the network of one customer."""
+    return ":".join(source.split(":")[:4]) if ":" in source else source
+
+
 class Sessions:
     """Checks the tokens and cookies of one server."""
 
     def __init__(self, api_key: str | None, clock: Clock, ring: KeyRing, store: Store, cipher: Cipher) -> None:
         self._key, self._clock, self._ring, self._store, self._cipher = api_key, clock, ring, store, cipher
+        self.guesses = Guesses(clock)
 
     @property
     def needed(self) -> bool:

@@ -96,12 +96,8 @@ async def sign_in(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     token = request.query_params.get("token")
     cookie = None if token is None else await sessions.redeem(token)
-    data = {
-        "problem": token is not None and cookie is None and sessions.needed,
-        "signed_in": cookie is not None,
-        "own_key": sessions.has_own_key,
-    }
-    answer = html("sign_in.html", data, request)
+    problem = token is not None and cookie is None and sessions.needed
+    answer = _form(request, 200, problem=problem, signed_in=cookie is not None)
     if cookie is not None:
         _set_cookie(answer, cookie, request)
     return answer
@@ -110,13 +106,26 @@ async def sign_in(request: Request) -> Response:
 async def sign_in_by_key(request: Request) -> Response:
     """Exchange the API key for a cookie."""
     sessions: Sessions = request.app.state.sessions
+    source = request.client.host if request.client is not None else ""
+    if wait_s := sessions.guesses.wait_s(source):
+        answer = _form(request, 429, problem=True, wait_s=wait_s)
+        answer.headers["retry-after"] = str(wait_s)
+        return answer
     cookie = await sessions.sign_in((await form_of(request)).get("key", ""))
     if cookie is None:
-        data = {"problem": True, "signed_in": False, "own_key": sessions.has_own_key}
-        return html("sign_in.html", data, request, status=401)
+        sessions.guesses.note(source)
+        return _form(request, 401, problem=True)
+    sessions.guesses.forget(source)
     answer = Response(status_code=204, headers={**HEADERS, "hx-redirect": "/"})
     _set_cookie(answer, cookie, request)
     return answer
+
+
+def _form(request: Request, status: int, *, problem: bool, signed_in: bool = False, wait_s: int = 0) -> Response:
+    """The page that asks for the key."""
+    own_key = request.app.state.sessions.has_own_key
+    data = {"problem": problem, "signed_in": signed_in, "own_key": own_key, "wait_s": wait_s}
+    return html("sign_in.html", data, request, status=status)
 
 
 def _set_cookie(answer: Response, value: str, request: Request) -> None:

@@ -100,6 +100,21 @@ def test_a_turn_ends_whatever_its_agents_do(data: st.DataObject) -> None:
     assert next_action(replace(log, turn=replace(log.turn, cancel_requested=True))) == Finish("cancelled")
 
 
+@given(st.integers(0, 99), st.integers(0, 99), st.integers(1, 99))
+def test_a_budget_counts_what_was_read_and_what_was_said(read: int, said: int, most: int) -> None:
+    """Input and output tokens alike: the next one speaks only while both together are below it."""
+    members = (member("a"), member("b"))
+    log = begun(GroupPlan(kind="round_robin", participants=members, max_tokens=most))
+    speech = GroupMessage(
+        group_id=GROUP, turn_seq=0, seq=1, place=0, kind="speech", parts=(Text("Hi"),), created_at=START
+    )
+    turn = replace(log.turn, usage=Usage(input_tokens=read, output_tokens=said))
+    action = next_action(GroupLog(turn, [*log.entries, speech]))
+
+    assert (action == Finish("max_tokens")) == (read + said >= most)
+    assert isinstance(action, Speak) == (read + said < most)
+
+
 @given(plans(), st.integers(11, 99))
 def test_a_message_that_was_passed_on_too_often_reaches_nobody(plan: GroupPlan, hops: int) -> None:
     """A cycle of agents and groups ends by this limit."""

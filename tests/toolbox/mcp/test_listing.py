@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
 from perdure.core.mcp import INVALID_ENTRIES_MAX, SERVER_TOOLS_MAX, InvalidEntry
-from perdure.toolbox.mcp.listing import InvalidEntries
+from perdure.toolbox.mcp.listing import LISTED_MAX, InvalidEntries, filter_listings, read_listing
 from tests.support import mcp_raw_server
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND
@@ -112,3 +116,63 @@ def test_the_first_reason_counts_and_names_are_one_line() -> None:
     left_out.add("", "fourth", place=8)
 
     assert [(one.name, one.reason) for one in left_out.all()] == [("a b", "first"), ("\x00", "third"), ("#8", "fourth")]
+
+
+class LookedAt(dict[str, Any]):
+    """An entry that notes in which threads its schema was looked at."""
+
+    threads: ClassVar[list[int]] = []
+
+    def get(self, key: str, default: Any = None) -> Any:
+        if key == "inputSchema":
+            self.threads.append(threading.get_ident())
+        return super().get(key, default)
+
+
+class EndlessServer:
+    """A client of a server whose every page holds these entries, and names a next one."""
+
+    def __init__(self, entries: list[Any], invalid: InvalidEntries) -> None:
+        self.entries, self.invalid, self.pages = entries, invalid, 0
+
+    async def receive(self) -> Any:
+        return SimpleNamespace(message=SimpleNamespace(result={"tools": self.entries}))
+
+    @asynccontextmanager
+    async def transport(self) -> AsyncIterator[Any]:
+        yield self, None
+
+    async def list_tools(self, *, cursor: str | None) -> Any:
+        self.pages += 1
+        async with filter_listings(self.transport(), self.invalid, lambda: "2025-03-26") as (stream, _):
+            entries = (await stream.receive()).message.result["tools"]
+        tools = [
+            SimpleNamespace(
+                name=one["name"], description="", title="", input_schema=one["inputSchema"], annotations=None
+            )
+            for one in entries
+        ]
+        return SimpleNamespace(tools=tools, next_cursor=f"page-{self.pages}")
+
+
+@pytest.mark.parametrize(
+    ("entries", "looked_at", "tools"),
+    [
+        ([GOOD | {"name": f"tool_{number}"} for number in range(20_000)], SERVER_TOOLS_MAX, SERVER_TOOLS_MAX),
+        ([GOOD] * 20_000, 1, 1),
+        ([GOOD | {"name": f"bad {number}", "inputSchema": 5} for number in range(20_000)], LISTED_MAX, 0),
+    ],
+    ids=["many tools", "one tool again and again", "no tools"],
+)
+async def test_a_hostile_listing_costs_no_more_than_a_full_one(entries: list[Any], looked_at: int, tools: int) -> None:
+    """However many entries and pages there are: so many are looked at, and none in the thread of the event loop."""
+    LookedAt.threads.clear()
+    invalid = InvalidEntries()
+    server = EndlessServer([LookedAt(entry) for entry in entries], invalid)
+    listing = await read_listing(server, invalid)  # type: ignore[arg-type]  # it has what is read of a client
+
+    assert len(listing.definitions) == tools
+    assert looked_at <= len(LookedAt.threads) <= 4 * looked_at  # several checks read the schema
+    assert threading.get_ident() not in LookedAt.threads
+    assert server.pages <= 2
+    assert len(listing.left_out) <= INVALID_ENTRIES_MAX + 1

@@ -8,16 +8,21 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from perdure import AsyncPerdure, PerdureError
 from perdure.core.errors import InvalidInput, McpUnreachable, NotFound
+from perdure.core.ids import DEFAULT_ORG, McpServerId
+from perdure.core.mcp import McpServer, ServerSecrets, seal_server, unseal_server, whole_url
 from perdure.core.messages import ToolResult
 from perdure.library.agent import AsyncAgent
-from perdure.testing import calls, says
+from perdure.storage.cipher import AesCipher
+from perdure.testing import FakeClock, calls, says
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND, Running, child_arguments, running, wait_until_gone, warm_command
 
@@ -248,6 +253,67 @@ async def test_only_what_was_registered_is_sent(tmp_path: Path, web: Running, mo
         assert not {"authorization", "x-team"} & {*others["headers"]}
         assert CANARY not in listed
         assert files_with(CANARY, tmp_path) == []
+
+
+async def test_the_query_of_an_address_is_a_secret(tmp_path: Path) -> None:
+    """It often holds a key: it is sent, and stands nowhere in the clear; as it is shown it can be sent back."""
+    asked: list[str] = []
+
+    class Asked(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.send_error(500, f"no server at {self.path}")
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Say nothing."""
+
+    server = HTTPServer(("127.0.0.1", 0), Asked)
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    base = f"http://127.0.0.1:{server.server_port}"
+    try:
+        async with open_library(tmp_path) as perdure:
+            await perdure.mcp.add("web", check=False, url=f"{base}/mcp?key={CANARY}&team=a")
+            shown = (await perdure.mcp.get("web")).server
+            with pytest.raises(McpUnreachable) as refused:
+                await perdure.mcp.refresh("web")
+            for moved in (f"{base}/other?***", "http://127.0.0.1:9/mcp?***"):
+                with pytest.raises(InvalidInput, match="write its query out"):
+                    await perdure.mcp.update("web", url=moved)
+            await perdure.mcp.update("web", url=shown.url, name="renamed")
+            with pytest.raises(McpUnreachable):
+                await perdure.mcp.refresh("renamed")
+            await perdure.mcp.update("renamed", url=f"{base}/mcp")
+            with pytest.raises(McpUnreachable):
+                await perdure.mcp.refresh("renamed")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    assert shown.url == shown.place == f"{base}/mcp?***"
+    assert {*asked} == {f"/mcp?key={CANARY}&team=a", "/mcp"}
+    assert asked[-1] == "/mcp"
+    assert CANARY not in f"{refused.value} {refused.value.__dict__} {shown!r}"
+    assert files_with(CANARY, tmp_path) == []
+
+
+def test_a_query_that_an_older_version_stored_is_not_shown() -> None:
+    """And is encrypted with the next change."""
+    at, cipher = FakeClock().now(), AesCipher("s" * 32, file=None)
+    server = McpServer(
+        id=McpServerId("mcp_server-1"),
+        org_id=DEFAULT_ORG,
+        name="web",
+        transport="streamable_http",
+        url="https://example.org/mcp?key=abc",
+        created_at=at,
+        updated_at=at,
+    )
+    sealed = seal_server(server, ServerSecrets(), cipher=cipher)
+
+    assert server.shown_url == server.place == sealed.url == "https://example.org/mcp?***"
+    assert whole_url(sealed, unseal_server(sealed, cipher=cipher)) == server.url
 
 
 async def test_a_server_that_is_not_there_is_not_added(tmp_path: Path, web: Running) -> None:

@@ -191,7 +191,12 @@ def _show_ready(url: str, about: Mapping[str, Any], config: ServerConfig, view: 
     )
     view.print(Text(visible(line)))
     link = dashboard_link(url, config)
-    view.hint(f"Dashboard: {link}" + (" (signs in once, for ten minutes)" if config.api_key else ""))
+    if config.api_key is None:
+        view.hint(f"Dashboard: {link}")
+    elif sys.stderr.isatty():
+        view.hint(f"Dashboard: {link} (signs in once, for ten minutes)")
+    else:  # whoever reads the log could sign in
+        view.hint(f"Dashboard: {url} (`perdure ui` makes a link that signs in)")
     if browse:
         webbrowser.open(link)
     if config.key_file is not None:

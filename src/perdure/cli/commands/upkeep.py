@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,9 +14,12 @@ from perdure.app import accept_loss as accept_lost_log
 from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.view import View
 from perdure.cli.work import get_agent, no_store, open_store, progress_bar
-from perdure.core.errors import PerdureError
+from perdure.core.errors import PerdureError, StoreDamaged
 from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings
+
+_ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
+"""What an error says of this command, which ends with the same error."""
 
 RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
@@ -24,13 +28,16 @@ async def verify(view: View, *, repair: bool, accept_loss: bool) -> int:
     """Compare everything, print what differs, and return the exit code."""
     if accept_loss and (path := Settings.from_environment().store_path).exists():
         accept_lost_log(path)
-    async with open_store(view, empty=no_store("nothing to compare")) as perdure:
-        upkeep = perdure.services.upkeep
-        if problems := await upkeep.find_damage():
-            return _show_damage(view, problems)
-        with progress_bar() as progress:
-            comparison = await upkeep.compare(repair=repair, progress=progress)
-        return _show_comparison(view, comparison)
+    try:
+        async with open_store(view, empty=no_store("nothing to compare")) as perdure:
+            upkeep = perdure.services.upkeep
+            if problems := await upkeep.find_damage():
+                return _show_damage(view, problems)
+            with progress_bar() as progress:
+                comparison = await upkeep.compare(repair=repair, progress=progress)
+            return _show_comparison(view, comparison)
+    except StoreDamaged as error:
+        raise StoreDamaged(_ADVICE.sub("", str(error))) from error
 
 
 def _show_damage(view: View, problems: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import plural as plural
 from perdure.core.text.words import stems
-from perdure.domain.tools.specs import FILE_TOOLS
+from perdure.core.tools.memory_specs import FILE_TOOLS
 
 ARGUMENT_CHARS = 60
 OUTCOME_CHARS = 80

@@ -161,9 +161,15 @@ def parse_query(text: str) -> Query:
     Stop words are left out unless there is nothing else; of more than 16 clauses the longest stay, of a phrase the
     first 24 tokens, of the text the first 4,000 characters.
     """
+    return _parse(text[:MAX_QUERY_CHARS])
+
+
+@functools.lru_cache(maxsize=16)
+def _parse(text: str) -> Query:
+    """The query for a text of bounded length; a search of many agents asks for it once for each."""
     clauses: dict[Clause, None] = {}
     weak: dict[Clause, None] = {}
-    for index, piece in enumerate(text[:MAX_QUERY_CHARS].split('"')):
+    for index, piece in enumerate(text.split('"')):
         if index % 2 and (phrase := tuple(stems(piece))):
             clauses[Clause(phrase[:MAX_PHRASE_TOKENS])] = None
             continue

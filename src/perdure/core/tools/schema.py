@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -76,19 +77,34 @@ def _annotation_text(hint: Any) -> str | None:
     return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, str)), None)
 
 
+_OF_SCHEMAS = frozenset(
+    {"properties", "$defs", "items", "prefixItems", "additionalProperties", "anyOf", "allOf", "oneOf"}
+)
+
+
 def without_titles(schema: Any) -> Any:
-    """Remove pydantic's generated titles from a JSON schema: they only cost tokens."""
+    """Remove pydantic's generated titles from a JSON schema: they only cost tokens; and values that JSON does not have,
+    such as a default of Infinity, which the function fills in itself."""
     if isinstance(schema, dict):
         return {
             key: {name: without_titles(inner) for name, inner in value.items()}
             if key in ("properties", "$defs") and isinstance(value, dict)
             else without_titles(value)
             for key, value in schema.items()
-            if not (key == "title" and isinstance(value, str))
+            if not (key == "title" and isinstance(value, str)) and (key in _OF_SCHEMAS or is_json(value))
         }
     if isinstance(schema, list):
         return [without_titles(item) for item in schema]
     return schema
+
+
+def is_json(value: Any) -> bool:
+    """Whether a value can be written as JSON, which has no NaN and no Infinity."""
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 _SECTION = re.compile(r"(args|arguments|parameters|params|returns?|raises|yields|examples?)\s*:?\s*$|[:@]\w+", re.I)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from perdure.core.errors import InvalidInput
+from perdure.core.tools.schema import is_json
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
@@ -60,6 +61,8 @@ def check_schema(schema: Any) -> None:
         _refuse("type", f"is {_describe(schema['type'])}: a tool's arguments are of type 'object'")
     try:
         _check(schema, "", schema)
+        if not is_json(schema):
+            _refuse("", "holds a value that JSON does not have, such as NaN or Infinity: leave it out")
     except RecursionError:
         raise InvalidInput("the tool's schema is nested too deep") from None
 

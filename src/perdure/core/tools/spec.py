@@ -29,42 +29,14 @@ ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "
 - A `client` tool is run by the caller: the run stops at the call and goes on with what the caller brings back.
 """
 
-REPEATING_TOOLS = frozenset(
-    {
-        "archival_memory_insert",
-        "archival_memory_search",
-        "context_expand",
-        "context_grep",
-        "conversation_search",
-        "core_memory_append",
-        "core_memory_replace",
-        "finish_rethinking_memory",
-        "grep_files",
-        "index_output",
-        "memory",
-        "memory_apply_patch",
-        "memory_finish_edits",
-        "memory_insert",
-        "open_files",
-        "rethink_user_memory",
-        "schedule_cancel",
-        "schedule_create",
-        "schedule_list",
-        "search_facts",
-        "search_memory",
-        "search_output",
-        "semantic_search_files",
-        "send_message",
-        "store_memories",
-        "update_working_checkpoint",
-        "memory_replace",
-        "memory_rethink",
-    }
-)
-"""Built-in tools whose results only repeat blocks or hits of searches, or say that they worked. The search of history
-excludes their results, or it would find earlier searches and edits instead of the messages. It also excludes outputs of
-megabytes, which `search_output` searches."""
+ToolTrait = Literal["shows_block", "recalls", "saves", "repeats"]
+"""What a tool of the engine is like.
 
+- `shows_block`: its result is the new value of the block that its argument `label` names.
+- `recalls`: its arguments say what to look for in what is remembered.
+- `saves`: an agent keeps by it what will leave its view.
+- `repeats`: its result only repeats what is stored elsewhere, or says that it worked.
+"""
 
 _AROUND_NAMES = re.compile(r"^(?:functions?|default_api)[./](?=.)|(?<=.):\d+$")
 
@@ -84,6 +56,9 @@ class ToolSpec:
         tool_type: the wire's name of its kind.
         timeout_s: the time limit of a call; None: 30 seconds, or the limit of what runs it.
         requires_approval: a person has to approve each call, unless an agent's own rules say otherwise.
+        writes_memory: of a `memory` tool, whether it keeps a text beyond the conversation. One that does not say does,
+            so that no policy for writes forgets it.
+        traits: of a tool of the engine. These two stand in its code, not in the store.
     """
 
     name: str
@@ -96,6 +71,8 @@ class ToolSpec:
     return_limit_chars: int = 50_000
     timeout_s: float | None = None
     requires_approval: bool = False
+    writes_memory: bool = field(default=True, compare=False)
+    traits: frozenset[ToolTrait] = field(default=frozenset(), compare=False)
 
 
 def bare_name(name: str) -> str:

@@ -15,6 +15,7 @@ from perdure.core.groups.passes import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.text.zones import is_zone
 from perdure.core.tools.arguments import fit_arguments
+from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
@@ -28,7 +29,6 @@ from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
-from perdure.domain.tools.specs import DEFAULT_TOOLS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -123,7 +123,9 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     values["settings"] = _keep_companion({}, new.settings)
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = tx.agents.add(_check_agent(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
-    check_item_limits(tx.limits, tags=agent.tags, metadata=agent.metadata, settings=agent.settings)
+    check_item_limits(
+        tx.limits, tags=agent.tags, description=agent.description, metadata=agent.metadata, settings=agent.settings
+    )
     tx.limits.check("tool_rules_per_agent", len(agent.settings.get("tool_rules", ())))
     _check_archive(tx, agent)
     tx.conversations.add(agent.id, ConversationId(ids.new("conversation")), at=at)
@@ -156,7 +158,9 @@ def update_agent(tx: Tx, agent_id: AgentId, changes: AgentChanges, *, author: Au
     if "tags" in values:
         values["tags"] = as_tags(values["tags"])
     after = _check_agent(replace(before, **values), before=before.settings)
-    check_item_limits(tx.limits, tags=after.tags, metadata=after.metadata, settings=after.settings)
+    check_item_limits(
+        tx.limits, tags=after.tags, description=after.description, metadata=after.metadata, settings=after.settings
+    )
     if after.settings != before.settings:
         tx.limits.check("tool_rules_per_agent", len(after.settings.get("tool_rules", ())))
         _check_archive(tx, after)

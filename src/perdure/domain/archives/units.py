@@ -42,7 +42,7 @@ class ArchiveChanges(TypedDict, total=False):
 def create_archive(tx: Tx, archive_id: ArchiveId, fields: ArchiveChanges, *, at: datetime) -> Archive:
     """Create an archive without agents. Raises: InvalidInput, TooMany."""
     archive = check_archive(Archive(id=archive_id, org_id=tx.org_id, created_at=at, updated_at=at, **fields))
-    check_item_limits(tx.limits, metadata=archive.metadata)
+    check_item_limits(tx.limits, description=archive.description, metadata=archive.metadata)
     return tx.archives.add(archive)
 
 
@@ -57,7 +57,7 @@ def update_archive(tx: Tx, archive_id: ArchiveId, changes: ArchiveChanges, *, at
     after = check_archive(replace(before, **changes))
     if after == before:
         return before
-    check_item_limits(tx.limits, metadata=after.metadata)
+    check_item_limits(tx.limits, description=after.description, metadata=after.metadata)
     tx.archives.put(replace(after, updated_at=at))
     return tx.archives.get(archive_id)
 

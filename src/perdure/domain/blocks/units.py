@@ -11,10 +11,21 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, MemoryEdit, check_label, check_limit, rewrite
+from perdure.core.blocks import (
+    DEFAULT_LIMIT_CHARS,
+    WORKING_CHECKPOINT,
+    Author,
+    Block,
+    MemoryEdit,
+    check_label,
+    check_limit,
+    rewrite,
+)
 from perdure.core.errors import AlreadyExists, BlockNotFound, InvalidInput, NotFound, VersionConflict
 from perdure.core.ids import AgentId, BlockId, Ids
+from perdure.core.provenance.sources import WriteSource
 from perdure.core.tools.spec import BlockChange
+from perdure.domain.provenance.context import sources_of_block
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
@@ -202,6 +213,8 @@ def change_blocks(
 def _copy_block(tx: Tx, block: Block, ids: Ids, *, author: Author, at: datetime) -> Block:
     """Create a copy of a block, without the agents that have it."""
     new = NewBlock(**{name: getattr(block, name) for name in BLOCK_FIELDS})
+    if block.label == WORKING_CHECKPOINT:  # reading it brings its sources, unlike that of other blocks
+        author = replace(author, sources=tuple(map(WriteSource, sources_of_block(tx, block))))
     return create_block(tx, BlockId(ids.new("block")), new, author=author, at=at)
 
 
@@ -231,7 +244,8 @@ def _check_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
 def _check_size(tx: Tx, values: Mapping[str, Any]) -> None:
     """Check the size of these fields of a block. Raises: TooMany."""
     tx.limits.check("block_limit_chars", len(values.get("value", "")))
-    check_item_limits(tx.limits, tags=values.get("tags", ()), metadata=values.get("metadata"))
+    about = {name: values.get(name) for name in ("description", "metadata")}
+    check_item_limits(tx.limits, tags=values.get("tags", ()), **about)
 
 
 def _check_field(name: str, value: Any, valid: bool, hint: str) -> None:

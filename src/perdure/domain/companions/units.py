@@ -13,12 +13,12 @@ from perdure.core.errors import InvalidInput
 from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.core.groups.passes import COMPANION, COMPANION_OF, FREQUENCY
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
+from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.groups.units import GroupChanges, NewGroup, create_group, update_group
-from perdure.domain.tools.specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.storage.tx import Tx
 
 PERSONA = "memory_persona"

@@ -15,7 +15,7 @@ from perdure.core.errors import ToolError
 from perdure.core.ids import MessageId
 from perdure.core.messages import Message
 from perdure.core.nodes import message_handle
-from perdure.core.tools.spec import REPEATING_TOOLS
+from perdure.core.tools.engine_specs import REPEATING_TOOLS, tools_with
 from perdure.domain.conversations.handles import Rows, read_rows
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
 from perdure.storage.tx import Tx
@@ -24,9 +24,7 @@ SCANNED_ROWS, SCANNED_CHARS = 5_000, 4_000_000  # of one call with a pattern
 ROW_MATCHES = 3  # of one message, when several are shown
 CLIPS = (200, 60, 20)  # characters shown of a line that matches, the first that fits
 
-_SEARCHES = frozenset(
-    {"archival_memory_search", "context_expand", "context_grep", "conversation_search", "search_facts", "search_memory"}
-)
+_SEARCHES = frozenset(tools_with("recalls"))
 
 
 @dataclass(frozen=True, slots=True)

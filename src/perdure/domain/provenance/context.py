@@ -8,8 +8,9 @@ looked at: they keep their label where they are shown to people, and reading one
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from perdure.core.blocks import WORKING_CHECKPOINT, Block, BlockVersion
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound
 from perdure.core.events import MemoryRecalled
@@ -19,6 +20,9 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import SOURCES_MAX, TRUST_LABELS, TRUSTED, Source, WriteSource, write_sources
 from perdure.storage.tx import Tx
+
+VERSIONS_PER_PAGE = 8
+"""How many versions of a block are read at once: the newest is nearly always its agent's."""
 
 _GREP_ENTRY = re.compile(r"^(\S[^\n]*):\d+$", re.MULTILINE)
 """The line of an answer of `grep_files` that names a file."""
@@ -128,6 +132,34 @@ def recalled_sources(tx: Tx, event: MemoryRecalled) -> tuple[Source, ...]:
     for fact in tx.facts.list_by_ids([FactId(id_) for id_ in ids.get("fact", ())]):
         found += sources_of_facts(tx, tx.graphs.get(fact.graph_id), [fact])
     return tuple(dict.fromkeys(found))
+
+
+def sources_of_notes(tx: Tx, agent_id: AgentId, conversation_seq: int) -> tuple[Source, ...]:
+    """Return what the working notes of a conversation may come from: all that was in the context when the agent wrote
+    them last, older notes included. Later versions by others, such as a correction of one word, take nothing away."""
+    block = tx.blocks.find(agent_id, WORKING_CHECKPOINT, conversation_seq)
+    return () if block is None else sources_of_block(tx, block)
+
+
+def sources_of_block(tx: Tx, block: Block) -> tuple[Source, ...]:
+    """Return what a block that its agent rewrites as a whole may come from."""
+    refs: list[str] = []
+    for version in _versions(tx, block):
+        if not version.value.strip():
+            break
+        refs.append(str(version.version))
+        if version.author.kind == "agent":
+            break
+    writes = tx.sources.list_by_refs(block.id, refs) if refs else ()
+    return tuple(dict.fromkeys(one.source for write in writes for one in write.sources if not one.source.is_trusted))
+
+
+def _versions(tx: Tx, block: Block) -> Iterator[BlockVersion]:
+    """The versions of a block, newest first."""
+    page = tx.blocks.versions(block.id, limit=VERSIONS_PER_PAGE)
+    while page:
+        yield from page
+        page = tx.blocks.versions(block.id, limit=VERSIONS_PER_PAGE, before=page[-1].version)
 
 
 def file_source(tx: Tx, file_id: str) -> Source:

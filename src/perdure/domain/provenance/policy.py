@@ -12,6 +12,7 @@ from perdure.core.errors import InvalidInput, NotFound, UntrustedWrite
 from perdure.core.groups.passes import COMPANION_OF
 from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import OUTSIDE, Source, WriteSource
+from perdure.core.tools.engine_specs import tool_writes_memory
 from perdure.core.tools.spec import Tool
 from perdure.domain.provenance.context import context_sources
 from perdure.storage.tx import Tx
@@ -22,15 +23,6 @@ WritePolicy = Literal["allow", "label", "approve", "block"]
 POLICIES: Final[tuple[WritePolicy, ...]] = get_args(WritePolicy)
 """From the most permissive to the strictest."""
 DEFAULT_POLICY: Final[WritePolicy] = "label"
-
-WRITING_TOOLS = frozenset(
-    {
-        *("core_memory_append", "core_memory_replace", "memory", "memory_apply_patch", "memory_insert"),
-        *("memory_replace", "memory_rethink", "rethink_user_memory", "archival_memory_insert", "store_memories"),
-        "schedule_create",
-    }
-)
-"""The built-in tools that keep a text beyond the conversation. Working notes stay within it, so they are none."""
 
 NAMED = 3
 """How many sources a text names."""
@@ -100,7 +92,7 @@ def is_from_outside(sources: Iterable[Source]) -> bool:
 def writes_memory(tx: Tx, tool: Tool) -> bool:
     """Return whether calls of a tool may change memory: a built-in one, or one of somebody's that takes the agent."""
     if tool.spec.kind == "memory":
-        return tool.spec.name in WRITING_TOOLS
+        return tool_writes_memory(tool.spec.name)
     code = tx.tools.code(tool.id) if tool.spec.kind == "custom" else None
     return code is not None and code.takes_agent
 

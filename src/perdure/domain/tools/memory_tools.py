@@ -24,6 +24,7 @@ from perdure.core.blocks import (
 )
 from perdure.core.errors import ToolError
 from perdure.core.ids import ArchiveId, BlockId
+from perdure.core.tools.memory_specs import CHECKPOINT_TOOL
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.memory_files import run_memory_command
@@ -33,7 +34,6 @@ from perdure.domain.files.tools import open_files
 from perdure.domain.schedules import SCHEDULE_TOOLS
 from perdure.domain.tools.calls import MemoryCall, edit_own_block
 from perdure.domain.tools.context_tools import context_expand, context_grep
-from perdure.domain.tools.specs import CHECKPOINT_TOOL
 from perdure.storage.tx import Tx
 
 USER_BLOCK = "human"

@@ -13,12 +13,12 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.tools.hosts import check_hosts
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import is_requirement
 from perdure.core.tools.schema_check import check_schema
 from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, describe_value
 from perdure.storage.tx import Tx
 
@@ -366,7 +366,10 @@ def _typescript(new: NewTool) -> tuple[str, str, Mapping[str, Any], ToolCode]:
 
 def _check_size(tx: Tx, tool: Tool) -> None:
     """Check the size of a tool. Raises: TooMany."""
-    check_item_limits(tx.limits, tags=tool.tags, metadata=tool.metadata, schema=tool.spec.parameters)
+    spec = tool.spec
+    check_item_limits(
+        tx.limits, tags=tool.tags, description=spec.description, metadata=tool.metadata, schema=spec.parameters
+    )
 
 
 def _check_values(new: NewTool) -> None:

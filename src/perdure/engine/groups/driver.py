@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import StoredEvent
 from perdure.core.groups.turns import GroupTurn, Speaker
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.runs import Run
 from perdure.engine.groups.live import LiveSpeech, LiveTurn
 from perdure.engine.groups.log import GroupLog, load_group_log
@@ -172,7 +173,7 @@ class TurnDriver:
                 raise
             except PerdureError:  # this process gave the run up; it is taken up again
                 failures, known = failures + 1, ()
-                await asyncio.sleep(min(5.0, 0.1 * 2**failures))
+                await asyncio.sleep(backoff_s(failures, first_s=0.2, most_s=5.0))
 
     async def _stop(self, run: Run) -> None:
         """Cancel a run, if it is there still."""

@@ -47,12 +47,12 @@ from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
 from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
 from perdure.core.tools.loops import loop_of
+from perdure.core.tools.memory_specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.core.tools.rules import rules_in
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
 from perdure.domain.files.views import limits_of
-from perdure.domain.tools.specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.engine.approvals.answers import client_skills, client_specs
 from perdure.engine.ports import UnitInputs, as_requested
 from perdure.storage.tx import Tx

@@ -11,11 +11,10 @@ from perdure.context.window.budget import factor_after_overflow
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import TooMany
-from perdure.core.events import Event, MemoryRecalled, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, StepAbandoned, StepStarted
 from perdure.core.ids import StepId, id_in_run
 from perdure.core.messages import Message
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
-from perdure.domain.provenance.context import recalled_sources
 from perdure.engine.budget import find_exceeded
 from perdure.engine.estimates import (
     fixed_at_least,
@@ -27,6 +26,7 @@ from perdure.engine.estimates import (
 )
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.builder import RequestBuilder, RequestSize
+from perdure.engine.run.driving.shown import note_shown
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
 from perdure.engine.run.next_action import MakeRequest, next_action
@@ -155,7 +155,7 @@ def make_request(
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
-        _note_recalled(builder, recalled.event)
+    note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(log.run.key, events, at=inputs.now)
@@ -169,13 +169,6 @@ def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
     if not steps and log.run.resumes is not None:
         steps = tx.steps.list_by_run(RunKey(log.run.key.agent_id, log.run.resumes))
     return AutoRecalled(parse_recalled(steps[-1].recipe.tail), None) if steps else None
-
-
-def _note_recalled(builder: RequestBuilder, event: MemoryRecalled) -> None:
-    """Note what the recalled texts bring from outside: it is in the context of all that follows."""
-    first = next((row for row in builder.log.messages if row.role == "user"), None)
-    if first is not None and (sources := recalled_sources(builder.tx, event)):
-        builder.tx.sources.add_to_message(builder.agent.id, builder.conversation.seq, first.seq, sources, recalled=True)
 
 
 def _select_prefix(builder: RequestBuilder) -> Prefix:

@@ -13,7 +13,7 @@ from perdure.core.conversations import SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import EngineQuarantined, RoomKind, ViewFull
 from perdure.core.nodes import SummaryNode
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.context_engines.registry import FALLBACK, PAGED
 from perdure.engine.estimates import (

@@ -16,16 +16,15 @@ from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.messages import SEND_MESSAGE, Message
 from perdure.core.nodes import message_handle
 from perdure.core.runs import Prefix, Run, Step
-from perdure.domain.tools.specs import CHECKPOINT_TOOL
+from perdure.core.tools.engine_specs import tools_with
+from perdure.core.tools.memory_specs import CHECKPOINT_TOOL
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.progress import count_stalled, step_line, tool_steps
 from perdure.storage.tx import Tx
 
 ASK_USER = "ask_user"
-SAVING_TOOLS = (
-    *(CHECKPOINT_TOOL, "memory_insert", "memory_replace", "memory", "core_memory_append", "archival_memory_insert"),
-)
-"""The tools by which an agent keeps what will leave its view."""
+_SAVING_TOOLS = sorted(tools_with("saves"), key=lambda name: name != CHECKPOINT_TOOL)
+"""The tools by which an agent keeps what will leave its view, that of its notes first."""
 TURN_ROWS = 300
 """How many rows before a run that goes on with answers are searched for steps of its turn."""
 ROWS_PER_STEP = 4
@@ -66,7 +65,7 @@ def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, fill
         filled: the share of the window that the request takes.
     """
     guards = GuardSettings.of(agent.settings)
-    saving = [name for name in SAVING_TOOLS if any(tool["name"] == name for tool in prefix.tools)]
+    saving = [name for name in _SAVING_TOOLS if any(tool["name"] == name for tool in prefix.tools)]
     if not guards.memory_pressure or filled < guards.memory_pressure or not saving:
         return notes
     oldest = message_handle(prefix.from_message_seq)

@@ -13,12 +13,13 @@ from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.messages import ToolCall
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
+from perdure.core.tools.engine_specs import tool_writes_memory
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
 from perdure.domain.provenance.context import context_sources, file_source
-from perdure.domain.provenance.policy import WRITING_TOOLS, load_gate
+from perdure.domain.provenance.policy import gate_of, load_gate
 from perdure.domain.tools.calls import MemoryCall
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.log import OpenCall, Progress, RunLog, load_run_log, rule_scope_of
 from perdure.engine.run.rows import result_draft
@@ -64,9 +65,11 @@ def store_edit(
         return Progress(load_run_log(tx, log))
     agent = tx.conversations.get_agent(run.key.agent_id, run.conversation_seq)
     name, message = open_call.call.name, open_call.message
-    gate = load_gate(tx, agent, run.conversation_seq, before_seq=message.seq)
-    if name in WRITING_TOOLS:
+    sources = context_sources(tx, agent.id, run.conversation_seq, before_seq=message.seq)
+    if tool_writes_memory(name):
+        gate = gate_of(tx, agent, sources)
         gate.check(name, is_approved=open_call.is_approved)
+        sources = gate.sources
     window, _ = inputs.window(agent)
     call = MemoryCall(
         agent=agent,
@@ -77,7 +80,7 @@ def store_edit(
         counter=inputs.counter,
         result_tokens=result_tokens(window),
         window_tokens=window,
-        sources=gate.sources,
+        sources=sources,
     )
     outcome = edit(tx, call, **arguments)
     outcome = replace(outcome, sources=_shown_sources(tx, run, open_call, outcome))

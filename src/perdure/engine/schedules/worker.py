@@ -88,7 +88,8 @@ def fire(tx: Tx, schedule: Schedule, plan: DuePlan, request: Request | None, ref
         missed=plan.missed,
         reason=refusal[:REASON_CHARS],
     )
-    advanced = tx.schedules.advance(schedule, firing, next_at=plan.next_at, at=inputs.now)
+    next_at = plan.after_failure if plan.fires and outcome != "fired" else plan.next_at
+    advanced = tx.schedules.advance(schedule, firing, next_at=next_at, at=inputs.now)
     if advanced is None:
         raise Overtaken(f"{schedule.id} was fired or changed meanwhile")
     return Fired(advanced, firing, run)

@@ -15,6 +15,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import ModelError, NotFound
 from perdure.core.facts.values import FactFilter
 from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.core.messages import MessageFilter
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
@@ -59,12 +60,20 @@ class Search:
     Args:
         embedder: makes the query's vector; None is lexical-only, and `reason` says why, and what helps.
         late_s: how long it may take to compare the first hits with the query word by word, by an embedder that can.
+        limits: how long a query may be.
     """
 
     def __init__(
-        self, store: Store, clock: Clock, *, embedder: Embedder | None = None, reason: str = "", late_s: float = 0.0
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        embedder: Embedder | None = None,
+        reason: str = "",
+        late_s: float = 0.0,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._store, self._clock = store, clock
+        self._store, self._clock, self.limits = store, clock, limits
         self._embedder, self._reason = embedder, reason
         self._late = (
             LateInteraction(embedder, deadline_s=late_s) if late_s and isinstance(embedder, WordEmbedder) else None
@@ -85,11 +94,12 @@ class Search:
         Args:
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
 
-        Raises: NotFound, StoreError.
+        Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
         """
         from perdure.search import messages as search
         from perdure.search.query.names import without_names
 
+        self._check_query(text)
         most = offset + limit
         if not text.strip():
             newest = await self._store.read(
@@ -152,6 +162,7 @@ class Search:
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
             return _archives(tx, archives, skip_deleted), timezone
 
+        self._check_query(text)
         most = offset + limit
         if not text.strip():
             newest = await self._store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
@@ -191,6 +202,7 @@ class Search:
         """
         from perdure.search.facts import search_facts
 
+        self._check_query(text)
         request = await self._request(text, timezone=timezone)
         return await self._store.read(
             lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
@@ -223,6 +235,7 @@ class Search:
         from perdure.search import recall
         from perdure.search.query.names import without_names
 
+        self._check_query(text)
         turns: SearchRequest | None = None
         names: Sequence[str] = ()
         if (agent_id := scope.agent_id) is not None:
@@ -307,6 +320,10 @@ class Search:
                 return await self._embedder.embed(texts, purpose=purpose)
         except (TimeoutError, ModelError):
             return None
+
+    def _check_query(self, text: str) -> None:
+        """Check the length of a query: each agent's names, dates and words are looked for in all of it."""
+        self.limits.check("query_limit_chars", len(text))
 
     @cached_property
     def _caches(self) -> _Caches:

@@ -23,6 +23,7 @@ from perdure.core.errors import (
     StoreClosed,
     StoreError,
 )
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
@@ -187,8 +188,8 @@ class EmbeddingWorker:
         if not self._failures:
             log.warning("texts can't be embedded for now: %s", error)
         self.trouble = str(error)
-        longest = min(DOWN_MAX_S, DOWN_S * 2.0 ** min(self._failures, 10))
         self._failures += 1
+        longest = backoff_s(self._failures, first_s=DOWN_S, most_s=DOWN_MAX_S)
         # Random, so that processes do not ask the same endpoint in step.
         return max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
 

@@ -205,15 +205,14 @@ class FileWorker:
         except (LeaseLost, StoreError):
             raise
         except ExtraMissing as error:
-            return self._failed(file, str(error))
+            return await self._failed(file, str(error))
         except PerdureError as error:
-            return self._failed(file, getattr(error, "reason", "") or str(error))
+            return await self._failed(file, getattr(error, "reason", "") or str(error))
         except Exception as error:  # a converter's defect must not hold up the other files
             if isinstance(error, OSError) and (disk := disk_error(error)) is not None:
                 raise disk from error  # no fault of the file: it waits
             log.exception("%s can't be read", file.id)
-            await self._clear(file)
-            return self._failed(file, f"{type(error).__name__}: {error}")
+            return await self._failed(file, f"{type(error).__name__}: {error}")
         return replace(
             file,
             status="completed",
@@ -229,8 +228,9 @@ class FileWorker:
             updated_at=self._ports.clock.now(),
         )
 
-    def _failed(self, file: File, problem: str) -> File:
-        """The file's row, ended with an error."""
+    async def _failed(self, file: File, problem: str) -> File:
+        """The file's row, ended with an error. What an earlier try has stored of it is found no more."""
+        await self._clear(file)
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
     async def _convert_or_copy(self, file: File, progress: _Progress) -> Document:

@@ -20,6 +20,7 @@ from perdure.core.messages import MessageFilter
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode
@@ -30,7 +31,6 @@ from perdure.domain.companions.passes import with_turns_counter
 from perdure.domain.companions.units import disable_companion, enable_companion, follow_blocks
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
-from perdure.domain.tools.specs import CONTEXT_TOOL_SPECS
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect

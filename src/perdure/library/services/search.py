@@ -219,7 +219,8 @@ class SearchService:
         if mode != "fts":
             return app.search
         if self._words_only is None:
-            self._words_only = Search(app.store, app.ports.clock, reason="search_mode is 'fts'")
+            reason, limits = "search_mode is 'fts'", app.search.limits
+            self._words_only = Search(app.store, app.ports.clock, reason=reason, limits=limits)
         return self._words_only
 
 

@@ -11,15 +11,10 @@ from typing import Any
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.models import ModelRequest
 from perdure.core.text.markup import unescape_tags
+from perdure.core.tools.engine_specs import tools_with
 from perdure.providers.extractive.language import clean
 
-# The result of one of these is the whole new value of the block it edited.
-EDIT_TOOLS = frozenset(
-    (
-        *("memory_insert", "memory_replace", "memory_rethink", "memory_apply_patch"),
-        *("core_memory_append", "core_memory_replace"),
-    )
-)
+_EDIT_TOOLS = frozenset(tools_with("shows_block"))
 
 _SECTION = re.compile(r"^<memory_blocks>[ \t]*\n(.*?)(?:^</memory_blocks>$|\Z)", re.MULTILINE | re.DOTALL)
 _OPENING = re.compile(r"<([^\s<>/][^\s<>]*)>")
@@ -58,7 +53,7 @@ def visible_blocks(request: ModelRequest) -> dict[str, str]:
             calls.update((call.call_id, call) for call in message.calls)
             for result in message.results:
                 call = calls.get(result.call_id)
-                if call is not None and call.name in EDIT_TOOLS and result.status == "success":
+                if call is not None and call.name in _EDIT_TOOLS and result.status == "success":
                     arguments = arguments_of(call)
                     label = arguments.get("label", arguments.get("block_label"))
                     if isinstance(label, str):

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx
 
-from perdure.core.errors import InvalidInput, ModelError
+from perdure.core.errors import InvalidInput, ModelError, ModelOverloaded
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.providers.addresses import api_path
 from perdure.providers.bounded import Guard
@@ -115,7 +115,7 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
     """The dialect that a server may take which has refused a request for its system messages, for the parts of a
     message, or, if it is `local`, for calls and results; None: it was refused for something else, or there is none."""
-    if fault.status not in (400, 422, 500):
+    if fault.status not in (400, 422, 500) or isinstance(fault, ModelOverloaded):  # which says nothing of its words
         return None
     text = str(fault)
     if dialect.engine_role == "system" and _REFUSED_ROLE.search(text):

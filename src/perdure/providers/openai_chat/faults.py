@@ -77,7 +77,9 @@ _NO_TOOLS = re.compile(
 )
 # Of the models' templates: the same request fails again.
 _TEMPLATE = re.compile(
-    r"roles? must alternate|roles? (?:is |are )?(?:not |un)?supported|chat.?template|jinja", re.IGNORECASE
+    r"roles? must alternate|roles? (?:is |are )?(?:not |un)?supported|chat.?template|jinja"
+    r"|system (?:message|prompt|role)s? (?:must|should|can|is|are|not)\b",
+    re.IGNORECASE,
 )
 _LOADING = re.compile(r"\bload(?:ing)?\b", re.IGNORECASE)
 _QUOTA_CODES = frozenset(

@@ -80,7 +80,7 @@ class McpGuard:
         """
         self._check_transport(server.transport)
         url = changes.get("url", "")
-        return McpChanges(**changes, private=None if url == server.url else await self.private(url))
+        return McpChanges(**changes, private=None if url == server.shown_url else await self.private(url))
 
     def callback(self, url: str | None) -> Callback | None:
         """A callback to this address, which may be as private as that of an MCP server; None: there is none."""

@@ -17,6 +17,7 @@ from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
+from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
@@ -28,7 +29,6 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
 from perdure.domain.files.views import limits_of
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, WritePolicy
-from perdure.domain.tools.specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage

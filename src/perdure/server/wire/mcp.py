@@ -148,7 +148,7 @@ def _endpoint(server: McpServer) -> dict[str, Any]:
         environment = dict.fromkeys(server.variable_names, MASKED)
         return {"command": server.command, "args": list(server.args), "env": environment}
     return {
-        "server_url": server.url,
+        "server_url": server.shown_url,
         "auth_header": server.auth_header,
         "auth_token": None if server.auth_header is None else MASKED,
         "custom_headers": dict.fromkeys(server.header_names, MASKED),

@@ -19,7 +19,7 @@ from perdure.core.messages import (
     text_without_images,
 )
 from perdure.core.text.words import index_words
-from perdure.core.tools.spec import REPEATING_TOOLS
+from perdure.core.tools.engine_specs import REPEATING_TOOLS
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (

@@ -22,6 +22,7 @@ from perdure.storage.database.row_format import (
     Codec,
     RowFormat,
     assignments,
+    dump,
     dump_fields,
     insert_into,
     iso,
@@ -40,7 +41,10 @@ def _load_code(text: str) -> ToolCode:
     return ToolCode(**fields | lists)
 
 
-_SPEC = Codec(dump_fields, lambda text: ToolSpec(**load(text)))
+_SPEC_FIELDS = tuple(name for name in ToolSpec.__slots__ if name not in ("writes_memory", "traits"))
+_SPEC = Codec(
+    lambda spec: dump({name: getattr(spec, name) for name in _SPEC_FIELDS}), lambda text: ToolSpec(**load(text))
+)
 _TOOL = RowFormat(Tool, "id, spec, tags, metadata", {_SPEC: "spec", JSON_TUPLE: "tags", JSON: "metadata"})
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 

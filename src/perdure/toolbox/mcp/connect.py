@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.core.mcp import McpServer, ServerSecrets
+from perdure.core.mcp import McpServer, ServerSecrets, whole_url
 from perdure.toolbox.mcp.listing import InvalidEntries, filter_listings
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ async def _transport(
 
     from perdure.toolbox.mcp.pinned import PinnedTransport
 
-    headers = dict(secrets.headers)
+    url, headers = whole_url(server, secrets), dict(secrets.headers)
     if secrets.token:
         name = server.auth_header or "Authorization"
         scheme = "Bearer " if name.lower() == "authorization" and " " not in secrets.token else ""
@@ -144,14 +144,14 @@ async def _transport(
         return httpx2.AsyncClient(
             headers={"Accept-Encoding": ACCEPT_ENCODING, **(headers or {})},
             timeout=timeout or httpx2.Timeout(CONNECT_S, read=STREAM_READ_S),
-            transport=PinnedTransport(server.url, private=server.private, on_address=on_address),
+            transport=PinnedTransport(url, private=server.private, on_address=on_address),
         )
 
     if server.transport == "sse":
         from mcp.client.sse import sse_client
 
         return sse_client(
-            server.url,
+            url,
             headers=headers,
             timeout=CONNECT_S,
             sse_read_timeout=STREAM_READ_S,
@@ -159,7 +159,7 @@ async def _transport(
         )
     from mcp.client.streamable_http import streamable_http_client
 
-    return streamable_http_client(server.url, http_client=await stack.enter_async_context(new_client(headers)))
+    return streamable_http_client(url, http_client=await stack.enter_async_context(new_client(headers)))
 
 
 @contextlib.asynccontextmanager

@@ -32,7 +32,9 @@ class McpLate(McpUnreachable):
 
 def secret_values(secrets: ServerSecrets) -> list[str]:
     """The secrets of a server that must not appear in any text."""
-    return [*filter(None, (secrets.token,)), *secrets.headers.values(), *secrets.environment.values()]
+    query = (part.partition("=")[2] for part in secrets.query.split("&"))
+    named = (*secrets.headers.values(), *secrets.environment.values())
+    return [*filter(None, (secrets.token, secrets.query, *query)), *named]
 
 
 def describe_error(error: BaseException, secrets: Iterable[str] = ()) -> str:

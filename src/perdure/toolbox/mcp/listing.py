@@ -6,8 +6,9 @@ from the transport, before it meets them.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import InvalidInput
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 
 PAGES_MAX = 50
 NAME_CHARS = 80
+TWICE = "it is listed twice: the first one counts"
+
+
+LISTED_MAX = 2 * SERVER_TOOLS_MAX
+"""So many entries of a listing are looked at, valid or not."""
 
 
 class InvalidEntries:
@@ -37,10 +43,15 @@ class InvalidEntries:
         self._more = 0
         self.page_names: list[str] = []
         """The names of the last page's valid entries."""
+        self.known: set[str] = set()
+        """The names of all valid entries of the listing so far."""
+        self.seen = 0
+        """How many entries were looked at so far."""
 
     def clear(self) -> None:
         self._reasons.clear()
-        self._more = 0
+        self.known.clear()
+        self._more = self.seen = 0
 
     def add(self, name: object, reason: str, *, place: int = 0) -> None:
         """Note an entry; without a name it gets its `place` in the listing, from 1 on."""
@@ -74,13 +85,13 @@ class _FilteredStream:
         return getattr(self._inner, name)
 
     async def receive(self) -> Any:
-        return self._filter(await self._inner.receive())
+        return await self._filter(await self._inner.receive())
 
     def __aiter__(self) -> _FilteredStream:
         return self
 
     async def __anext__(self) -> Any:
-        return self._filter(await self._inner.__anext__())
+        return await self._filter(await self._inner.__anext__())
 
     async def __aenter__(self) -> _FilteredStream:
         await self._inner.__aenter__()
@@ -89,13 +100,15 @@ class _FilteredStream:
     async def __aexit__(self, *error: Any) -> Any:
         return await self._inner.__aexit__(*error)
 
-    def _filter(self, item: Any) -> Any:
+    async def _filter(self, item: Any) -> Any:
         """An item of the stream, without invalid entries if it is a listing of tools."""
         message = getattr(item, "message", None)
         result = getattr(message, "result", None)
         # No other answer has a list of this name.
         if message is not None and isinstance(result, dict) and isinstance(result.get("tools"), list):
-            message.result = result | {"tools": [*self._select_usable(result["tools"])]}
+            # In a thread: a listing may be as long as its server likes.
+            usable = await asyncio.to_thread(self._select_usable, result["tools"])
+            message.result = result | {"tools": usable}
         return item
 
     def _select_usable(self, entries: list[Any]) -> list[Any]:
@@ -103,13 +116,25 @@ class _FilteredStream:
         usable = []
         self._invalid.page_names.clear()
         for place, entry in enumerate(entries, 1):
-            if (reason := _find_error(entry, self._version())) is None:
+            name = entry.get("name") if isinstance(entry, Mapping) else None
+            if (reason := self._find_excess(name) or _find_error(entry, self._version())) is None:
                 usable.append(entry)
                 self._invalid.page_names.append(entry["name"])
+                self._invalid.known.add(entry["name"])
             else:
-                name = entry.get("name") if isinstance(entry, Mapping) else None
                 self._invalid.add(name, reason, place=place)
         return usable
+
+    def _find_excess(self, name: object) -> str | None:
+        """Why an entry is not looked at; None: it is, and counts."""
+        if isinstance(name, str) and name in self._invalid.known:
+            return TWICE
+        if len(self._invalid.known) >= SERVER_TOOLS_MAX:
+            return f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count"
+        if self._invalid.seen >= LISTED_MAX:
+            return f"of a listing only {LISTED_MAX:,} entries are looked at"
+        self._invalid.seen += 1
+        return None
 
 
 def _find_error(entry: Any, version: str) -> str | None:
@@ -147,17 +172,23 @@ async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
     definitions: dict[str, Definition] = {}
     cursor: str | None = None
     for _ in range(PAGES_MAX):
+        looked_at = invalid.seen
         page = await client.list_tools(cursor=cursor)
-        for tool in page.tools:
-            _add_tool(tool, definitions, invalid)
+        await asyncio.to_thread(_add_tools, page.tools, definitions, invalid)
         for name in set(invalid.page_names).difference(tool.name for tool in page.tools):
             invalid.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
         cursor = page.next_cursor
-        if cursor is None or len(definitions) >= SERVER_TOOLS_MAX:
-            break
+        if cursor is None or len(definitions) >= SERVER_TOOLS_MAX or invalid.seen in (looked_at, LISTED_MAX):
+            break  # a page that brings nothing new is the last
     if cursor is not None:
         invalid.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
     return ToolListing(definitions=tuple(definitions.values()), left_out=invalid.all())
+
+
+def _add_tools(tools: Sequence[Tool], definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
+    """Add the definitions of a page's tools."""
+    for tool in tools:
+        _add_tool(tool, definitions, invalid)
 
 
 def _add_tool(tool: Tool, definitions: dict[str, Definition], invalid: InvalidEntries) -> None:
@@ -174,8 +205,6 @@ def _add_tool(tool: Tool, definitions: dict[str, Definition], invalid: InvalidEn
         invalid.add(tool.name, str(error))
         return
     if definition.name in definitions:
-        invalid.add(definition.name, "it is listed twice: the first one counts")
-    elif len(definitions) >= SERVER_TOOLS_MAX:
-        invalid.add(definition.name, f"the server has more than {SERVER_TOOLS_MAX} tools: the first ones count")
+        invalid.add(definition.name, TWICE)
     else:
         definitions[definition.name] = definition

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from perdure.core.errors import McpUnreachable
 from perdure.core.ids import McpServerId, ToolId
+from perdure.core.incoming.backoff import backoff_s
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.toolbox.mcp.connect import StderrTail, connect, load_sdk
 from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
@@ -57,6 +58,9 @@ CLOSE_S = 10.0
 FRESH_S = 30.0
 """For so long a listing counts as current. When a server reports a change, it is read at once."""
 
+REFRESH_S = 2.0
+"""At least so long after a reading of changed tools the next one begins: a server may report changes without end."""
+
 BACKOFF_FIRST_S = 0.5
 BACKOFF_MAX_S = 60.0
 
@@ -78,6 +82,7 @@ class Session:
         self._fresh_until = 0.0
         self._failures, self._retry_at = 0, 0.0
         self._refreshing: asyncio.Task[None] | None = None
+        self._refresh_at = 0.0
         self._closed = False
 
     @property
@@ -143,7 +148,7 @@ class Session:
         except McpUnreachable as error:
             await self._drop()
             self._failures += 1
-            delay = min(BACKOFF_MAX_S, BACKOFF_FIRST_S * 2.0 ** (self._failures - 1))
+            delay = backoff_s(self._failures, first_s=BACKOFF_FIRST_S, most_s=BACKOFF_MAX_S)
             self._retry_at = asyncio.get_running_loop().time() + delay
             line = connection.tail.last_line
             reason = Exception(f"{error.why}; it wrote: {line}" if line else error.why)
@@ -184,6 +189,9 @@ class Session:
 
     async def _refresh(self) -> None:
         """Read the listing that the server says has changed."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._refresh_at - loop.time()))
+        self._refresh_at = loop.time() + REFRESH_S
         try:
             await self.prepare()
         except Exception as error:  # the next call meets it, and says so

@@ -61,7 +61,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
         "servers": [
             {
                 **attributes(state.server, "id", "name", "transport", "failure"),
-                "where": state.server.url or " ".join([state.server.command, *state.server.args]),
+                "where": state.server.place,
                 "open": state.open,
                 "tools": [_mcp_tool_shape(tool) for tool in state.tools],
             }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 
@@ -14,6 +14,9 @@ from perdure.core.text.dates.grammar import LANGUAGES, Phrase, alternatives, rul
 
 SPANS_MAX = 8
 """Of one query, the first ones: a text with more dates is a log, not a question."""
+
+CACHED_CHARS = 20_000
+"""Phrases of longer texts are found anew each time."""
 
 _AROUND = 48  # characters that are read on either side of a phrase
 
@@ -46,13 +49,12 @@ def spans(text: str, *, now: datetime, timezone: str = "UTC") -> tuple[Span, ...
         now: the clock that "yesterday" is counted from; without an offset it is UTC.
         timezone: IANA name; decides where days begin.
     """
-    folded = _fold(text)
-    phrases = _find_phrases(folded)
+    phrases = _phrases(text) if len(text) > CACHED_CHARS else _known_phrases(text)
     if not phrases:
         return ()
     clock = Clock.build(now, timezone)
     found = []
-    for phrase in _with_relations(folded, _with_portions(folded, phrases)):
+    for phrase in phrases:
         period = _resolve(phrase.resolve, clock)
         if period is not None:
             found.append(Span(*period, text[phrase.first : phrase.last], phrase.first, phrase.last))
@@ -73,6 +75,16 @@ def _fold(text: str) -> str:
         lower = "".join(low if len(low := character.lower()) == 1 else character for character in text)
     return lower.translate(_FOLDS)
 
+
+def _phrases(text: str) -> Sequence[Phrase]:
+    """Find the phrases of a text with the words around them; their times are resolved by each clock."""
+    folded = _fold(text)
+    phrases = _find_phrases(folded)
+    return tuple(_with_relations(folded, _with_portions(folded, phrases))) if phrases else ()
+
+
+_known_phrases = functools.lru_cache(maxsize=16)(_phrases)
+"""The same of the last queries: a search of many agents asks for them once for each."""
 
 _WORD = re.compile(r"[^\W\d_]+")
 

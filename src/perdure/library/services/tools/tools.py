@@ -91,6 +91,7 @@ class ToolService:
         check_text("query", query)
 
         def load(tx: Tx) -> Sequence[tuple[ToolHit, ToolCode | None]]:
+            tx.limits.check("query_limit_chars", len(query))
             hits = search_tools(tx, query, where=where, limit=limit)
             codes = tx.tools.codes([hit.tool.id for hit in hits])
             return [(hit, codes.get(hit.tool.id)) for hit in hits]

@@ -101,9 +101,20 @@ class Sources(Table):
     ) -> None:
         """Add sources that a message of a conversation brought; `recalled`: its request did. Raises: NotFound."""
         own = own_agent(self._db, self._org_id, agent_id)
-        first = 1_000 if recalled else 0  # beside those of the message itself
+        first = self._next_place(own, conversation_seq, seq) if recalled else 0
         rows = [(seq, first + place, source) for place, source in enumerate(sources)]
         add_message_sources(self._db, own, conversation_seq, rows, via="recall" if recalled else "")
+
+    def _next_place(self, agent_id: str, conversation_seq: int, seq: int) -> int:
+        """The first free place of what a message's request brought, behind what it brought itself."""
+        rows = self._rows(
+            "SELECT MAX(place) FROM message_sources WHERE agent_id = :agent_id AND seq = :seq"
+            " AND conversation_seq = :conversation_seq",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            seq=seq,
+        )
+        return max(1_000, 1 + (rows[0][0] or 0))
 
     def list_by_conversation(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int = 0, before_seq: int, limit: int = 1_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.tools.spec import ToolSpec, object_schema
+from perdure.core.tools.spec import ToolSpec, ToolTrait, object_schema
 
 
 def _spec(
@@ -16,6 +16,8 @@ def _spec(
     *,
     tool_type: str = "letta_core",
     parallel: bool = False,
+    writes_memory: bool = True,
+    traits: Sequence[ToolTrait] = (),
 ) -> ToolSpec:
     """The spec of a memory tool whose arguments have these JSON schemas."""
     return ToolSpec(
@@ -26,6 +28,8 @@ def _spec(
         tool_type=tool_type,
         idempotent=True,  # the result is in the transaction of the edit, so no call runs twice
         parallel=parallel,
+        writes_memory=writes_memory,
+        traits=frozenset(("repeats", *traits)),
     )
 
 
@@ -52,12 +56,17 @@ _SPECS = (
         "Say something to the person you talk with.",
         {"message": _text("What to say, as they are to read it.")},
         ("message",),
+        writes_memory=False,
     ),
     _spec(
         "core_memory_append",
         "Add text as a new last line of a memory block. Returns the block's new value.",
         {"label": _LABEL, "content": _text("The text to add.")},
         ("label", "content"),
+        traits=(
+            "shows_block",
+            "saves",
+        ),
     ),
     _spec(
         "core_memory_replace",
@@ -68,6 +77,7 @@ _SPECS = (
             "new_content": _text("What to put in its place; empty to delete."),
         },
         ("label", "old_content", "new_content"),
+        traits=("shows_block",),
     ),
     _spec(
         "memory_replace",
@@ -80,6 +90,10 @@ _SPECS = (
         },
         ("label", "old_string", "new_string"),
         tool_type="letta_sleeptime_core",
+        traits=(
+            "shows_block",
+            "saves",
+        ),
     ),
     _spec(
         "memory_insert",
@@ -91,6 +105,10 @@ _SPECS = (
         },
         ("label", "new_string"),
         tool_type="letta_sleeptime_core",
+        traits=(
+            "shows_block",
+            "saves",
+        ),
     ),
     _spec(
         "memory_rethink",
@@ -100,6 +118,7 @@ _SPECS = (
         {"label": _LABEL, "new_memory": _text("The whole new value of the block.")},
         ("label", "new_memory"),
         tool_type="letta_sleeptime_core",
+        traits=("shows_block",),
     ),
     _spec(
         "memory_apply_patch",
@@ -108,12 +127,14 @@ _SPECS = (
         " changed. Returns the block's new value.",
         {"label": _LABEL, "patch": _text("The patch.")},
         ("label", "patch"),
+        traits=("shows_block",),
     ),
     _spec(
         "memory_finish_edits",
         "Say that you are done with editing memory.",
         {"reason": _REASON},
         tool_type="letta_sleeptime_core",
+        writes_memory=False,
     ),
     _spec(
         "memory",
@@ -142,6 +163,7 @@ _SPECS = (
         },
         ("command",),
         tool_type="letta_memory_core",
+        traits=("saves",),
     ),
     _spec(
         "conversation_search",
@@ -160,6 +182,8 @@ _SPECS = (
             "end_date": _UNTIL,
         },
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
     _spec(
         "archival_memory_insert",
@@ -170,6 +194,7 @@ _SPECS = (
             "tags": {"type": "array", "items": {"type": "string"}, "description": "Tags to find it by."},
         },
         ("content",),
+        traits=("saves",),
     ),
     _spec(
         "archival_memory_search",
@@ -189,6 +214,8 @@ _SPECS = (
         },
         ("query",),
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
     _spec(
         CHECKPOINT_TOOL,
@@ -199,6 +226,8 @@ _SPECS = (
             "related_skill": _text("The skill or procedure that you follow, if there is one."),
         },
         ("key_info",),
+        writes_memory=False,
+        traits=("saves",),
     ),
     _spec(
         "search_facts",
@@ -212,6 +241,8 @@ _SPECS = (
         },
         ("query",),
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
     _spec(
         "rethink_user_memory",
@@ -226,6 +257,7 @@ _SPECS = (
         "Say that you are done with rethinking memory.",
         {"reason": _REASON},
         tool_type=_VOICE,
+        writes_memory=False,
     ),
     _spec(
         "store_memories",
@@ -262,6 +294,8 @@ _SPECS = (
         },
         tool_type=_VOICE,
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
     _spec(
         "schedule_create",
@@ -280,12 +314,13 @@ _SPECS = (
         },
         ("message",),
     ),
-    _spec("schedule_list", "List your schedules that still fire, with their next times.", {}),
+    _spec("schedule_list", "List your schedules that still fire, with their next times.", {}, writes_memory=False),
     _spec(
         "schedule_cancel",
         "Cancel one of the schedules that you made.",
         {"schedule_id": _text("The schedule: schedule-, then a uuid.")},
         ("schedule_id",),
+        writes_memory=False,
     ),
     _spec(
         "open_files",
@@ -308,6 +343,7 @@ _SPECS = (
         },
         ("file_requests",),
         tool_type="letta_files_core",
+        writes_memory=False,
     ),
     _spec(
         "grep_files",
@@ -321,6 +357,7 @@ _SPECS = (
         ("pattern",),
         tool_type="letta_files_core",
         parallel=True,
+        writes_memory=False,
     ),
     _spec(
         "search_output",
@@ -334,6 +371,7 @@ _SPECS = (
         },
         ("handle", "query"),
         parallel=True,
+        writes_memory=False,
     ),
     _spec(
         "semantic_search_files",
@@ -345,6 +383,7 @@ _SPECS = (
         ("query",),
         tool_type="letta_files_core",
         parallel=True,
+        writes_memory=False,
     ),
 )
 
@@ -365,6 +404,8 @@ _CONTEXT_SPECS = (
         ("handle",),
         tool_type="perdure_context",
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
     _spec(
         "context_grep",
@@ -373,6 +414,8 @@ _CONTEXT_SPECS = (
         ("pattern",),
         tool_type="perdure_context",
         parallel=True,
+        writes_memory=False,
+        traits=("recalls",),
     ),
 )
 

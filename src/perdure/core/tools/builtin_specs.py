@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from perdure.core.tools.spec import ToolSpec, object_schema
+from perdure.core.tools.spec import ToolSpec, ToolTrait, object_schema
 
 
 def _spec(
@@ -14,6 +14,7 @@ def _spec(
     required: tuple[str, ...],
     *,
     timeout_s: float | None = None,
+    traits: tuple[ToolTrait, ...] = (),
 ) -> ToolSpec:
     """A tool with these properties of its arguments' JSON schema."""
     return ToolSpec(
@@ -26,6 +27,7 @@ def _spec(
         idempotent=True,
         parallel=True,
         timeout_s=timeout_s,
+        traits=frozenset(traits),
     )
 
 
@@ -71,6 +73,7 @@ _SPECS = (
         },
         (),
         timeout_s=60.0,
+        traits=("repeats",),
     ),
     _spec(
         "run_code_with_tools",
