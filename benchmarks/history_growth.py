@@ -20,7 +20,7 @@ from perdure import AsyncPerdure
 from perdure.core.ids import AgentId, MessageId, Uuids
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.provenance.sources import Source
-from perdure.domain.facts.batches import turn_sources
+from perdure.domain.facts.turns import turn_sources
 from perdure.domain.provenance.context import context_sources
 from perdure.settings import Settings
 from perdure.storage.tx import Tx

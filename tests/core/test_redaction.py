@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import unicodedata
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,8 @@ from perdure.core.forgetting.redaction import Redactor
 from perdure.core.text.forms import lower_in_place, match_form, name_key
 
 LETTERS = "aeiInoszßİıKkéñüåộốçÅКйΰΣσς한글がプ'1"
-FORMS = ("NFC", "NFD")
+Form = Literal["NFC", "NFD"]
+FORMS: tuple[Form, ...] = ("NFC", "NFD")
 
 
 @given(
@@ -24,7 +26,7 @@ FORMS = ("NFC", "NFD")
     st.sampled_from([str, str.upper, str.lower]),
     st.integers(0, 2),
 )
-def test_a_text_is_found_in_every_form(text: str, one: str, other: str, case: type[str], depth: int) -> None:
+def test_a_text_is_found_in_every_form(text: str, one: Form, other: Form, case: type[str], depth: int) -> None:
     """Composed or not, in either case, and inside JSON; the condition of the query lets it pass."""
     stored = unicodedata.normalize(other, case(f"before {text}, after"))
     plain = unicodedata.normalize("NFD", stored).encode("ascii", "ignore").decode()

@@ -108,7 +108,7 @@ async def test_a_copy_is_the_same_agent(perdure: AsyncPerdure, settings: dict[st
     asked = []
     for each in (agent, one):
         await each.send("Hello again.")
-        asked.append(model.requests[-1].options)  # type: ignore[union-attr,attr-defined]
+        asked.append(model.requests[-1].options)  # type: ignore[union-attr]
     assert asked[0] == asked[1]
 
 

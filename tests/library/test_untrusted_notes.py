@@ -10,6 +10,7 @@ import pytest
 
 from perdure import Agent, Perdure
 from perdure.core.blocks import WORKING_CHECKPOINT
+from perdure.core.ids import ConversationId
 from perdure.core.tools.engine_specs import ENGINE_TOOL_SPECS, tool_writes_memory
 from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolSpec
@@ -35,21 +36,21 @@ def make_agent(perdure: Perdure, policy: str = "block", **settings: Any) -> Agen
     return perdure.create_agent("ada", tools=TOOLS, settings={"untrusted_writes": policy, **settings})
 
 
-def cleared(agent: Agent) -> str | None:
+def cleared(agent: Agent) -> ConversationId | None:
     return None
 
 
-def reset(agent: Agent) -> str | None:
+def reset(agent: Agent) -> ConversationId | None:
     agent.reset()
     return None
 
 
-def forked(agent: Agent) -> str | None:
+def forked(agent: Agent) -> ConversationId | None:
     reset(agent)
     return agent.fork_conversation().id
 
 
-def mended(agent: Agent) -> str | None:
+def mended(agent: Agent) -> ConversationId | None:
     """Somebody mends a word of the notes, and so is the author of the newest version."""
     agent.blocks.update(WORKING_CHECKPOINT, agent.blocks.get(WORKING_CHECKPOINT).value.replace("Remember", "Note"))
     return reset(agent)
@@ -57,7 +58,7 @@ def mended(agent: Agent) -> str | None:
 
 @pytest.mark.parametrize("begin_anew", [cleared, reset, forked, mended])
 def test_notes_bring_the_sources_that_they_were_written_behind(
-    tmp_path: Path, begin_anew: Callable[[Agent], str | None]
+    tmp_path: Path, begin_anew: Callable[[Agent], ConversationId | None]
 ) -> None:
     """What they were taken from has left the view; they show it all the same."""
     with open_with(tmp_path, *READ_AND_NOTE, WRITE) as perdure:

@@ -42,8 +42,8 @@ from perdure.core.tools.loops import split_arguments
 from perdure.core.tools.schema import parse_docs
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.conversations.patterns import Search
-from perdure.domain.facts.batches import names_in as entities_in
 from perdure.domain.facts.documents import render_json
+from perdure.domain.facts.known import names_in as entities_in
 from perdure.domain.files.chunking import chunks
 from perdure.domain.files.document_outline import outline_of_lines
 from perdure.domain.forgetting import count_words

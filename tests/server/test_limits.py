@@ -194,7 +194,7 @@ async def test_no_door_takes_a_tag_or_description_of_any_length(tmp_path: Path, 
     async with in_process(tmp_path) as (client, _):
         ids = {path: (await client.post(path, json=body)).json()["id"] for path, body in made.items()}
         agent, archive = ids["/v1/agents/"], ids["/v1/archives/"]
-        doors = [
+        doors: list[tuple[str, str, dict[str, Any]]] = [
             *(("POST", path, {**body, "name": "other"}) for path, body in made.items() if path != "/v1/tools/"),
             ("POST", "/v1/tools/", {"source_code": tool["source_code"].replace("look", "see")}),
             *(("PATCH", f"{path}{one}", {}) for path, one in ids.items()),
