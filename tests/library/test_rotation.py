@@ -16,8 +16,8 @@ from perdure.core.errors import Conflict, SecretUnreadable
 from perdure.domain.secrets import open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.library.services.access.access import Access
-from perdure.library.services.access.rotation import rotate_store
 from perdure.library.services.providers import ProviderFields
+from perdure.library.services.tools.secrets import rotate_store
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher, read_key_file
 from perdure.testing import ScriptedModel, says

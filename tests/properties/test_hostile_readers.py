@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from perdure.providers.extractive.documents import statements_in_document
 
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
@@ -51,11 +52,10 @@ from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
-from perdure.providers.extractive.documents import statements_in_document
 from perdure.providers.extractive.facts import facts_in, parse_note
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
+from perdure.providers.extractive.model import words_of_user
 from perdure.providers.extractive.statements import statements_in
-from perdure.providers.extractive.view import words_of_user
 from perdure.providers.history import legal_arguments
 from perdure.providers.loops import loop_start
 from perdure.providers.masking import mask_text

@@ -19,7 +19,7 @@ from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCa
 from perdure.core.models import NOTICES, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.providers.extractive import ExtractiveModel
 from perdure.providers.extractive.language import Language, language_of
-from perdure.providers.extractive.view import offered_tools, read_turn, visible_blocks, words_of_user
+from perdure.providers.extractive.model import offered_tools, read_turn, visible_blocks, words_of_user
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 TOOLS = ("archival_memory_insert", "archival_memory_search", "conversation_search", "memory_insert", "memory_replace")

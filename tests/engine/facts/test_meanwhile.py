@@ -16,7 +16,7 @@ from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.ids import AgentId
 from perdure.engine.facts.waiting import TRIES
 from perdure.engine.run.log import Line
-from perdure.engine.workers.lines import LineWorker
+from perdure.engine.workers.background import LineWorker
 from perdure.testing import InlineStore
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 

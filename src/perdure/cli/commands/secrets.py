@@ -14,7 +14,7 @@ from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
 from perdure.core.text.addresses import is_postgres
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.secrets import AsyncSecrets
-from perdure.library.services.access.rotation import rotate_store
+from perdure.library.services.tools.secrets import rotate_store
 from perdure.settings import Settings
 
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."

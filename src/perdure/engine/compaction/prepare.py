@@ -24,8 +24,7 @@ from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.preview import Preview, preview
-from perdure.engine.workers.background import PutBack
-from perdure.engine.workers.lines import LineWorker
+from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -45,8 +45,7 @@ from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
-from perdure.engine.workers.background import PutBack
-from perdure.engine.workers.lines import LineWorker
+from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

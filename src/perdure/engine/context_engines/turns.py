@@ -17,7 +17,7 @@ from perdure.engine.context_engines.ask import engine_conversation, quarantine_r
 from perdure.engine.context_engines.calls import EngineFailed
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import RunLog
-from perdure.engine.workers.lines import finish_tasks
+from perdure.engine.workers.background import finish_tasks
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

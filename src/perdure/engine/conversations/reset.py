@@ -25,7 +25,7 @@ from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line
 from perdure.engine.run.rows import engine_drafts
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.engine.workers.capture import capture_rest
+from perdure.engine.workers.after_runs import capture_rest
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
