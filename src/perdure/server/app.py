@@ -39,7 +39,6 @@ from perdure.server.routes import (
     archives,
     blocks,
     conversations,
-    fact_views,
     facts,
     folders,
     groups,
@@ -48,7 +47,6 @@ from perdure.server.routes import (
     jobs,
     mcp_servers,
     messages,
-    models,
     passages,
     prompts,
     providers,
@@ -57,7 +55,6 @@ from perdure.server.routes import (
     search,
     steps,
     tools,
-    why,
 )
 from perdure.server.routes.access import access
 from perdure.server.routes.agent_files import agent_files
@@ -79,7 +76,6 @@ MODULES = (
         search,
         passages,
         sources,
-        fact_views,
         facts,
         jobs,
         messages,
@@ -93,11 +89,9 @@ MODULES = (
         groups,
         sandbox,
         tools,
-        models,
         prompts,
         providers,
         mcp_servers,
-        why,
         access,
     ),
 )

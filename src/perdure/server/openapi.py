@@ -21,7 +21,7 @@ from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
-from perdure.server.wire.answers import fact_views, schedules, sources
+from perdure.server.wire.answers import facts, schedules, sources
 from perdure.server.wire.answers import objects as wire
 from perdure.server.wire.answers.companions import PassShape
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
@@ -168,12 +168,12 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/agents/{agent_id}/memory-sources/writes", list[sources.WriteShape]),
     (r"POST /v1/agents/{agent_id}/memory-sources/revert(-writes)?", sources.RevertShape),
     (r"GET /v1/why", sources.MemoryOriginShape | sources.FactOriginShape | sources.AnswerOriginShape),
-    (r"GET /v1/profiles", fact_views.ProfileShape),
-    (r"GET /v1/facts/timeline", list[fact_views.EventShape]),
-    (r"GET /v1/facts/context", fact_views.FactContextShape),
-    (r"GET /v1/facts/communities", list[fact_views.CommunityShape]),
-    (r"POST /v1/facts/tidy", list[fact_views.TidyShape]),
-    (r"POST /v1/facts/tidy/undo", list[fact_views.MemoryShape]),
+    (r"GET /v1/profiles", facts.ProfileShape),
+    (r"GET /v1/facts/timeline", list[facts.EventShape]),
+    (r"GET /v1/facts/context", facts.FactContextShape),
+    (r"GET /v1/facts/communities", list[facts.CommunityShape]),
+    (r"POST /v1/facts/tidy", list[facts.TidyShape]),
+    (r"POST /v1/facts/tidy/undo", list[facts.MemoryShape]),
     (r"GET /v1/facts", list[FactShape]),
     (r"GET /v1/facts/search", list[FoundFactShape]),
     (r"POST /v1/facts(/{fact_id}/restore)?|(GET|PATCH) /v1/facts/{fact_id}", FactShape),

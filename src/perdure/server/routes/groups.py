@@ -25,8 +25,16 @@ from perdure.server.sse import Streams
 from perdure.server.wire.answers.companions import pass_shape
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn, WireGroupKind, group_messages, group_shape
-from perdure.server.wire.groups.turns import GroupChunks, entry_shapes, group_response
+from perdure.server.wire.groups.groups import (
+    GroupChangesIn,
+    GroupChunks,
+    GroupIn,
+    WireGroupKind,
+    entry_shapes,
+    group_messages,
+    group_response,
+    group_shape,
+)
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 

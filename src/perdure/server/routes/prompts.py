@@ -1,21 +1,216 @@
-"""What a model is asked outside an agent's log, and agents behind OpenAI's chat API."""
+"""The models that can be used, what one is asked outside an agent's log, and agents behind OpenAI's chat API: the
+body, the answer, and the chunks of a stream.
+"""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.errors import InvalidInput
+from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message
+from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
+from perdure.library.reply import Reply
+from perdure.library.services.messages import NewMessage
 from perdure.server.http import Library, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.base import WireRequest
-from perdure.server.wire.completions import CompletionChunks, CompletionRequest, completion_shape
-from perdure.server.wire.fields import AgentIdIn, Filled
+from perdure.server.wire.chunks import Chunk
+from perdure.server.wire.content import Part, parse_parts
+from perdure.server.wire.fields import AgentIdIn, Filled, Items, MaxItems, keywords
 from perdure.server.wire.input import SendRequest
+from perdure.server.wire.messages import Display, wire_messages
+from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
 from perdure.server.wire.runs import usage_statistics
 
+_DISPLAY = Display(types=frozenset({"assistant_message"}))
+
+
+class CompletionMessage(WireRequest):
+    """One message. `content` may be missing beside a tool call of an earlier answer."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | Items[Part] | None = None
+    name: str | None = None
+
+
+class StreamOptions(WireRequest):
+    """What a stream has besides its pieces."""
+
+    include_usage: bool = False
+
+
+class CompletionRequest(WireRequest):
+    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent: the agent knows the
+    rest, has its own instructions, and calls its tools itself."""
+
+    model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
+    messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+
+    @property
+    def agent_id(self) -> AgentId:
+        """The agent that answers."""
+        return self.model
+
+    def new_messages(self) -> Sequence[NewMessage]:
+        """The messages of users behind the last answer. Raises: InvalidInput, NotSupported."""
+        roles = [message.role for message in self.messages]
+        start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
+        new = [
+            NewMessage(parse_parts(message.content or "", f"messages.{index}.content"), "user", message.name)
+            for index, message in enumerate(self.messages)
+            if index >= start and message.role == "user"
+        ]
+        if not new:
+            raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
+        return new
+
+
+def completion_shape(reply: Reply, run: Run) -> dict[str, Any]:
+    """The whole answer."""
+    texts = [text for message in reply.messages for text in _texts_of(message)]
+    message = {"role": "assistant", "content": "\n".join(texts), "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(reply.stop_reason)}
+    return _head(run, "chat.completion") | {"choices": [choice], "usage": _usage_shape(reply.usage)}
+
+
+class CompletionChunks:
+    """The chunks of one stream: the role, the pieces of the text, and why it ends."""
+
+    owner: ClassVar[str] = "the agent or conversation of the run"
+
+    def __init__(self, run: Run, *, with_usage: bool) -> None:
+        self.run, self.name, self._with_usage = run, run.id, with_usage
+        self._begun = False
+        self._sent: dict[str, str] = {}
+        self._end: RunEnded | None = None
+
+    def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
+        """The chunks of an event or a delta; often none."""
+        delta = event if isinstance(event, Delta) else None
+        match event.event if isinstance(event, StoredEvent) else None:
+            case DeltaStreamed(delta=stored):
+                delta = stored
+            case MessageAdded(message=Message() as message):
+                sent = self._sent.pop(message.id, "")
+                text = "\n".join(_texts_of(message))
+                # A text that did not come in pieces comes whole.
+                yield from self._text(text.removeprefix(sent) if text.startswith(sent) else "")
+            case RunEnded() as end:
+                self._end = end
+            case _:
+                pass
+        if delta is not None and delta.kind == "text":
+            self._sent[delta.message_id] = self._sent.get(delta.message_id, "") + delta.text
+            yield from self._text(delta.text)
+
+    def end(self) -> Iterator[Chunk]:
+        """The last chunks, after all events."""
+        if self._end is None:
+            return
+        if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
+            yield self._end.failure
+            return
+        yield self._chunk({}, _finish_reason(self._end.stop_reason))
+        if self._with_usage:
+            usage = _usage_shape(self._end.usage)
+            yield _head(self.run, "chat.completion.chunk") | {"choices": [], "usage": usage}
+
+    def broken(self, failure: Failure) -> Iterator[Chunk]:
+        """The last chunks of a stream that ends before its run."""
+        yield failure
+
+    def ping(self, now: datetime) -> dict[str, Any]:
+        """An empty piece, which keeps a quiet connection open."""
+        return self._chunk({})
+
+    def error(self, failure: Failure) -> dict[str, Any]:
+        """The chunk of a failure."""
+        return {"error": {"type": failure.kind, "message": failure.message, "code": None, "param": None}}
+
+    def _text(self, text: str) -> Iterator[Chunk]:
+        """The chunk of a piece of the answer; before the first, that of the role."""
+        if not text:
+            return
+        if not self._begun:
+            self._begun = True
+            yield self._chunk({"role": "assistant", "content": ""})
+        yield self._chunk({"content": text})
+
+    def _chunk(self, delta: dict[str, Any], finish_reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return _head(self.run, "chat.completion.chunk") | {"choices": [choice]}
+
+
+def _head(run: Run, kind: str) -> dict[str, Any]:
+    """The first fields of an answer or a chunk."""
+    created = int(run.created_at.timestamp())
+    return {"id": f"chatcmpl-{run.id}", "object": kind, "created": created, "model": run.key.agent_id}
+
+
+def _texts_of(message: Message) -> Sequence[str]:
+    """What the agent says in a message of its run, by text or by `send_message`."""
+    if message.step_id is None or message.kind != "message" or message.role != "assistant":
+        return ()
+    return [str(shape["content"]) for shape in wire_messages(message, _DISPLAY)]
+
+
+def _finish_reason(reason: StopReason) -> str:
+    """OpenAI's word for why an answer ends."""
+    return "length" if reason in ("max_tokens_exceeded", "max_steps") else "stop"
+
+
+def _usage_shape(usage: Usage) -> dict[str, Any]:
+    """The tokens of all model calls of the run."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
 router = APIRouter(tags=["models"])
+
+
+@router.get("/v1/models/")
+async def list_models(
+    library: Library,
+    provider_name: str | None = None,
+    provider_type: str | None = None,
+    provider_category: Annotated[Items[str] | None, Query()] = None,
+) -> Response:
+    """List the models that can be used now, the server's default first."""
+    app = library.app
+    await library.services.models.reload()
+    models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
+    selected = [
+        model
+        for model in models
+        if (provider_name is None or model["provider_name"] == provider_name)
+        and (provider_type is None or model["provider_type"] == provider_type)
+        and (not provider_category or model["provider_category"] in provider_category)
+    ]
+    return json_answer(selected)
+
+
+@router.get("/v1/models/embedding")
+async def list_embedding_models(library: Library) -> Response:
+    """List the server's own embedding model, if it has one. It makes all vectors, whatever clients choose."""
+    embedder = library.app.embedder
+    return json_answer([] if embedder is None else [embedding_model_shape(embedder)])
 
 
 class GenerateRequest(WireRequest):

@@ -1,34 +1,179 @@
 """Search of passages and messages, and recall for programs that use Perdure as their memory.
 
-What a search did, and what it could not do and why, is in the answer with `explain`, and always in a header.
+What a search did, and what it could not do and why, is in the answer with `explain`, and always in a header. Recall is
+no part of Letta's API.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from pydantic import Field
 
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId
 from perdure.core.messages import Role
 from perdure.core.passages import PassageState, TagMatch
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
-from perdure.search.hits import HITS_MAX, SearchReport
+from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
+from perdure.search.recalled import Recalled, Source
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.fields import AgentIdIn, Date, Filled, Items, Tags
-from perdure.server.wire.search import (
-    AgentRecallIn,
-    MessageSearch,
-    PassageSearch,
-    RecallIn,
-    agent_passages_shape,
-    messages_shape,
-    passages_shape,
-    recall_shape,
+from perdure.server.wire.base import WireRequest, fields
+from perdure.server.wire.fields import (
+    AgentIdIn,
+    ArchiveIdIn,
+    ConversationIdIn,
+    ConversationOrDefault,
+    Date,
+    Filled,
+    Items,
+    Tags,
+    keywords,
 )
+from perdure.server.wire.passages import passage_shape
+
+_Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
+
+_SOURCE_FIELDS = ("number", "kind", "id", "score", "tokens", "first", "last", "chars")
+_SOURCE_FIELDS_BY_KIND = {
+    "block": ("label",),
+    "fact": ("entities", "refs", "occurred_at"),
+    "passage": ("archive_id", "archive_name", "source", "path", "lines", "occurred_at"),
+    "turn": ("conversation_id", "seq", "role", "name", "occurred_at", "beside"),
+}
+
+
+class PassageSearch(WireRequest):
+    """A search for passages; without a query the newest. Without an agent or archive, in all archives; without states,
+    those that are not archived."""
+
+    query: Filled | None = None
+    agent_id: AgentIdIn | None = None
+    archive_id: ArchiveIdIn | None = None
+    tags: Tags | None = None
+    tag_match_mode: TagMatch = "any"
+    start_date: Date | None = None
+    end_date: Date | None = None
+    states: Items[PassageState] | None = None
+    limit: _Limit = 50
+    explain: bool = False
+
+
+class MessageSearch(WireRequest):
+    """A search for messages. Without an agent, in the histories of all."""
+
+    query: Filled
+    search_mode: SearchMode = "hybrid"
+    agent_id: AgentIdIn | None = None
+    conversation_id: ConversationOrDefault | None = None
+    start_date: Date | None = None
+    end_date: Date | None = None
+    limit: _Limit = 50
+    explain: bool = False
+
+
+class _Recall(WireRequest):
+    """The fields of every recall."""
+
+    query: Filled
+    budget_tokens: Annotated[int, keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
+    archive_ids: Items[ArchiveIdIn] | None = None
+    blocks: bool = True
+    messages: bool = True
+    floor: Annotated[float, keywords(minimum=0, maximum=1)] = 0.0
+    explain: bool = False
+
+
+class AgentRecallIn(_Recall):
+    """A recall from one agent. `archive_ids`: only passages of these; by default of all that it has."""
+
+    conversation_id: ConversationIdIn | None = None
+
+
+class RecallIn(_Recall):
+    """A recall from archives, and from an agent if one is named. `timezone` is of dates where no agent has one."""
+
+    agent_id: AgentIdIn | None = None
+    timezone: str = "UTC"
+
+
+def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, Any]:
+    """The hits of a search in one agent's passages, best first: `{"results": [{id, timestamp, content, tags}], "count":
+    n}`; with `explain` each says why, and `ran` what the search did."""
+    results = [
+        fields(hit.passage, "id", timestamp="occurred_at", content="text", tags="tags")
+        | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
+        for hit in hits
+    ]
+    return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
+
+
+def passages_shape(hits: Hits[PassageHit], *, explain: bool) -> list[dict[str, Any]]:
+    """The hits of a search of passages, best first: `[{passage, score, metadata}]`. The metadata of a file's passage
+    are its lines, and its page if it has pages."""
+    return [
+        {
+            "passage": passage_shape(hit.passage),
+            "score": hit.score,
+            "metadata": {
+                name: hit.passage.source[name]
+                for name in ("first_line", "last_line", "page")
+                if name in hit.passage.source
+            },
+        }
+        | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
+        for hit in hits
+    ]
+
+
+def messages_shape(
+    hits: Hits[MessageHit], conversations: Mapping[tuple[AgentId, int], str], *, explain: bool
+) -> list[dict[str, Any]]:
+    """The hits of a search of messages, best first. `conversations`: agent and number -> the conversation's id."""
+    return [
+        {
+            "message_type": f"{hit.message.role}_message",
+            **fields(hit.message, message_id="id", content="text", created_at="occurred_at", agent_id="agent_id"),
+            "conversation_id": conversations.get((hit.message.agent_id, hit.message.conversation_seq)),
+            "name": hit.message.name,
+            "score": hit.score,
+        }
+        | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
+        for hit in hits
+    ]
+
+
+def recall_shape(recalled: Recalled) -> dict[str, Any]:
+    """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
+    return fields(recalled, "text", "tokens", "budget_tokens", "left_out") | {
+        "sources": [_source_shape(source) for source in recalled.sources],
+        "ran": {name: asdict(report) for name, report in recalled.ran.items()},
+    }
+
+
+def _source_shape(source: Source) -> dict[str, Any]:
+    """A source of a recalled text, with the fields of its kind."""
+    shape = fields(source, *_SOURCE_FIELDS, *_SOURCE_FIELDS_BY_KIND[source.kind])
+    if source.kind == "passage":
+        shape["source"] = source.source or {}
+    if source.why is not None:
+        shape["why"] = asdict(source.why)
+        del shape["why"]["same"]
+    return shape
+
+
+def _explanation(score: float, why: Why | None, ran: SearchReport | None = None) -> dict[str, Any]:
+    """Why a hit was found, and the report of its search."""
+    shape = {"score": score} | ({} if why is None else asdict(why))
+    return shape | ({} if ran is None else {"ran": asdict(ran)})
+
 
 router = APIRouter(tags=["search"])
 

@@ -1,4 +1,7 @@
-"""What an agent's memory came from; forgetting, taking back and undoing. These routes are not part of Letta's API."""
+"""What an agent's memory came from; forgetting, taking back and undoing; where memories and answers come from.
+
+These routes are not part of Letta's API.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from perdure.library.checks import LIMIT_MAX
+from perdure.library.origins import origin_shape
 from perdure.server.http import Library, json_answer
 from perdure.server.wire.answers.forgetting import (
     ForgetIn,
@@ -26,20 +30,20 @@ from perdure.server.wire.answers.sources import (
     source_shape,
     write_shape,
 )
-from perdure.server.wire.fields import AgentIdIn
+from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
 
-router = APIRouter(tags=["agents"])
+router = APIRouter()
 
 Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 
 
-@router.get("/v1/agents/{agent_id}/memory-sources")
+@router.get("/v1/agents/{agent_id}/memory-sources", tags=["agents"])
 async def list_sources(agent_id: AgentIdIn, library: Library, limit: Limit = 100) -> Response:
     """List what the agent's memory came from, the source with the newest write first."""
     return json_answer([source_shape(one) for one in await library.services.sources.list(agent_id, limit=limit)])
 
 
-@router.get("/v1/agents/{agent_id}/memory-sources/writes")
+@router.get("/v1/agents/{agent_id}/memory-sources/writes", tags=["agents"])
 async def list_source_writes(
     agent_id: AgentIdIn,
     library: Library,
@@ -58,7 +62,7 @@ async def list_source_writes(
     return json_answer([write_shape(one) for one in writes])
 
 
-@router.post("/v1/agents/{agent_id}/memory-sources/revert")
+@router.post("/v1/agents/{agent_id}/memory-sources/revert", tags=["agents"])
 async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -> Response:
     """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
     a conflict."""
@@ -66,27 +70,27 @@ async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -
     return json_answer(revert_shape(result))
 
 
-@router.post("/v1/agents/{agent_id}/memory-sources/revert-writes")
+@router.post("/v1/agents/{agent_id}/memory-sources/revert-writes", tags=["agents"])
 async def revert_writes(agent_id: AgentIdIn, body: RevertWritesIn, library: Library) -> Response:
     """Take back some writes; otherwise as of a source."""
     result = await library.services.sources.revert_writes(agent_id, body.writes, dry_run=body.dry_run)
     return json_answer(revert_shape(result))
 
 
-@router.post("/v1/agents/{agent_id}/mentions")
+@router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
 async def find_mentions(agent_id: AgentIdIn, body: MentionsIn, library: Library) -> Response:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
     return json_answer(mentions_shape(await library.services.corrections.find_mentions(agent_id, body.text)))
 
 
-@router.post("/v1/agents/{agent_id}/forget")
+@router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
 async def forget(agent_id: AgentIdIn, body: ForgetIn, library: Library) -> Response:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
     result = await library.services.corrections.forget(agent_id, body.text, erase_text=body.erase)
     return json_answer(forgotten_shape(result))
 
 
-@router.get("/v1/agents/{agent_id}/corrections")
+@router.get("/v1/agents/{agent_id}/corrections", tags=["agents"])
 async def list_corrections(
     agent_id: AgentIdIn, library: Library, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
 ) -> Response:
@@ -95,7 +99,26 @@ async def list_corrections(
     return json_answer([correction_shape(one) for one in corrections])
 
 
-@router.post("/v1/agents/{agent_id}/undo")
+@router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
 async def undo(agent_id: AgentIdIn, body: UndoIn, library: Library) -> Response:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
     return json_answer(undone_shape(await library.services.corrections.undo(agent_id, body.number)))
+
+
+@router.get("/v1/why", tags=["why"])
+async def why(
+    library: Library,
+    of: Annotated[
+        str,
+        Query(
+            description="An id of a run, step, message, passage, block or fact, or its beginning; with `agent_id`"
+            " also the handle of a summary, or words that only one memory holds.",
+            max_length=1_000,
+        ),
+    ],
+    agent_id: AgentIdIn | None = None,
+    conversation_id: Annotated[ConversationIdIn | None, Query(description="Whose summaries a handle names.")] = None,
+) -> Response:
+    """Tell who wrote a memory, when and in answer to what, or what was in the request behind an answer."""
+    origin = await library.services.why.find_origin(of, agent_id=agent_id, conversation=conversation_id)
+    return json_answer(origin_shape(origin))
