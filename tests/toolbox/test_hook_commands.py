@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from perdure.app import configured_hooks
-from perdure.cli.commands.hooks import hooks_check
+from perdure.cli.commands.doctor import hooks_check
 from perdure.core.errors import InvalidInput
 from perdure.core.hooks import BeforeTool, RunEnd, Verdict
 from perdure.core.ids import AgentId, ConversationId, RunId

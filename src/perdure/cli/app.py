@@ -143,7 +143,7 @@ def search(
         raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
 
 
-@command(app, "why.why")
+@command(app, "provenance.sources.why")
 def why(
     of: Annotated[
         str, typer.Argument(metavar="ID", help="Of a run, step, message, passage, block or fact, or words of a memory.")

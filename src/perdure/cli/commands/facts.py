@@ -11,7 +11,7 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.commands.why import show_origin
+from perdure.cli.commands.provenance.sources import show_origin
 from perdure.cli.views.facts import (
     SHORT_CHARS,
     entity_shape,

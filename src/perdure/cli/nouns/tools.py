@@ -186,6 +186,6 @@ def rotate_secrets(
     """
 
 
-@command(hook, "hooks.list_hooks", name="list")
+@command(hook, "doctor.list_hooks", name="list")
 def list_hooks(as_json: AsJson = False) -> None:
     """List the hooks of this machine, in the order in which they are called."""

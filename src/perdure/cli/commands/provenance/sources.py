@@ -1,4 +1,6 @@
-"""`perdure source`: what an agent's memory came from, and taking all from one source back; `perdure memory revert`."""
+"""`perdure source`: what an agent's memory came from, and taking all from one source back; `perdure memory revert`;
+`perdure why`: where a memory or an answer comes from.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,13 @@ from perdure.cli.chat.render import diff_view
 from perdure.cli.views.fold import fold, local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, new_table
+from perdure.cli.views.why import origin_view
 from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
+from perdure.core.errors import NotFound
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.library.agent import AsyncAgent
+from perdure.library.origins import Origin, origin_shape
+from perdure.library.services.why import is_id_start
 
 TEXT_CHARS, NAME_CHARS = 400, 80
 
@@ -148,3 +154,25 @@ def result_shape(result: RevertResult) -> dict[str, Any]:
     conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
     shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
     return shape | {"conflicts": conflicts}
+
+
+NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
+
+
+async def why(view: View, *, of: str, agent: str | None) -> None:
+    """Print the origin of the memory or answer with this id, or with these words in an agent's memory."""
+    async with open_store(view, empty=NotFound("memory or answer", of, hint=NO_AGENT)) as perdure:
+        owner = await perdure.last_agent() if agent is None else await get_agent(view, perdure, agent)
+        if agent is None and is_id_start(of):
+            origin = await perdure.services.why.find_origin(of)
+        elif owner is None:
+            raise NotFound("memory or answer", of, hint=NO_AGENT)
+        else:
+            origin = await owner.why(of)
+        show_origin(view, origin)
+
+
+def show_origin(view: View, origin: Origin) -> None:
+    """Show an origin."""
+    view.show({"why": origin_shape(origin)}, *origin_view(origin))
+    view.hint("`perdure why ID` opens each of these ids")
