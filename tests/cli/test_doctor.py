@@ -19,9 +19,8 @@ import pytest
 
 from perdure import AsyncPerdure, Perdure
 from perdure.cli.commands.checks import Check
-from perdure.cli.commands.database.table_checks import SEALED, secrets_check
 from perdure.cli.commands.doctor import examine
-from perdure.cli.commands.store_checks import store_checks
+from perdure.cli.commands.store_checks import SEALED, secrets_check, store_checks
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
 from perdure.storage.tx import Tx

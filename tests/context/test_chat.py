@@ -14,7 +14,7 @@ from perdure.context import Window, assemble, expand, plan
 from perdure.context.engines import Composition, ContextEngine, Plan, Situation, Stub
 from perdure.context.engines.check import PlanRefused
 from perdure.context.engines.composition import StubResults
-from perdure.context.engines.recursive_summary import RecursiveSummary
+from perdure.context.engines.sliding_window import RecursiveSummary
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import InvalidInput, IrreducibleFloor
 from tests.support.strategies import effort

@@ -6,9 +6,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from perdure.core.access.audit import AuditEntry, AuditFilter, Used
-from perdure.core.access.keys import digest_of, start_of
-from perdure.core.access.values import ApiKey, Limits, Organisation, User
+from perdure.core.access.values import (
+    ApiKey,
+    AuditEntry,
+    AuditFilter,
+    Limits,
+    Organisation,
+    Used,
+    User,
+    digest_of,
+    start_of,
+)
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.directory import Directory

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from perdure.core.access.audit import Used
+from perdure.core.access.values import Used
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.errors import NotFound
-from perdure.core.groups.passes import Pass
+from perdure.core.groups.group import Pass
 from perdure.core.ids import AgentId, GroupId, MessageId, RunId
 from perdure.core.runs import Usage
 from perdure.storage.tx import Tx

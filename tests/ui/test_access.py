@@ -10,8 +10,7 @@ import httpx
 from playwright.async_api import Browser, Page
 
 from perdure import AsyncPerdure
-from perdure.core.access.audit import AuditFilter
-from perdure.core.access.values import LOCAL, Limits
+from perdure.core.access.values import LOCAL, AuditFilter, Limits
 from perdure.library.services.access.access import Access
 from perdure.server.config import ServerConfig
 from perdure.server.routes.health import VERSION

@@ -12,8 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.core.access.audit import Used
-from perdure.core.access.values import LIMIT_MAX, Limits, Principal, current_principal
+from perdure.core.access.values import LIMIT_MAX, Limits, Principal, Used, current_principal
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty

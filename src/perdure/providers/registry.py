@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
-from perdure.providers.build import build_model
+from perdure.providers.build import Handles, build_model, is_large, is_listed, is_served
 from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import (
     EXTRACTIVE_REASON,
@@ -32,7 +32,6 @@ from perdure.providers.discovery import (
     may_probe,
     probe_local,
 )
-from perdure.providers.handles import Handles, is_large, is_listed, is_served
 from perdure.providers.probing import Trial, look_closer, try_tools
 from perdure.providers.served import NOT_SERVED
 from perdure.providers.traits import LearnedTraits

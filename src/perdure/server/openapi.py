@@ -25,8 +25,8 @@ from perdure.server.wire.answers import facts, schedules, sources
 from perdure.server.wire.answers import objects as wire
 from perdure.server.wire.answers.companions import PassShape
 from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
-from perdure.server.wire.answers.forgetting import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.answers.messages import BatchMessages, Chunk
+from perdure.server.wire.answers.sources import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.tools import ApprovalChange

@@ -8,9 +8,7 @@ import pytest
 
 from perdure.context.engines import Evict, Situation
 from perdure.context.engines.evictions import begins_turn
-from perdure.context.engines.message_buffer import MessageBuffer
-from perdure.context.engines.recursive_summary import RecursiveSummary
-from perdure.context.engines.sliding_window import SlidingWindow
+from perdure.context.engines.sliding_window import MessageBuffer, RecursiveSummary, SlidingWindow
 from perdure.core.conversations import CompactionSettings
 from perdure.core.events import RowsCut, ViewFull
 from perdure.core.messages import Message

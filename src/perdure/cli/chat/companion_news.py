@@ -6,7 +6,7 @@ from datetime import datetime
 
 from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.view import View
-from perdure.core.groups.passes import COMPANION
+from perdure.core.groups.group import COMPANION
 from perdure.library.agent import AsyncAgent
 from perdure.library.services.groups.companions import PassInfo
 

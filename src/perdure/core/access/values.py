@@ -1,7 +1,10 @@
-"""Organisations, users and API keys, and the principal that a request acts for."""
+"""Organisations, users, API keys, the principal that a request acts for, and the audit log."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
@@ -168,3 +171,81 @@ LOCAL = Principal()
 
 current_principal: ContextVar[Principal] = ContextVar("current_principal", default=LOCAL)
 """Who the current request acts for. Tasks that it starts act for the same."""
+
+
+PREFIX = "perdure_"
+"""By which people and scanners of leaked secrets recognise a key."""
+
+KEY_BYTES = 32
+"""The random part of a key: 256 bits."""
+
+START_CHARS = len(PREFIX) + 6
+_FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
+
+
+def key_text(secret: bytes) -> str:
+    """The text of the key of this random part."""
+    assert len(secret) == KEY_BYTES
+    return PREFIX + base64.urlsafe_b64encode(secret).decode().rstrip("=")
+
+
+def is_key(text: str) -> bool:
+    """Whether the text has the form of a key; if not, nothing needs to be looked up."""
+    return _FORM.fullmatch(text) is not None
+
+
+def digest_of(text: str) -> str:
+    """The digest of a key, as hexadecimal digits.
+
+    SHA-256 without salt is right here, unlike for passwords: there is no dictionary of 256 random bits to try, so a
+    slow function would protect nothing and cost time with each request. Without a salt an index finds the key.
+    """
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def start_of(text: str) -> str:
+    """The first characters of a key, which may be shown."""
+    return text[:START_CHARS]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditEntry:
+    """One action from outside that succeeded.
+
+    Args:
+        seq: its number, which grows; 0 before it is stored.
+        action: such as `key.create` or `PATCH /v1/blocks/{block_id}`.
+        object_id: the id of what it was done to; empty: there is none, or the action made it.
+        trace_id: of the request, as in the server's log; empty: a command.
+    """
+
+    seq: int = 0
+    org_id: OrgId
+    at: datetime
+    user_id: UserId | None = None
+    key_id: KeyId | None = None
+    action: str
+    object_id: str = ""
+    trace_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditFilter:
+    """Which entries: all conditions hold. `action` is a part of it."""
+
+    user_id: UserId | None = None
+    key_id: KeyId | None = None
+    action: str | None = None
+    object_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What was used in a period: requests, tokens, and dollars."""
+
+    requests: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    def __add__(self, other: Used) -> Used:
+        return Used(self.requests + other.requests, self.tokens + other.tokens, self.cost + other.cost)

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 
 from perdure.context.sections.pass_input import PassInput, build_pass_input
 from perdure.core.errors import NotFound
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group
-from perdure.core.groups.passes import FINISH_TOOLS, FREQUENCY, Pass, PassCause, PassOutcome
+from perdure.core.groups.group import FINISH_TOOLS, FREQUENCY, SLEEPTIME_KINDS, Group, Pass, PassCause, PassOutcome
 from perdure.core.ids import AgentId, Ids, RunId
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source

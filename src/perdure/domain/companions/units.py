@@ -10,8 +10,7 @@ from typing import Any
 from perdure.core.agents import AUTOCLEAR, Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
-from perdure.core.groups.passes import COMPANION, COMPANION_OF, FREQUENCY
+from perdure.core.groups.group import COMPANION, COMPANION_OF, FREQUENCY, SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
 from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent, create_agent

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound, UntrustedWrite
-from perdure.core.groups.passes import COMPANION_OF
+from perdure.core.groups.group import COMPANION_OF
 from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import OUTSIDE, Source, WriteSource
 from perdure.core.tools.engine_specs import tool_writes_memory

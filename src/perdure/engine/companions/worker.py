@@ -25,7 +25,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import MessageAdded, StoredEvent
-from perdure.core.groups.passes import COMPANION, REFUSALS_MAX, Pass, PassCause, PassOutcome, count_refusals, outcome_of
+from perdure.core.groups.group import COMPANION, REFUSALS_MAX, Pass, PassCause, PassOutcome, count_refusals, outcome_of
 from perdure.core.ids import AgentId, MessageId, id_in_run
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import NO_OPTIONS, Run

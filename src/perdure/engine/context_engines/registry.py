@@ -12,10 +12,8 @@ from importlib import metadata
 from typing import Any
 
 from perdure.context.engines.composition import Composition, Compressor, Extract, StubResults
-from perdure.context.engines.message_buffer import MessageBuffer
 from perdure.context.engines.port import ContextEngine, Paged, ShippedEngine
-from perdure.context.engines.recursive_summary import RecursiveSummary
-from perdure.context.engines.sliding_window import SlidingWindow
+from perdure.context.engines.sliding_window import MessageBuffer, RecursiveSummary, SlidingWindow
 from perdure.context.window.plan import Plan, Situation
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput

@@ -14,8 +14,7 @@ from perdure.core.events import StoredEvent
 from perdure.core.groups.turns import GroupTurn, Speaker
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.runs import Run
-from perdure.engine.groups.live import LiveSpeech, LiveTurn
-from perdure.engine.groups.log import GroupLog, load_group_log
+from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.speeches import (
     Outcome,

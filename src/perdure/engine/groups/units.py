@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from perdure.core.blocks import Author
 from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, LimitReached, NotFound
 from perdure.core.groups.group import SLEEPTIME_KINDS, Group
 from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
@@ -15,9 +16,10 @@ from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import Draft, parts_to_json, text_of
 from perdure.core.runs import NO_OPTIONS, Failure, IfBusy, RunOptions
 from perdure.engine.budget import check_agent_size, find_limit
+from perdure.engine.conversations.reset import reset_conversations
 from perdure.engine.groups.log import GroupLog, load_group_log
 from perdure.engine.groups.next_action import Finish
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.rows import decode_drafts, encode_drafts
 from perdure.storage.tx import Tx
 
@@ -174,3 +176,30 @@ def _entry_of(turn: GroupTurn, draft: Draft, at: datetime) -> GroupMessage:
         parts=draft.parts,
         created_at=at,
     )
+
+
+async def reset_group(group_id: GroupId, ports: Ports, *, author: Author) -> None:
+    """Empty the group's transcript and the conversations that its agents have for it; their other conversations stay.
+    If it is interrupted, the next call goes on with it.
+
+    Raises: NotFound, StoreError; GroupBusy, ConversationBusy: a turn, or the run of an agent, has not ended.
+    """
+    for agent_id, _, conversation_seq in await ports.store.read(_load_idle, group_id):
+        if conversation_seq is not None:
+            await reset_conversations(agent_id, conversation_seq, ports, author=author)
+    await ports.store.write(_reset, group_id)
+
+
+def _load_idle(tx: Tx, group_id: GroupId) -> list[tuple[AgentId, str, int | None]]:
+    """The agents of a group in which no turn goes on. Raises: NotFound, GroupBusy."""
+    tx.groups.get(group_id)
+    if (turn := tx.group_turns.find_active(group_id)) is not None:
+        raise GroupBusy(group_id, turn.seq)
+    return list(tx.groups.members(group_id))
+
+
+def _reset(tx: Tx, group_id: GroupId) -> None:
+    tx.groups.lock(group_id)
+    if (turn := tx.group_turns.find_active(group_id)) is not None:
+        raise GroupBusy(group_id, turn.seq)
+    tx.groups.reset(group_id)

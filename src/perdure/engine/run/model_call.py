@@ -26,7 +26,7 @@ from perdure.core.errors import (
     StoreError,
 )
 from perdure.core.events import Delta, Event, MessageAdded, StepAbandoned
-from perdure.core.groups.passes import COMPANION_OF
+from perdure.core.groups.group import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, parts_to_json, text_of
 from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice

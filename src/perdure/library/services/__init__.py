@@ -23,11 +23,10 @@ from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.jobs import JobService
 from perdure.library.services.messages import MessageService
-from perdure.library.services.models import ModelService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.provenance.sources import SourceService
-from perdure.library.services.providers import ProviderService
+from perdure.library.services.providers import ModelService, ProviderService
 from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import RunService
 from perdure.library.services.schedules.schedules import ScheduleService

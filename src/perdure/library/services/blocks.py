@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from perdure.app import App
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, append_text
 from perdure.core.errors import NotFound
-from perdure.core.groups.passes import reason_in
+from perdure.core.groups.group import reason_in
 from perdure.core.ids import AgentId, BlockId, ConversationId, RunId
 from perdure.core.text.line_diff import unified_diff
 from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find_block, restore_block, update_block

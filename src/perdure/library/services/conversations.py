@@ -32,7 +32,7 @@ from perdure.engine.conversations.reset import delete_conversation, reset_conver
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import check_limit, check_number, check_text, outside
 from perdure.library.paging import Page
-from perdure.library.services.models import ModelService
+from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
 

@@ -53,7 +53,7 @@ from perdure.library.services.history import (
     list_shown,
     load_whole,
 )
-from perdure.library.services.models import ModelService
+from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

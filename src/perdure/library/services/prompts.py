@@ -20,7 +20,7 @@ from perdure.engine.ports import in_effect
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.rows import engine_drafts
 from perdure.library.services.messages import MessageService, NewMessage
-from perdure.library.services.models import ModelService
+from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
 

@@ -1,4 +1,6 @@
-"""Providers of models that clients register: their keys are encrypted, and their models usable at once."""
+"""Providers of models that clients register, and the models of agents. Keys are encrypted, and the models usable at
+once.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,64 @@ from datetime import datetime
 
 from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
-from perdure.core.ids import ProviderId
+from perdure.core.ids import AgentId, ProviderId
 from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import check_page
 from perdure.library.paging import Page
 from perdure.storage.tx import Tx
+
+
+class ModelService:
+    """The operations on the models that this process can reach."""
+
+    def __init__(self, app: App) -> None:
+        self._app, self._store = app, app.ports.store
+
+    async def reload(self) -> None:
+        """Learn of providers that another process registered. Raises: StoreError."""
+        await self._app.providers.load()
+
+    def means_default(self, handle: str | None) -> bool:
+        """Whether an agent of a client that names this model follows the default; None: it names none."""
+        return handle is None or handle.startswith("letta/") or handle.rpartition("/")[2] == "letta-free"
+
+    async def resolve(self, handle: str | None, agent_id: AgentId | None = None) -> str:
+        """The handle here of the model that a client names; None: the default one. A server of local models is asked
+        before one is refused.
+
+        Args:
+            agent_id: an agent that keeps the model it has, whatever can be reached: clients send back what they were
+                shown.
+        Raises: ModelNotFound, with the models that there are, and what helps.
+        """
+        models = self._app.models
+        if handle is None or self.means_default(handle):  # older configurations name no provider
+            handle = (await self._app.decide() if models.unused_servers else self._app.choice).handle
+        handles = self._handles_meant(handle)
+        if models.provider_of(handles[0]) is None and "/" in handle:
+            await self.reload()
+        await models.look_for(handles[0])
+        known = models.handles()
+        for candidate in handles:
+            if candidate in known:
+                return candidate
+        if agent_id is not None and await self._store.read(lambda tx: tx.agents.model(agent_id)) == handle:
+            return handle
+        raise models.not_found(handle)
+
+    def _handles_meant(self, handle: str) -> Sequence[str]:
+        """The handles here that a client of Letta's server may mean by this one, the likeliest first.
+
+        `openai-proxy/x` is Letta's name of `openai/x` behind a custom address. Agents from there still use it.
+        """
+        provider, _, name = handle.partition("/")
+        match provider:
+            case "openai-proxy":
+                return (handle, f"openai/{name}")
+            case _:
+                return (handle,)
+
 
 RESERVED = frozenset({*PROVIDERS, *ALIASES, "letta", "perdure", "local"})
 """Names that handles of other models begin with."""

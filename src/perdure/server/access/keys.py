@@ -13,8 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 
-from perdure.core.access.keys import digest_of, is_key
-from perdure.core.access.values import LOCAL, ApiKey, Principal
+from perdure.core.access.values import LOCAL, ApiKey, Principal, digest_of, is_key
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ids import KeyId, OrgId
 from perdure.core.ports import Clock

@@ -13,8 +13,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from perdure.core.access.audit import Used
-from perdure.core.access.values import Principal
+from perdure.core.access.values import Principal, Used
 from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
 from perdure.core.ports import Clock

@@ -14,6 +14,7 @@ from perdure.library.paging import Page
 from perdure.library.services.folders.files import FileState
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
 from perdure.server.routes.agents import agent_answer
+from perdure.server.wire.archives import passage_shape
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 from perdure.server.wire.folders import (
     FolderChangesIn,
@@ -24,7 +25,6 @@ from perdure.server.wire.folders import (
     folder_shape,
     sizes_shape,
 )
-from perdure.server.wire.passages import passage_shape
 
 router = APIRouter(tags=["folders"])
 

@@ -10,8 +10,8 @@ from perdure.core.passages import PassageState, TagMatch
 from perdure.library.paging import Page
 from perdure.library.services.passages import passage_filter
 from perdure.server.http import Library, json_answer, pages
+from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
-from perdure.server.wire.passages import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
 
 router = APIRouter(tags=["passages"])
 

@@ -25,6 +25,7 @@ from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, Se
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
 from perdure.search.recalled import Recalled, Source
 from perdure.server.http import Library, json_answer
+from perdure.server.wire.archives import passage_shape
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import (
     AgentIdIn,
@@ -37,7 +38,6 @@ from perdure.server.wire.fields import (
     Tags,
     keywords,
 )
-from perdure.server.wire.passages import passage_shape
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 

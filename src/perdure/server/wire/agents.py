@@ -33,7 +33,7 @@ from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
-from perdure.server.wire.access.limits import LimitsIn
+from perdure.server.wire.access.access import LimitsIn
 from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls, stamp

@@ -8,8 +8,7 @@ from typing import Any
 
 from starlette.requests import Request
 
-from perdure.core.access.audit import AuditEntry, AuditFilter
-from perdure.core.access.values import SCOPES, ApiKey, Limits, as_scope, limits_of
+from perdure.core.access.values import SCOPES, ApiKey, AuditEntry, AuditFilter, Limits, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.core.text.addresses import without_password

@@ -11,7 +11,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, Author, Block, BlockFilter, BlockVersion
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import ASCII_MIN
-from perdure.core.groups.passes import COMPANION_OF
+from perdure.core.groups.group import COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ScheduleId
 from perdure.core.messages import text_of
 from perdure.core.passages import CAPTURED, Passage, PassageFilter

@@ -10,8 +10,7 @@ from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View
 from perdure.cli.work import confirm, deleted, load_all
-from perdure.core.access.audit import AuditFilter
-from perdure.core.access.values import ApiKey, as_scope, limits_of
+from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
 from perdure.core.errors import InvalidInput
 from perdure.library.services.access.access import LAST_WRITES_S, open_access
 from perdure.settings import Settings

@@ -13,7 +13,7 @@ from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, new_table
 from perdure.cli.work import confirm, get_agent, no_agent, open_store
-from perdure.core.groups.passes import PassCause, PassOutcome
+from perdure.core.groups.group import PassCause, PassOutcome
 from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 
 NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."

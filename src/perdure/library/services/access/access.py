@@ -14,19 +14,24 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from perdure.app import open_object_store, open_store
-from perdure.core.access.audit import AuditEntry, AuditFilter
-from perdure.core.access.keys import KEY_BYTES, digest_of, is_key, key_text, start_of
 from perdure.core.access.values import (
+    KEY_BYTES,
     KEYS_PER_ORGANISATION,
     LOCAL,
     USERS_PER_ORGANISATION,
     ApiKey,
+    AuditEntry,
+    AuditFilter,
     Limits,
     Organisation,
     Principal,
     Scope,
     User,
     check_name,
+    digest_of,
+    is_key,
+    key_text,
+    start_of,
 )
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id

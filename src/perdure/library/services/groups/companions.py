@@ -13,8 +13,7 @@ from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
 from perdure.core.events import MemoryEdited
-from perdure.core.groups.group import Group, GroupKind
-from perdure.core.groups.passes import Pass, PassCause, PassOutcome, last_words, reason_in
+from perdure.core.groups.group import Group, GroupKind, Pass, PassCause, PassOutcome, last_words, reason_in
 from perdure.core.ids import AgentId, BlockId, MessageId, RunId
 from perdure.core.runs import NO_USAGE, Failure, Run, Usage
 from perdure.core.text.reprs import short_repr

@@ -19,7 +19,7 @@ from perdure.domain.companions.units import change_group, delete_group, enable_c
 from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
-from perdure.engine.groups.reset import reset_group
+from perdure.engine.groups.units import reset_group
 from perdure.library.checks import LIMIT_MAX, check_limit, check_number, check_page, check_text, outside
 from perdure.library.paging import Page
 from perdure.library.services.groups.reply import GroupReply

@@ -12,22 +12,20 @@ from fastapi import APIRouter, Query, Response
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins import origin_shape
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.answers.forgetting import (
+from perdure.server.wire.answers.sources import (
+    SOURCE,
+    SOURCE_CHARS,
     ForgetIn,
     MentionsIn,
+    RevertIn,
+    RevertWritesIn,
     UndoIn,
     correction_shape,
     forgotten_shape,
     mentions_shape,
-    undone_shape,
-)
-from perdure.server.wire.answers.sources import (
-    SOURCE,
-    SOURCE_CHARS,
-    RevertIn,
-    RevertWritesIn,
     revert_shape,
     source_shape,
+    undone_shape,
     write_shape,
 )
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn

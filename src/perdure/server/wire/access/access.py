@@ -1,19 +1,41 @@
-"""Organisations, users, keys and the audit log on the wire."""
+"""Organisations, users, keys, their limits and the audit log on the wire."""
 
 from __future__ import annotations
 
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AwareDatetime, Field
+from pydantic import AwareDatetime, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from perdure.core.access.audit import AuditEntry
-from perdure.core.access.values import NAME_CHARS, ApiKey, Organisation, Scope, User
+from perdure.core.access.values import LIMIT_MAX, NAME_CHARS, ApiKey, AuditEntry, Limits, Organisation, Scope, User
 from perdure.core.text.reprs import attributes
-from perdure.server.wire.access.limits import LimitsIn
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn
+
+_Count = Annotated[int, Field(ge=1, lt=LIMIT_MAX)]
+Dollars = Annotated[float, Field(gt=0, lt=LIMIT_MAX)]
+
+
+class LimitsIn(WireRequest):
+    """What a key or an agent may use; a field that is missing or null is no limit. Days and minutes are those of UTC,
+    costs are in US dollars, of models with a known price."""
+
+    # A misspelt limit must not become none.
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    requests_per_minute: _Count | None = None
+    message_chars: _Count | None = None
+    tokens_per_day: _Count | None = None
+    cost_per_day: Dollars | None = None
+    tokens_per_run: _Count | None = None
+    cost_per_run: Dollars | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """The values, as the library takes them."""
+        return Limits(**self.model_dump())
+
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS)]
 

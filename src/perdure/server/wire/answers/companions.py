@@ -6,8 +6,7 @@ from typing import Any, NotRequired
 
 from typing_extensions import TypedDict
 
-from perdure.core.groups.group import GroupKind
-from perdure.core.groups.passes import PassCause, PassOutcome
+from perdure.core.groups.group import GroupKind, PassCause, PassOutcome
 from perdure.library.services.groups.companions import PassInfo
 from perdure.server.wire import fields as ids
 from perdure.server.wire.base import fields

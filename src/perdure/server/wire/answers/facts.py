@@ -23,9 +23,9 @@ from perdure.library.services.facts.facts import NAME_MAX_CHARS, NewFactFields
 from perdure.search.hits import FactHit
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.messages import Object
+from perdure.server.wire.archives import Moment
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, AgentIdIn, GraphIdIn, JsonObject, keywords
-from perdure.server.wire.passages import Moment
 
 _Text = Annotated[str, keywords(pattern=FILLED, maxLength=FACT_MAX_CHARS)]
 _Name = Annotated[str, keywords(maxLength=NAME_MAX_CHARS)]

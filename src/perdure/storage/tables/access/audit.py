@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from perdure.core.access.audit import AuditEntry, AuditFilter, Used
+from perdure.core.access.values import AuditEntry, AuditFilter, Used
 from perdure.core.ids import OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.blocks import WORKING_CHECKPOINT
-from perdure.core.groups.passes import Pass, PassOutcome
+from perdure.core.groups.group import Pass, PassOutcome
 from perdure.core.ids import AgentId, GroupId, MessageId, RunId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import FLAG, TIME, RowFormat, insert_into, iso
