@@ -1,4 +1,4 @@
-"""Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens, extractors, prices.
+"""Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens.
 
 The composition root builds the rest.
 """
@@ -6,68 +6,20 @@ The composition root builds the rest.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 from pathlib import Path
 
-from perdure.context.request.explain import Prices
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.access.values import Limits as Budget
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.hooks import Hook
-from perdure.core.models import EXTRACTIVE
 from perdure.core.ports import TokenCounter
-from perdure.core.runs import Usage
-from perdure.core.telemetry.port import Telemetry
 from perdure.core.text.addresses import is_postgres
-from perdure.engine.facts.model_extractor import ModelExtractor
-from perdure.engine.ports import EngineSettings, extract_nothing
-from perdure.providers.catalog import facts_of
-from perdure.providers.extractive.extractor import PatternExtractor
-from perdure.providers.registry import ModelRegistry
+from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
 from perdure.toolbox.builtin.toolbox import WebSettings
 from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
 from perdure.toolbox.hooks.functions import entry_point_hooks
-
-
-def prices_of(model: str, models: ModelRegistry) -> Prices:
-    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-    facts = facts_of(models.catalog_handle(model))
-    return Prices(
-        input=facts.input_price,
-        cached_input=facts.cached_price,
-        cache_write=facts.cache_write_price,
-        output=facts.output_price,
-    )
-
-
-def price_of(models: ModelRegistry, model: str, usage: Usage) -> float | None:
-    """The US dollars for this usage of a model; None: unknown."""
-    return prices_of(model, models).price(usage)
-
-
-def extractors_of(settings: Settings, registry: ModelRegistry, telemetry: Telemetry) -> FindExtractor:
-    """Return what finds the extractor of an agent."""
-    return (
-        extract_nothing
-        if settings.facts == "off"
-        else functools.partial(_find_extractor, settings, registry, telemetry)
-    )
-
-
-def _find_extractor(
-    settings: Settings, registry: ModelRegistry, telemetry: Telemetry, setting: str, agent_model: str
-) -> Extractor:
-    """Return what derives facts from what was said. Raises: ModelNotFound."""
-    handle = settings.facts_model or agent_model
-    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
-    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
-        return PatternExtractor()
-    if (model := registry.find(handle)) is None:
-        raise registry.not_found(handle)
-    return ModelExtractor(model, handle, telemetry)
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 
-from perdure.app.parts import prices_of
+from perdure.app.prices import prices_of
 from perdure.context.request.explain import Prices
 from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE
