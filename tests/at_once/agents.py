@@ -10,7 +10,7 @@ from perdure.core.ids import RunId
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.facts.episodes import NewEpisode
 from perdure.library.services.messages import BatchPart, NewMessage
 from tests.at_once.room import Change, Room, case

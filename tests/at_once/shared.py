@@ -12,7 +12,7 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
 from perdure.domain.mcp import McpChanges
 from perdure.domain.tools.units import NewTool
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.access.access import Access
 from perdure.library.services.identities import IdentityFields
 from perdure.library.services.providers import ProviderFields

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.cli.views.fold import call_line, fold, match_spans, outcome, snippet, visible
+from perdure.cli.views.view import call_line, fold, match_spans, outcome, snippet, visible
 from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.text.line_diff import diff_lines, unified_diff
 

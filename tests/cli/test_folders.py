@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from perdure.cli.commands.folders import Selected, Skipped, select_files
-from perdure.cli.views.fold import outcome
+from perdure.cli.views.view import outcome
 from perdure.core.messages import ToolResult
 from tests.support.programs import perdure
 

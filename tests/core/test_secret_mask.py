@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.secret_mask import MASKED_CHARS_MIN, SecretMask
+from perdure.core.secrets import MASKED_CHARS_MIN, SecretMask
 
 SECRET = "k3y/ü+\"\\ 字🧭'&%41"
 VALUES = st.text(min_size=MASKED_CHARS_MIN, max_size=40).filter(lambda text: len(text.strip()) >= MASKED_CHARS_MIN)

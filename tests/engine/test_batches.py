@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId, BatchId
 from perdure.core.messages import Text
 from perdure.core.runs import Batch, RunFilter
 from perdure.engine.run.batch import accept_batch
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.messages import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 

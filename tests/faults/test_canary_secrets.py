@@ -26,7 +26,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from perdure import AsyncPerdure, RunFailed, Settings
 from perdure.app import start
 from perdure.core.access.values import LOCAL
-from perdure.core.secret_mask import SecretMask
+from perdure.core.secrets import SecretMask
 from perdure.core.text.addresses import is_postgres
 from perdure.library.services.access.access import Access
 from perdure.library.services.providers import ProviderFields

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from perdure.providers.extractive.documents import statements_in_document
 
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
@@ -31,7 +30,7 @@ from perdure.core.messages import unlogged_message
 from perdure.core.models import ModelRequest
 from perdure.core.provenance.sources import parse_source
 from perdure.core.schedules import parse_duration, parse_moment, parse_quiet
-from perdure.core.secret_mask import SecretMask
+from perdure.core.secrets import SecretMask
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, close_json, encodable, read_string
 from perdure.core.text.line_diff import find_line_before, unified_diff
@@ -52,6 +51,7 @@ from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
+from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in, parse_note
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
 from perdure.providers.extractive.model import words_of_user

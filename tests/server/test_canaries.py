@@ -14,7 +14,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.app import start
-from perdure.core.secret_mask import SecretMask
+from perdure.core.secrets import SecretMask
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings

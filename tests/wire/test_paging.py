@@ -14,7 +14,7 @@ import pytest
 from perdure.core.ids import AgentId
 from perdure.core.limits import DEFAULT_LIMITS
 from perdure.core.messages import HISTORY_KINDS, Message
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.storage.tx import Tx
 from perdure.testing import calls, thinks
 from tests.server.routed import BASE, Routed, new_agent, routed

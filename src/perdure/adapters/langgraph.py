@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure import NewPassage
 from perdure.adapters.opening import Closing, OwnStore
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.passages import passage_filter
 
 try:

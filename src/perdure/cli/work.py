@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
 import typer
 
 from perdure.cli.chat.terminal import Terminal, standard_streams
-from perdure.cli.views.fold import local_time
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, local_time
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.organisations import open_organisation
 from perdure.settings import Settings

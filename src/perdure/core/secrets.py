@@ -2,15 +2,21 @@
 
 A secret belongs to the organisation (`ORGANISATION`) or to an agent. The cipher is a port; nothing here holds a key.
 `domain.secrets` has the units of work.
+
+A mask puts the name of a secret in place of its value in what a tool returns.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import re
-from collections.abc import Mapping
+from array import array
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
+from urllib.parse import quote_plus, unquote_to_bytes
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing
 from perdure.core.ids import SandboxId, VariableId
@@ -103,3 +109,180 @@ def check_secret(name: str, value: str) -> None:
         raise InvalidInput(f"the value of secret {name} has {size}: keep it in a file, and its place in the secret")
     if _NOT_IN_ENVIRONMENTS.search(value):
         raise InvalidInput(f"the value of secret {name} has a NUL or half a character, which no environment can hold")
+
+
+MASKED_CHARS_MIN = 6
+"""A shorter value would blank out parts of plain words and numbers, and can be guessed anyway."""
+
+COMMON_WORDS = frozenset(
+    {
+        *("default", "development", "disabled", "enabled", "localhost", "production", "release", "sandbox"),
+        *("staging", "standard", "testing", "verbose", "warning"),
+    }
+)
+"""Settings that are no secrets, and that a tool's answers are full of."""
+
+_BASE64 = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_")
+_URL_SAFE = str.maketrans("+/", "-_")
+
+_PERCENT = re.compile(r"(?:%[0-9a-fA-F]{2})+")
+_ESCAPE = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    r"|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5}|[\"'\\/bfnrt])"
+)
+_BREAK = re.compile(r"(?:\r?\n|\\r\\n|\\n)[ \t]*")
+_LETTERS = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A way to write a secret. Of base64 at an offset, `text` is what depends on the secret alone; `before` and
+    `after` it a letter holds some of its bits."""
+
+    text: str
+    name: str
+    before: bool = False
+    after: bool = False
+    is_base64: bool = False
+
+
+class SecretMask:
+    """Masks the values of a call's secrets in texts: as they are, as Python and JSON escape them, percent-
+    encoded in whole or in part, in base64 at any offset, also over lines, and in hexadecimal digits. A tool that
+    encodes one in another way, or takes it apart, is not held back. The time is linear in the text.
+
+    Args:
+        values: the value of a secret -> its name.
+    """
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        forms = {form.text: form for value, name in values.items() for form in _forms(value, name)}
+        self._forms = list(forms.values())
+
+    def text(self, text: str) -> str:
+        """Return the text with `[secret NAME]` in place of the value of the secret NAME."""
+        if not self._forms:
+            return text
+        spans = sorted(
+            (span for view in _views(text) for span in self._find(view)), key=lambda span: (span[0], -span[1])
+        )
+        pieces: list[str] = []
+        masked_upto = 0
+        for start, end, name in spans:
+            if start >= masked_upto:
+                pieces += (text[masked_upto:start], f"[secret {name}]")
+            # The value of one secret may stand in another's: the longer one counts.
+            masked_upto = max(masked_upto, end)
+        return "".join((*pieces, text[masked_upto:]))
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value with each text in it masked, names of fields too."""
+        match value:
+            case str():
+                return self.text(value)
+            case Mapping():
+                return {self.text(str(name)): self.value(inner) for name, inner in value.items()}
+            case list():
+                return [self.value(inner) for inner in value]
+            case _:
+                return value
+
+    def _find(self, view: _View) -> Iterator[tuple[int, int, str]]:
+        """Yield (start, end, name) of each secret in the text that the view is of."""
+        for form in self._forms:
+            if view.of_base64 and not form.is_base64:
+                continue
+            place = view.text.find(form.text)
+            while place >= 0:
+                start, end = place, place + len(form.text)
+                place = view.text.find(form.text, end)
+                if form.before and view.text[max(0, start - 1) : start] in _BASE64:
+                    start -= 1
+                if form.after and view.text[end : end + 1] in _BASE64:
+                    end += 1
+                yield *view.origin(start, end), form.name
+
+
+class _View:
+    """A text with what a pattern matches decoded, and where each of its characters comes from.
+
+    Args:
+        decode: a match -> its characters, each with how many characters of the match stand for it.
+    """
+
+    def __init__(
+        self, text: str, pattern: re.Pattern[str] | None, decode: Callable[[str], list[tuple[str, int]]]
+    ) -> None:
+        self.of_base64 = pattern is _BREAK
+        self._starts, self._ends = array("i"), array("i")  # in the text, of each character here
+        pieces: list[str] = []
+        position = 0
+        for match in () if pattern is None else pattern.finditer(text):
+            pieces.append(text[position : match.start()])
+            self._add(position, match.start())
+            position = match.start()
+            for characters, length in decode(match[0]):
+                pieces.append(characters)
+                for _ in characters:
+                    self._starts.append(position)
+                    self._ends.append(position + length)
+                position += length
+        self._add(position, len(text))
+        self.text = "".join((*pieces, text[position:]))
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Return where the characters from `start` up to `end`, at least one, stand in the text."""
+        return self._starts[start], self._ends[end - 1]
+
+    def _add(self, start: int, end: int) -> None:
+        """Add characters that stand for themselves."""
+        self._starts.extend(range(start, end))
+        self._ends.extend(range(start + 1, end + 1))
+
+
+def _views(text: str) -> Iterator[_View]:
+    """Yield the text as it is, and decoded in each way that changes it."""
+    yield _View(text, None, _unescape)
+    if "%" in text:
+        yield _View(text, _PERCENT, _unquote)
+    if "\\" in text:
+        yield _View(text, _ESCAPE, _unescape)
+    if "\n" in text or "\\n" in text:
+        yield _View(text, _BREAK, lambda line_break: [("", len(line_break))])
+
+
+def _unescape(escape: str) -> list[tuple[str, int]]:
+    """Decode a backslash escape to its characters, with the length of what stands for them."""
+    kind, digits = escape[1], escape[2:]
+    if len(escape) == 12 and kind == "u":
+        pair = escape.replace("\\u", "")
+        return [(bytes.fromhex(pair).decode("utf-16-be", "replace"), len(escape))]
+    if kind in "uUx":
+        code = int(digits, 16)
+        return [(chr(code) if code < 0x110000 else escape, len(escape))]
+    return [(_LETTERS.get(kind, kind), len(escape))]
+
+
+def _unquote(run: str) -> list[tuple[str, int]]:
+    """Decode percent-encoded bytes to characters, each with the length of what stands for it."""
+    text = unquote_to_bytes(run).decode("utf-8", "surrogateescape")
+    return [(character, 3 * len(character.encode("utf-8", "surrogateescape"))) for character in text]
+
+
+def _forms(value: str, name: str) -> Iterator[_Form]:
+    """Yield the ways to write a secret of this name."""
+    for plain in dict.fromkeys((value, value.strip())):
+        if len(plain) < MASKED_CHARS_MIN or plain.casefold() in COMMON_WORDS:
+            continue
+        data = plain.encode()
+        texts = (plain, repr(plain)[1:-1], json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1])
+        # Where a space is a plus, percent-encoding may be of any of the others.
+        encoded_whole = (plain.replace(" ", "+"), quote_plus(plain), data.hex(), data.hex().upper())
+        for text in (*texts, repr(data)[2:-1], *encoded_whole):
+            yield _Form(text, name)
+        for offset in range(3):
+            encoded = base64.b64encode(bytes(offset) + data).decode().rstrip("=")
+            first, rest = -(-offset * 8 // 6), (offset + len(data)) * 8 % 6
+            core = encoded[first : len(encoded) - bool(rest)]
+            for text in (core, core.translate(_URL_SAFE)):
+                yield _Form(text, name, before=bool(offset), after=bool(rest), is_base64=True)

@@ -29,7 +29,7 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.facts.facts import FactHistory
 from perdure.library.services.groups.companions import CompanionInfo, PassEdit, PassInfo
-from perdure.library.services.groups.reply import GroupReply, SpeakerReply
+from perdure.library.services.groups.groups import GroupReply, SpeakerReply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo

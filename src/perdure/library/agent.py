@@ -16,19 +16,17 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks, AsyncSources
 from perdure.library.checks import utc
-from perdure.library.companion import AsyncCompanion
-from perdure.library.conversations import AsyncConversations
 from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
-from perdure.library.history import AsyncHistory
+from perdure.library.groups import AsyncCompanion
+from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.schedules import AsyncSchedules
-from perdure.library.secrets import AsyncSecrets
 from perdure.library.sending import AsyncSending
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.tools import AsyncAgentRules, AsyncAgentTools
+from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 

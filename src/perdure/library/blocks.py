@@ -10,7 +10,7 @@ from perdure.core.ids import AgentId, BlockId
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.core.text.reprs import short_repr
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services import Services
 
 

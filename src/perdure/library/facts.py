@@ -13,7 +13,7 @@ from perdure.core.passages import Passage
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.forgetting import TidyItem
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services import Services
 from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.facts import FactHistory, NewFactFields

@@ -10,7 +10,7 @@ from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services import Services
 from perdure.library.services.folders.uploads import Source
 

@@ -25,15 +25,13 @@ from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
+from perdure.library.checks import Page
 from perdure.library.folders import AsyncFolders
 from perdure.library.groups import AsyncGroups
-from perdure.library.mcp import AsyncMcp
-from perdure.library.paging import Page
-from perdure.library.secrets import AsyncSecrets
 from perdure.library.services import Services
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
-from perdure.library.tools import AsyncTools
+from perdure.library.tools import AsyncMcp, AsyncSecrets, AsyncTools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store

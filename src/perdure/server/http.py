@@ -13,8 +13,7 @@ from starlette.responses import Response
 
 from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
-from perdure.library.checks import LIMIT_MAX
-from perdure.library.paging import Page
+from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.refusal import ScopeTooSmall
 from perdure.server.wire.fields import IdFormat

@@ -12,7 +12,7 @@ from perdure.core.blocks import Block
 from perdure.core.errors import NotFound, SecretKeyMissing, SecretUnreadable
 from perdure.core.ids import AgentId, ConversationId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.secret_mask import SecretMask
+from perdure.core.secrets import SecretMask
 from perdure.core.tools.sandbox import Sandbox, SandboxJob, SandboxLimits, SandboxResult
 from perdure.core.tools.spec import BlockChange, Tool, ToolCode, ToolInputs, ToolOutcome, ToolSpec
 

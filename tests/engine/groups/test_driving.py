@@ -18,7 +18,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.runs import RunFilter
 from perdure.domain.groups.units import update_group
 from perdure.engine.groups.units import GroupRequest, accept_turn, claim_turn, reset_group
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.testing.scripted_model import ScriptedModel, calls, fails, says

@@ -11,8 +11,7 @@ from pathlib import Path
 from perdure.app import LocalModels, model_registry
 from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
-from perdure.cli.views.fold import plural
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural
 from perdure.cli.work import get_agent, has_store, load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
 from perdure.cli.chat.approvals import ask_decisions
-from perdure.cli.chat.companion_news import CompanionNews
+from perdure.cli.chat.render import CompanionNews
 from perdure.cli.chat.source import Source
 from perdure.cli.views.text import pending_shape, pending_view
 from perdure.cli.views.view import View

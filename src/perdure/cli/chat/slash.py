@@ -25,10 +25,9 @@ from perdure.cli.commands.provenance.sources import show_origin
 from perdure.cli.commands.search import show_hits
 from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
-from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
-from perdure.cli.views.view import new_table
+from perdure.cli.views.view import fold, new_table, visible
 from perdure.core.errors import InvalidInput
 from perdure.domain.agents.automatic import AutoRecall, find_automatic
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from perdure.cli.views.fold import fold, visible
+from perdure.cli.views.view import fold, visible
 
 STATUS_AFTER_S = 0.5
 PIPE_WIDTH = 1_000  # lines for a pipe are not wrapped

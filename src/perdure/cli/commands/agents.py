@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
 from perdure.cli.chat.models import model_row, set_model
 from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.views.fold import plural
 from perdure.cli.views.json import agent_shape, model_shape
 from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
-from perdure.cli.views.view import AgentRow, View
+from perdure.cli.views.view import AgentRow, View, plural
 from perdure.cli.work import (
     confirm,
     deleted,

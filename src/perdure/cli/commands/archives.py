@@ -11,13 +11,12 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.commands.memory import NO_STORE
 from perdure.cli.commands.search import passage_states
-from perdure.cli.views.fold import fold, local_time, plural, visible
 from perdure.cli.views.json import fields, passage_shape
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
 from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import Archive, Passage
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 

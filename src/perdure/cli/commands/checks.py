@@ -11,7 +11,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.views.fold import visible
+from perdure.cli.views.view import visible
 from perdure.core.tools.pip_line import NAMED_HERE
 
 UPGRADED = "when it is opened"

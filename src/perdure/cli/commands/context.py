@@ -25,9 +25,8 @@ from perdure.cli.views.context import (
     short_id,
     steps_view,
 )
-from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import context_shape, explanation_shape, step_shape
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, local_time, new_table, plural, visible
 from perdure.cli.work import no_agent, open_store
 from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
 from perdure.context.costs.plot import KINDS, NAMES, Column, axis_top, build_columns, describe, render_svg, short_number

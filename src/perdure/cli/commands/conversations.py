@@ -7,10 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command, existing_agent
-from perdure.cli.views.fold import plural
 from perdure.cli.views.json import conversation_shape, fields, message_shape
 from perdure.cli.views.text import about_conversation, conversations_view, last_turns, transcript_view
-from perdure.cli.views.view import ConversationRow, View
+from perdure.cli.views.view import ConversationRow, View, plural
 from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, load_conversations, no_agent, open_store
 from perdure.core.conversations import Conversation
 from perdure.core.errors import NotFound

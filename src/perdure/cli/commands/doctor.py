@@ -32,9 +32,8 @@ from perdure.app import (
 from perdure.cli.chat.models import price
 from perdure.cli.commands.checks import UPGRADED, Check, checks_view
 from perdure.cli.commands.store_checks import store_checks
-from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural, visible
 from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
 from perdure.core.tools.pip_line import pip_line

@@ -10,9 +10,8 @@ from rich.text import Text
 
 from perdure.cli.commands.facts import named_facts, owner_of, short_id
 from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
-from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, fold, new_table, plural, visible
 from perdure.cli.views.why import day
 from perdure.cli.work import confirm
 from perdure.core.errors import InvalidInput

@@ -20,9 +20,8 @@ from perdure.cli.views.facts import (
     facts_view,
     rule_shape,
 )
-from perdure.cli.views.fold import plural, visible
 from perdure.cli.views.text import settings_view
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, new_table, plural, visible
 from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs, read_value
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import FACT_STATES, KNOWN_STATES

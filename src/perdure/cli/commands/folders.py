@@ -14,8 +14,7 @@ from rich.progress import Progress, TaskID
 
 from perdure.app import check_file
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.fold import fold, plural, visible
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, fold, plural, visible
 from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
 from perdure.core.errors import InvalidInput, NotFound, StoreError
 from perdure.core.files import AgentFile, File

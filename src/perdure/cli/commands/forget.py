@@ -9,9 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command, shell_word
-from perdure.cli.views.fold import fold, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, fold, new_table, plural, visible
 from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
 from perdure.core.errors import NotFound
 from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult

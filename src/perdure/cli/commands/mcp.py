@@ -7,9 +7,8 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
-from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, local_time, plural, visible
 from perdure.cli.work import confirm, deleted, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool

@@ -8,10 +8,9 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.chat.render import diff_view
-from perdure.cli.views.fold import visible
 from perdure.cli.views.json import block_shape, version_shape
 from perdure.cli.views.text import blocks_view, versions_view
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, visible
 from perdure.cli.work import get_agent, no_store, open_store
 from perdure.core.blocks import Block
 from perdure.library.agent import AsyncAgent

@@ -12,15 +12,14 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command, context_command
 from perdure.cli.views.context import cost, steps_view
-from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields, message_shape, step_shape
 from perdure.cli.views.text import transcript_view
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, local_time, new_table, visible
 from perdure.cli.work import NO_AGENT, InputLines, get_agent, open_store
 from perdure.core.errors import NotFound
 from perdure.core.ids import MessageId, RunId
 from perdure.core.runs import Run, RunFilter, Usage
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.replays import Answer
 from perdure.library.services.transcripts import TranscriptEntry

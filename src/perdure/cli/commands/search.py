@@ -10,9 +10,8 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.views.facts import fact_shape
-from perdure.cli.views.fold import local_time, place, snippet, visible
 from perdure.cli.views.json import message_shape, passage_shape
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, local_time, place, snippet, visible
 from perdure.cli.work import get_agent, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.passages import PASSAGE_STATES, PassageState

@@ -5,16 +5,15 @@ from __future__ import annotations
 import getpass
 import sys
 
-from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, local_time, plural, visible
 from perdure.cli.work import confirm, deleted, get_agent, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
 from perdure.core.text.addresses import is_postgres
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.secrets import AsyncSecrets
 from perdure.library.services.tools.secrets import rotate_store
+from perdure.library.tools import AsyncSecrets
 from perdure.settings import Settings
 
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."

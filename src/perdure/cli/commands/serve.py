@@ -18,9 +18,8 @@ from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
 from perdure.cli.chat.agent_choice import choose_model
 from perdure.cli.chat.models import with_help
 from perdure.cli.chat.terminal import Terminal, standard_streams
-from perdure.cli.views.fold import visible
 from perdure.cli.views.text import TextView
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, visible
 from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
 from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock

@@ -16,7 +16,7 @@ from typing import Any
 
 from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
 from perdure.cli.commands.checks import UPGRADED, Check
-from perdure.cli.views.fold import plural
+from perdure.cli.views.view import plural
 from perdure.core.errors import (
     InvalidInput,
     PerdureError,

@@ -13,9 +13,8 @@ from typing import Any
 from rich.table import Table
 
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.fold import fold, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, fold, new_table, visible
 from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.errors import InvalidInput
 from perdure.core.tools.arguments import read_json

@@ -8,8 +8,7 @@ from contextlib import closing, nullcontext
 
 from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.views.fold import plural
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural
 from perdure.cli.work import STDIN, InputLines, get_agent, load_all, none_yet, open_store, output_lines, progress_bar
 from perdure.core.errors import InvalidInput
 from perdure.domain.conversations.importing import ImportedMessage, imported_message

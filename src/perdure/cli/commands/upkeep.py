@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from perdure.app import accept_loss as accept_lost_log
-from perdure.cli.views.fold import plural, visible
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural, visible
 from perdure.cli.work import get_agent, no_store, open_store, progress_bar
 from perdure.core.errors import PerdureError, StoreDamaged
 from perdure.library.services.upkeep import Comparison, EmbeddingReport

@@ -9,8 +9,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from perdure.cli.views.fold import local_time, plural, visible
-from perdure.cli.views.view import new_table
+from perdure.cli.views.view import local_time, new_table, plural, visible
 from perdure.context.costs.ledger import REASONS
 from perdure.context.request.explain import Explanation, RequestDiff, SegmentUse
 from perdure.context.window.overview import ContextOverview

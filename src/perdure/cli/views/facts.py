@@ -9,9 +9,8 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
-from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import new_table
+from perdure.cli.views.view import local_time, new_table, visible
 from perdure.cli.views.why import day, true_times
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.search.hits import FactHit

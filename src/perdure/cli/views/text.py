@@ -15,8 +15,19 @@ from rich.text import Text
 from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.fold import call_line, fold, local_time, outcome, plural, visible
-from perdure.cli.views.view import AgentRow, ConversationRow, ModelRow, View, new_table
+from perdure.cli.views.view import (
+    AgentRow,
+    ConversationRow,
+    ModelRow,
+    View,
+    call_line,
+    fold,
+    local_time,
+    new_table,
+    outcome,
+    plural,
+    visible,
+)
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Reset

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.views.fold import fold, local_time, plural, visible
+from perdure.cli.views.view import fold, local_time, plural, visible
 from perdure.core.provenance.sources import WriteSource
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 

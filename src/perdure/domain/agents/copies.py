@@ -9,7 +9,7 @@ from datetime import datetime
 from perdure.core.blocks import Author, check_limit
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.facts.copies import AgentCopy, BlockValue
-from perdure.core.groups.passes import COMPANION, COMPANION_OF
+from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
 from perdure.core.passages import Passage
 from perdure.core.schedules import check_timing

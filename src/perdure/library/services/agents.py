@@ -36,8 +36,7 @@ from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.library.checks import LIMIT_MAX, check_page, check_text, outside
-from perdure.library.paging import Page
+from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders.folders import attach_and_open
 from perdure.library.services.identities import IdentityState, load_identity, set_identities

@@ -19,8 +19,7 @@ from perdure.domain.archives.units import (
 )
 from perdure.domain.batching import BATCH
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import LIMIT_MAX, check_page, check_text
-from perdure.library.paging import Page
+from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text
 from perdure.storage.tx import Tx
 
 Changes = ArchiveChanges | Callable[[Archive], ArchiveChanges]

@@ -18,8 +18,7 @@ from perdure.domain.blocks.units import NewBlock, create_block, edit_block, find
 from perdure.domain.companions.units import follow_blocks
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.library.checks import check_limit, check_number, check_page, check_text, outside
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 

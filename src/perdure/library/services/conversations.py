@@ -30,8 +30,7 @@ from perdure.engine.compaction.on_request import Compacted, compact
 from perdure.engine.conversations.fork import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
-from perdure.library.checks import check_limit, check_number, check_text, outside
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_limit, check_number, check_text, outside
 from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 

@@ -13,8 +13,7 @@ from perdure.core.identities import Identity, IdentityFilter, IdentityType
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.domain.values import check_item_limits
 from perdure.engine.conversations.reset import delete
-from perdure.library.checks import check_page
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_page
 from perdure.storage.tx import Tx
 
 OWNERS_MAX = 1_000

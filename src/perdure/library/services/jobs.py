@@ -12,8 +12,7 @@ from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
 from perdure.engine.run.batch import digest_of
-from perdure.library.checks import check_callback
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_callback
 from perdure.library.services.messages import BatchPart, MessageService
 from perdure.library.services.runs import RunService
 from perdure.storage.tx import Tx

@@ -28,8 +28,7 @@ from perdure.domain.archives.passages import (
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.domain.batching import BATCH, batches
 from perdure.domain.values import filter_tags
-from perdure.library.checks import check_choice, check_limit, check_number, check_text, current_principal, utc
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_choice, check_limit, check_number, check_text, current_principal, utc
 from perdure.storage.tx import Tx
 
 

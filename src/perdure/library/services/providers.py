@@ -13,8 +13,7 @@ from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, Mod
 from perdure.core.ids import AgentId, ProviderId
 from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
-from perdure.library.checks import check_page
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_page
 from perdure.storage.tx import Tx
 
 

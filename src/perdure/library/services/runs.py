@@ -15,8 +15,7 @@ from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Run, RunFilter, RunKey, Step, Usage
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import Span, spans_of
-from perdure.library.checks import check_number, check_text
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_number, check_text
 from perdure.library.services.conversations import find_conversation
 from perdure.storage.tx import Tx
 

@@ -35,8 +35,7 @@ from perdure.engine.context_engines.registry import PAGED
 from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
-from perdure.library.checks import check_limit, check_text
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_limit, check_text
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.runs import find_run, list_run_messages
 from perdure.storage.tx import Tx

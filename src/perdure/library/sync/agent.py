@@ -19,16 +19,14 @@ from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
 from perdure.library.sync.blocks import AgentBlocks, Sources
-from perdure.library.sync.companion import Companion
-from perdure.library.sync.conversations import Conversations
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
-from perdure.library.sync.history import History
+from perdure.library.sync.groups import Companion
+from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Schedules
-from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
-from perdure.library.sync.tools import AgentRules, AgentTools
+from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
 from perdure.search.hits import Hits, MessageHit
 from perdure.search.recalled import Recalled
 

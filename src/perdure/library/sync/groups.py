@@ -12,12 +12,13 @@ from perdure.core.groups.turns import GroupEvent, GroupMessage, GroupTurn
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.core.runs import IfBusy
 from perdure.domain.groups.units import GroupChanges
-from perdure.library.groups import AsyncGroup, AsyncGroups, OneAgent
+from perdure.library.groups import AsyncCompanion, AsyncGroup, AsyncGroups, OneAgent
 from perdure.library.portal import Portal
 from perdure.library.sending import Picture
-from perdure.library.services.groups.reply import GroupReply
+from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
+from perdure.library.services.groups.groups import GroupReply
 
-__all__ = ["Group", "Groups"]
+__all__ = ["Companion", "Group", "Groups"]
 
 
 class Groups:
@@ -217,3 +218,48 @@ class Group:
     def delete(self) -> None:
         """Remove the group with its transcript; see `Groups.delete`."""
         self._portal.run(self._inner.delete())
+
+
+class Companion:
+    """The companion of one agent. Every method raises NotFound when the agent is gone."""
+
+    def __init__(self, portal: Portal, inner: AsyncCompanion) -> None:
+        self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    def info(self) -> CompanionInfo | None:
+        """The companion, how often it wakes, and its last pass; None: the agent has none."""
+        return self._portal.run(self._inner.info())
+
+    def enable(self) -> CompanionInfo:
+        """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
+        InvalidInput: the agent is a companion itself."""
+        return self._portal.run(self._inner.enable())
+
+    def disable(self) -> None:
+        """Delete the companion with its history. What it wrote into blocks and archive stays."""
+        self._portal.run(self._inner.disable())
+
+    def update(self, **changes: Unpack[CompanionChanges]) -> CompanionInfo:
+        """Change when the companion wakes, and what a pass may take.
+
+        Args:
+            changes: `frequency`: it wakes after so many turns of the agent. `max_steps`, `max_tokens`: the model calls
+                of a pass, and its tokens in and out; None: those of the settings. A missing field stays.
+        Raises: NotFound: there is no companion; InvalidInput: no such field, or a value below 1.
+        """
+        return self._portal.run(self._inner.update(**changes))
+
+    def wake(self) -> PassInfo | None:
+        """Have the companion read what is new, and return its pass once it has ended; None: nothing new was said.
+
+        Raises: NotFound: there is no companion.
+        """
+        return self._portal.run(self._inner.wake())
+
+    def passes(self, *, limit: int = 20, before: int | None = None) -> Sequence[PassInfo]:
+        """The passes, newest first, with what each changed and why; `before` is the number of the last one of the page
+        before. Raises: InvalidInput."""
+        return self._portal.run(self._inner.passes(limit=limit, before=before))

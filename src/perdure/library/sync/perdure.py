@@ -22,9 +22,7 @@ from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups import Groups
-from perdure.library.sync.mcp import Mcp
-from perdure.library.sync.secrets import Secrets
-from perdure.library.sync.tools import Tools
+from perdure.library.sync.tools import Mcp, Secrets, Tools
 from perdure.search.recalled import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store

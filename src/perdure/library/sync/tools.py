@@ -6,14 +6,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Unpack
 
+from perdure.core.mcp import McpServer, McpTool, ToolListing
+from perdure.core.secrets import Secret
 from perdure.core.tools.rules import ToolRule
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.domain.mcp import ServerOptions, ToolsByStatus
 from perdure.domain.tools.search import ToolHit
 from perdure.domain.tools.units import ToolChanges, ToolOptions
 from perdure.library.portal import Portal
-from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncTools
+from perdure.library.services.tools.mcp import McpState
+from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncMcp, AsyncSecrets, AsyncTools
 
-__all__ = ["AgentRules", "AgentTools", "Tools"]
+__all__ = ["AgentRules", "AgentTools", "Mcp", "Secrets", "Tools"]
 
 
 class Tools:
@@ -170,3 +174,111 @@ class AgentRules:
             nothing was changed; NotFound.
         """
         return self._portal.run(self._inner.set(rules))
+
+
+class Secrets:
+    """The secrets of one owner. Their values go to tools that name them, and nowhere else."""
+
+    def __init__(self, portal: Portal, inner: AsyncSecrets) -> None:
+        self._portal, self._inner = portal, inner
+
+    def set(self, name: str, value: str) -> Secret:
+        """The secret, made or changed, encrypted.
+
+        Args:
+            name: letters, digits and `_`, as of an environment variable.
+            value: at most 32,768 characters.
+        Raises: InvalidInput, SecretKeyMissing, SecretUnreadable; NotFound: the agent is gone; StoreError.
+        """
+        return self._portal.run(self._inner.set(name, value))
+
+    def list(self) -> Sequence[Secret]:
+        """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
+        return self._portal.run(self._inner.list())
+
+    def delete(self, name: str) -> None:
+        """Raises: NotFound."""
+        self._portal.run(self._inner.delete(name))
+
+
+class Mcp:
+    """The MCP servers of the store. A server is named by its name or id."""
+
+    def __init__(self, portal: Portal, inner: AsyncMcp) -> None:
+        self._portal, self._inner = portal, inner
+
+    def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
+        """Register a server and approve the tools that it lists now.
+
+        Args:
+            name: begins the names of its tools, as in `name__tool`.
+            check: whether the server has to answer now. If not, its tools are read and approved when it first answers.
+            options: `url`: its address; or `command` and `args`: the program to run on this machine.
+                `transport`: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
+                `token`: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
+                `headers`: further headers. `environment`: the variables of the program, beside PATH, HOME and the like.
+                Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
+                `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
+                `private`: whether the url may lead to this machine or a private network; by default, if it does now.
+        Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
+        return self._portal.run(self._inner.add(name, check=check, **options))
+
+    def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
+        """The tools that a server lists, without registering it.
+
+        Args:
+            options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
+                `trusted`, `private`: as in `add`.
+        Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
+        return self._portal.run(self._inner.look(**options))
+
+    def list(self) -> Sequence[McpServer]:
+        """The servers, in order of creation."""
+        return self._portal.run(self._inner.list())
+
+    def get(self, name: str) -> McpState:
+        """A server and its tools. Raises: NotFound, naming what there is."""
+        return self._portal.run(self._inner.get(name))
+
+    def tools(self, name: str) -> Sequence[McpTool]:
+        """A server's tools, approved or offered, by their names there. Raises: NotFound."""
+        return self._portal.run(self._inner.tools(name))
+
+    def refresh(self, name: str) -> ToolsByStatus:
+        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
+
+        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
+        """
+        return self._portal.run(self._inner.refresh(name))
+
+    def approve(
+        self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
+    ) -> ToolsByStatus:
+        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
+        come back.
+
+        Args:
+            tools: the server's names of them, or those that agents use.
+            expected: name there -> digest of the definition that was looked at; it must still be the one.
+        Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
+        """
+        return self._portal.run(self._inner.approve(name, tools, expected=expected))
+
+    def update(self, name: str, /, **changes: Any) -> McpServer:
+        """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
+        `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
+        a new url decides it.
+
+        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
+        """
+        return self._portal.run(self._inner.update(name, **changes))
+
+    def remove(self, name: str) -> None:
+        """Remove a server with its tools, which agents then have no more. Raises: NotFound."""
+        self._portal.run(self._inner.remove(name))
+
+    def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
+        """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
+        return self._portal.run(self._inner.run(name, tool, arguments))

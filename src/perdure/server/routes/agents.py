@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.agents import AgentState
 from perdure.server.http import Library, Limit, Order, json_answer, pages

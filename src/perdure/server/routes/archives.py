@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.archives import ArchiveChangesIn, ArchiveIn, archive_shape
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn

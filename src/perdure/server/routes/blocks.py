@@ -10,7 +10,7 @@ from pydantic import Field
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages, require_scope
 from perdure.server.routes.agents import agent_answer, agents_answer
 from perdure.server.wire.base import WIRE_FIELDS, wire_members

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from perdure.core.conversations import ConversationFilter, ConversationOrder
 from perdure.core.errors import Conflict, InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.http import Library, Limit, Order, json_answer, library_of
 from perdure.server.routes.messages import HistoryQuery, answer_message, cancelled_answer, history_answer
 from perdure.server.routes.runs import resume_stream

@@ -10,7 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.datastructures import UploadFile
 
 from perdure.core.files import IfExists
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.folders.files import FileState
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
 from perdure.server.routes.agents import agent_answer

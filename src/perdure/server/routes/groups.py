@@ -17,8 +17,7 @@ from perdure.core.groups.group import GroupFilter
 from perdure.core.groups.turns import GROUP_FAILED_REASONS
 from perdure.core.ids import GroupId
 from perdure.core.messages import SEND_MESSAGE
-from perdure.library.checks import LIMIT_MAX
-from perdure.library.paging import Page
+from perdure.library.checks import LIMIT_MAX, Page
 from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
 from perdure.server.sse import Streams

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.identities import IdentityFilter, IdentityType
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.agents import agents_answer
 from perdure.server.wire.blocks import block_shape

@@ -13,7 +13,7 @@ from perdure.core.ids import PREFIXES, BatchId
 from perdure.core.runs import Batch, IfBusy
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.engine.run.batch import named_request
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.jobs import Job
 from perdure.library.services.messages import BatchPart
 from perdure.server.http import Library, json_answer, pages

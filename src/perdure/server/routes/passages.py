@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.passages import PassageState, TagMatch
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.passages import passage_filter
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape

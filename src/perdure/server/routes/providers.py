@@ -10,7 +10,7 @@ from starlette.requests import Request
 
 from perdure.core.providers import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.services.providers import ProviderFields
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, json_answer, pages

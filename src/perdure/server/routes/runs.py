@@ -13,7 +13,7 @@ from starlette.responses import Response
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, BatchId, ConversationId
 from perdure.core.runs import Run, RunFilter, RunStatus, StopReason
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Library, Limit, json_answer, pages
 from perdure.server.sse import Streams

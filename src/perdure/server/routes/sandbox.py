@@ -8,7 +8,7 @@ from fastapi import APIRouter, Response
 from pydantic import StrictBool
 
 from perdure.core.secrets import SandboxConfig, Variable
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, Limit, json_answer, pages
 from perdure.server.wire.base import MASKED, WireRequest, fields, stamps

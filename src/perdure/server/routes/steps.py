@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from perdure.core.errors import NotFound
 from perdure.core.runs import Feedback, StepFilter
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepOfRun
 from perdure.search.query.times import parse_time

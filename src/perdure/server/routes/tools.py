@@ -13,7 +13,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_reply
 from perdure.server.wire.base import stamp

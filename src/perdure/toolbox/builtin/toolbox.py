@@ -12,7 +12,7 @@ from perdure.core.messages import Question
 from perdure.core.ports import CallContext, Converter, TokenCounter
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.toolbox.builtin.run_code import run_code
+from perdure.toolbox.builtin.index_output import run_code
 
 if TYPE_CHECKING:
     from perdure.toolbox.builtin.fetch_webpage import WebPages

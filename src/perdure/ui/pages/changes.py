@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from perdure.core.errors import NotFound, StoreError
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunFilter
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import library_of
 from perdure.server.sse import HEADERS as STREAM_HEADERS

@@ -29,7 +29,7 @@ from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.preview import Preview
-from perdure.library.paging import Page as ListPage
+from perdure.library.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage
 from perdure.library.services.steps import overview_of

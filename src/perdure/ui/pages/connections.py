@@ -15,7 +15,7 @@ from perdure.core.mcp import Definition, McpTool
 from perdure.core.providers import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.features.local import pages as local
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
 from perdure.server.http import principal_of

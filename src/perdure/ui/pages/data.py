@@ -18,7 +18,7 @@ from perdure.core.errors import InvalidInput, PerdureError
 from perdure.core.ids import ArchiveId, FolderId
 from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.transfer import check_lines
 from perdure.scratch import scratch_folder

@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, EntityId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.hits import FactHit, Why

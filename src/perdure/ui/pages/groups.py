@@ -10,7 +10,7 @@ from perdure.core.errors import NotFound
 from perdure.core.groups.group import Group, GroupFilter
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.text.reprs import attributes
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.groups.groups import Entry, entry_id, is_deleted
 from perdure.ui.render import Data, Pages, after_of

@@ -21,9 +21,8 @@ from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import attributes
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
-from perdure.library.checks import outside
+from perdure.library.checks import Page, outside
 from perdure.library.origins import MemoryOrigin
-from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of

@@ -16,8 +16,8 @@ from perdure.core.models import ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import Span
+from perdure.library.checks import Page
 from perdure.library.origins import AnswerOrigin, FactOrigin, origin_shape
-from perdure.library.paging import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
 from perdure.server.http import library_of

@@ -11,7 +11,7 @@ from perdure.core.blocks import Block, BlockFilter
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.search.hits import PassageHit
 from perdure.ui.pages.home import agent_shape

@@ -15,7 +15,7 @@ from perdure.core.text.reprs import plural
 from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.tools.units import NewTool, ToolChanges
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
 from perdure.ui.pages.home import agent_shape

@@ -6,9 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypedDict, Unpack
 
-from perdure.cli.views.fold import local_time, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, local_time, visible
 from perdure.cli.work import confirm, deleted, load_all
 from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
 from perdure.core.errors import InvalidInput

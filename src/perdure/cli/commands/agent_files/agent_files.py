@@ -7,8 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.fold import plural
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural
 from perdure.cli.work import STDIN, describe_same_name, get_agent, none_yet, open_store, output_lines
 from perdure.core.errors import InvalidInput
 from perdure.server.routes.agent_files.exporting import export_text

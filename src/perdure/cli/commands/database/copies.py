@@ -11,9 +11,8 @@ from perdure.app.copies import migrate_db as copy_database
 from perdure.app.copies import restore as restore_store
 from perdure.app.copies import split as split_store
 from perdure.cli.chat.agent_choice import shell_word
-from perdure.cli.views.fold import plural
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View
+from perdure.cli.views.view import View, plural
 from perdure.cli.work import confirm, no_store, open_store, progress_bar
 from perdure.core.text.addresses import check_store_address, is_postgres, without_password
 from perdure.settings import Settings

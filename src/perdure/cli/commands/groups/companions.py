@@ -9,9 +9,8 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from perdure.cli.chat.render import diff_view
-from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, local_time, new_table, plural, visible
 from perdure.cli.work import confirm, get_agent, no_agent, open_store
 from perdure.core.groups.group import PassCause, PassOutcome
 from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo

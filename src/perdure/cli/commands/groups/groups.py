@@ -14,9 +14,8 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.views.fold import local_time, plural, visible
 from perdure.cli.views.json import fields, message_shape
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, local_time, new_table, plural, visible
 from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.groups.turns import (
@@ -33,7 +32,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.groups.units import GroupChanges
 from perdure.library.groups import AsyncGroup
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.groups.reply import GroupReply
+from perdure.library.services.groups.groups import GroupReply
 
 NO_GROUP = "There are no groups yet: `perdure group create round_robin AGENT AGENT` makes one."
 SHORT_CHARS = 14

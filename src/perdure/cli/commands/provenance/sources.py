@@ -13,9 +13,8 @@ from rich.text import Text
 
 from perdure.cli.chat.agent_choice import shell_word
 from perdure.cli.chat.render import diff_view
-from perdure.cli.views.fold import fold, local_time, plural, visible
 from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
 from perdure.cli.views.why import origin_view
 from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
 from perdure.core.errors import NotFound

@@ -10,9 +10,8 @@ from typing import Any, Literal
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.fold import visible
 from perdure.cli.views.json import fields, reply_shape
-from perdure.cli.views.view import View, new_table
+from perdure.cli.views.view import View, new_table, visible
 from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, no_agent, none_yet, open_store
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.messages import text_of

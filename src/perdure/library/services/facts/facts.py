@@ -41,8 +41,7 @@ from perdure.domain.facts.graphs import (
 )
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
-from perdure.library.checks import check_choice, check_limit, check_number, check_page, check_text, utc
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.services.facts.conditions import (
     FactConditions,
     Owner,

@@ -19,8 +19,7 @@ from perdure.domain.rotation import rotate_registered, rotate_secrets, rotate_to
 from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
 from perdure.engine.ports import SystemClock
-from perdure.library.checks import check_text
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_text
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx

@@ -30,8 +30,7 @@ from perdure.domain.tools.units import (
 )
 from perdure.engine.conversations.reset import delete
 from perdure.engine.run.tool_calls import call_by_hand
-from perdure.library.checks import check_limit, check_page, check_text, outside
-from perdure.library.paging import Page
+from perdure.library.checks import Page, check_limit, check_page, check_text, outside
 from perdure.storage.tx import Tx
 
 NAMED_TOOLS = 20

@@ -17,7 +17,7 @@ from starlette.datastructures import FormData
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
 from perdure.core.groups.group import GroupFilter
 from perdure.core.ids import AgentId, BlockId, FolderId, GroupId, ToolId
-from perdure.library.paging import Page
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported

@@ -28,8 +28,7 @@ from perdure.core.messages import Message
 from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
-from perdure.library.services.groups.groups import entry_id, is_deleted
-from perdure.library.services.groups.reply import GroupReply, SpeakerReply
+from perdure.library.services.groups.groups import GroupReply, SpeakerReply, entry_id, is_deleted
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, fields, nulls
