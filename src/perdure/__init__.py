@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
     from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
     from perdure.core.files import AgentFile, File
-    from perdure.core.groups.turns import (
+    from perdure.core.groups.group import (
         GroupMessage,
         GroupTurn,
         GroupTurnEnded,
@@ -100,7 +100,7 @@ _HOMES = {
     "core.facts.values": ("Community", "Entity", "Fact", "FactRule", "GraphCounts"),
     "core.facts.views": ("CommunityHit", "FactContext", "FactEvent", "Profile", "ProfileEntry"),
     "core.files": ("AgentFile", "File"),
-    "core.groups.turns": (
+    "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
     "core.hooks": ("Verdict",),

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound
-from perdure.core.groups.group import Group, GroupFilter
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.core.groups.group import Group, GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.ids import AgentId, GroupId, MessageId
 from perdure.core.messages import Text
 from perdure.core.runs import Failure, Usage

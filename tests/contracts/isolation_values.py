@@ -17,8 +17,7 @@ from perdure.core.facts.values import FactFilter
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
-from perdure.core.groups.group import GroupFilter
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.core.groups.group import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.identities import IdentityFilter
 from perdure.core.ids import (
     DEFAULT_ORG,

@@ -12,8 +12,7 @@ from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilter, FactRule, Graph
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
-from perdure.core.groups.group import Group, Pass
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.core.groups.group import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
 from perdure.core.identities import Identity
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool

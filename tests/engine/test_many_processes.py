@@ -15,7 +15,7 @@ from perdure import AsyncPerdure
 from perdure.core.answers import ToolReturn
 from perdure.core.errors import ConversationBusy
 from perdure.core.events import Delta, DeltaStreamed, RunEnded, StoredEvent
-from perdure.core.groups.turns import GroupTurnEnded
+from perdure.core.groups.group import GroupTurnEnded
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.settings import Settings
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says

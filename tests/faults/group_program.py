@@ -11,8 +11,7 @@ import sys
 from collections.abc import AsyncIterator
 
 from perdure import AsyncPerdure, ModelReply, ModelRequest, Settings
-from perdure.core.groups.group import GroupKind
-from perdure.core.groups.turns import GroupTurnEnded
+from perdure.core.groups.group import GroupKind, GroupTurnEnded
 from perdure.core.ids import GroupId
 from perdure.core.models import ModelDelta
 from perdure.testing import ScriptedModel, says

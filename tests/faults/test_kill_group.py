@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.core.groups.turns import GroupMessage, GroupTurn
+from perdure.core.groups.group import GroupMessage, GroupTurn
 from perdure.core.ids import GroupId
 from perdure.core.messages import Message
 from perdure.core.runs import Run

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from perdure.core.blocks import Author
 from perdure.core.errors import PerdureError
-from perdure.core.groups.group import GroupKind
-from perdure.core.groups.turns import GroupMessage, GroupTurnEnded
+from perdure.core.groups.group import GroupKind, GroupMessage, GroupTurnEnded
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest

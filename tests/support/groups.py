@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure import AsyncPerdure
-from perdure.core.groups.group import Group
-from perdure.core.groups.turns import (
+from perdure.core.groups.group import (
+    Group,
     GroupMessage,
     GroupTurn,
     GroupTurnEnded,

@@ -13,9 +13,9 @@ from perdure.core.ids import ConversationId
 from perdure.core.messages import Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.engine.run.accept import Accepted
-from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.history import AsyncAgentBase
 from perdure.library.reply import Reply, although_kept
 from perdure.library.services.messages import NewMessage
 

@@ -14,8 +14,8 @@ from perdure.core.text.reprs import short_repr
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
 from perdure.domain.values import as_tags
-from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import Page, check_text
+from perdure.library.history import AsyncAgentBase
 from perdure.library.services import Services
 from perdure.library.services.passages import PassageConditions, passage_filter
 from perdure.search.hits import Hits, PassageHit

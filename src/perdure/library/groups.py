@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Protocol, Unpack
 
 from perdure.core.groups.group import Group as GroupInfo
-from perdure.core.groups.group import GroupFilter, GroupKind
-from perdure.core.groups.turns import GroupEvent, GroupMessage, GroupTurn
+from perdure.core.groups.group import GroupEvent, GroupFilter, GroupKind, GroupMessage, GroupTurn
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.core.messages import Text
 from perdure.core.runs import IfBusy

@@ -1,4 +1,4 @@
-"""What was said: the messages of an agent, and its conversations."""
+"""What was said: the messages of an agent, and its conversations; and what all parts of an agent's class share."""
 
 from __future__ import annotations
 
@@ -6,17 +6,40 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
+from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
-from perdure.core.ids import ConversationId, MessageId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Image, Message, Text
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.engine.conversations.edit import EditedPart
-from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import check_text, outside
+from perdure.library.services import Services
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
+
+
+class AsyncAgentBase:
+    """The values of an agent; `AsyncAgent` has these properties."""
+
+    def __init__(self, services: Services, agent: Agent) -> None:
+        self._services, self._info = services, agent
+
+    @property
+    def info(self) -> Agent:
+        """The agent's values when it was looked up: model, system prompt, tags, settings."""
+        return self._info
+
+    @property
+    def id(self) -> AgentId:
+        """The agent's id."""
+        return self._info.id
+
+    @property
+    def name(self) -> str:
+        """The agent's name when it was looked up."""
+        return self._info.name
 
 
 class AsyncHistory(AsyncAgentBase):

@@ -12,8 +12,8 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId, RunId, StepId
 from perdure.core.models import Exchange, ModelRequest
 from perdure.core.runs import Run, RunFilter, RunStatus
-from perdure.library.agent_base import AsyncAgentBase
 from perdure.library.checks import Page, check_limit
+from perdure.library.history import AsyncAgentBase
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo, overview_of
 

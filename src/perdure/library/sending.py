@@ -10,7 +10,7 @@ from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.core.incoming.images import image_type_of
+from perdure.core.incoming.bodies import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
 from perdure.core.runs import IfBusy, RunOptions
 from perdure.engine.run.accept import Accepted

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from perdure.context.engines import Evict, Situation
-from perdure.context.engines.evictions import begins_turn
-from perdure.context.engines.sliding_window import MessageBuffer, RecursiveSummary, SlidingWindow
+from perdure.context.engines.sliding_window import MessageBuffer, RecursiveSummary, SlidingWindow, begins_turn
 from perdure.core.conversations import CompactionSettings
 from perdure.core.events import RowsCut, ViewFull
 from perdure.core.messages import Message

@@ -11,7 +11,7 @@ import pytest
 from perdure.core.blocks import Author
 from perdure.core.errors import EmptyMessage, GroupBusy, IdempotencyMismatch, InvalidInput, NotFound
 from perdure.core.events import Delta
-from perdure.core.groups.turns import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
+from perdure.core.groups.group import GroupTurn, GroupTurnEnded, SpeakerEvent, SpeakerStarted
 from perdure.core.ids import ConversationId, GroupId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
+from perdure.core.groups.group import GroupMember, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Text
 from perdure.core.runs import Usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from perdure.core.groups.turns import GroupMember, GroupPlan, Speaker
+from perdure.core.groups.group import GroupMember, GroupPlan, Speaker
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.domain.facts.turns import is_turn

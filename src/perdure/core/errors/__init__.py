@@ -80,9 +80,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from perdure.core.errors.models import *  # noqa: F403
-from perdure.core.errors.outside import *  # noqa: F403
 from perdure.core.errors.root import PerdureError as PerdureError
-from perdure.core.errors.store import *  # noqa: F403
+from perdure.core.errors.store import *  # noqa: F403  # noqa: F403
 from perdure.core.errors.tools import *  # noqa: F403
 from perdure.core.errors.tools import ToolError as ToolError
 from perdure.core.runs import StopReason

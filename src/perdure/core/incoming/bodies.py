@@ -1,7 +1,7 @@
 """Bodies of HTTP answers, decompressed up to a size limit.
 
 HTTP clients decompress a piece at a time whatever its size becomes: a thousand times larger, and a million times where
-it was compressed twice.
+it was compressed twice. `image_type_of` says what kind of picture some bytes are.
 """
 
 from __future__ import annotations
@@ -94,3 +94,13 @@ def _unpacker(encoding: str) -> _Unpacker | None:
             return _Unpacker(zlib_or_raw=True)
         case other:
             raise BodyUnreadable(f"its encoding is {other[:40]!r}; only {ACCEPT_ENCODING} can be read")
+
+
+_STARTS = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+
+
+def image_type_of(data: bytes) -> str | None:
+    """The media type of a picture by its first bytes; None: it is none of `messages.IMAGE_TYPES`."""
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    return next((kind for start, kind in _STARTS if data.startswith(start)), None)

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict, get_args
 
 from perdure.core.errors import InvalidInput
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
-from perdure.core.groups.turns import GroupMember
+from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupKind, GroupMember
 from perdure.core.ids import AgentId, BlockId, ConversationId, GroupId, Ids, MessageId
 from perdure.domain.values import check_fields, check_range
 from perdure.storage.tx import Tx

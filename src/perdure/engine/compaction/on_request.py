@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from perdure.context.engines.evictions import oldest_share
+from perdure.context.engines.sliding_window import oldest_share
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.atoms import atoms
 from perdure.context.window.plan import Evict, summary_limit

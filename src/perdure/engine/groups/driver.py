@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreClosed, StoreError
 from perdure.core.events import StoredEvent
-from perdure.core.groups.turns import GroupTurn, Speaker
+from perdure.core.groups.group import GroupTurn, Speaker
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.runs import Run
 from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import groupby
 
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn, Speaker, SpeakerTask
+from perdure.core.groups.group import GroupMember, GroupMessage, GroupPlan, GroupTurn, Speaker, SpeakerTask
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.runs import Run
 from perdure.storage.tx import Tx

@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.core.groups.group import SLEEPTIME_KINDS
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupStopReason, Speaker, SpeakerTask
+from perdure.core.groups.group import (
+    SLEEPTIME_KINDS,
+    GroupMember,
+    GroupMessage,
+    GroupPlan,
+    GroupStopReason,
+    Speaker,
+    SpeakerTask,
+)
 from perdure.engine.agent_messages.toolbox import HOPS_MAX
 from perdure.engine.groups.log import GroupLog
 

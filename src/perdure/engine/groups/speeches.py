@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.errors import ApprovalPending, IdempotencyMismatch, LeaseLost, NotFound, PerdureError, StoreError
-from perdure.core.groups.group import SLEEPTIME_KINDS
-from perdure.core.groups.turns import GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
+from perdure.core.groups.group import SLEEPTIME_KINDS, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
 from perdure.core.ids import MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
 from perdure.core.runs import NO_OPTIONS, Run, RunKey, Usage

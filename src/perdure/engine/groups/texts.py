@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, Speaker
+from perdure.core.groups.group import GroupMember, GroupMessage, GroupPlan, Speaker
 from perdure.core.ids import AgentId, GroupId
 from perdure.core.messages import Image, images_of, text_without_images
 from perdure.core.provenance.sources import Source

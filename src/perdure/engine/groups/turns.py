@@ -15,7 +15,7 @@ from perdure.core.access.values import current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, LeaseLost, NotFound, StoreClosed, StoreError
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.groups.turns import (
+from perdure.core.groups.group import (
     GroupEvent,
     GroupTurn,
     GroupTurnEnded,

@@ -10,8 +10,7 @@ from datetime import datetime
 
 from perdure.core.blocks import Author
 from perdure.core.errors import GroupBusy, IdempotencyMismatch, InvalidInput, LimitReached, NotFound
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group
-from perdure.core.groups.turns import GroupMember, GroupMessage, GroupPlan, GroupTurn
+from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupMember, GroupMessage, GroupPlan, GroupTurn
 from perdure.core.ids import AgentId, ConversationId, GroupId
 from perdure.core.messages import Draft, parts_to_json, text_of
 from perdure.core.runs import NO_OPTIONS, Failure, IfBusy, RunOptions

@@ -10,7 +10,7 @@ from typing import TypeVar
 from perdure.app import App, ModelRegistry
 from perdure.app import prices_of as prices_of
 from perdure.context.costs.ledger import CostLedger
-from perdure.context.engines.evictions import leaving_by
+from perdure.context.engines.sliding_window import leaving_by
 from perdure.context.request.assemble import View, assemble, canonical, digest_of
 from perdure.context.request.explain import Explanation, Prices, explain
 from perdure.context.window.overview import ContextOverview, ResultUse

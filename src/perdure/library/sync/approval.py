@@ -12,7 +12,7 @@ from perdure.core.ids import ConversationId
 from perdure.library.approval import AsyncApproval
 from perdure.library.client_tools import ClientTool
 from perdure.library.reply import Reply
-from perdure.library.sync.agent_base import AgentBase
+from perdure.library.sync.history import AgentBase
 
 __all__ = ["Approval"]
 

@@ -15,7 +15,7 @@ from perdure.domain.archives.units import ArchiveChanges
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival, AsyncArchive, AsyncArchives, AsyncPassages
 from perdure.library.portal import Portal
 from perdure.library.services.passages import PassageConditions
-from perdure.library.sync.agent_base import AgentBase
+from perdure.library.sync.history import AgentBase
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["AgentArchives", "Archival", "Archive", "Archives", "Passages"]

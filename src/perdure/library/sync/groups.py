@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Unpack
 
 from perdure.core.groups.group import Group as GroupInfo
-from perdure.core.groups.group import GroupKind
-from perdure.core.groups.turns import GroupEvent, GroupMessage, GroupTurn
+from perdure.core.groups.group import GroupEvent, GroupKind, GroupMessage, GroupTurn
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.core.runs import IfBusy
 from perdure.domain.groups.units import GroupChanges

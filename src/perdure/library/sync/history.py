@@ -7,19 +7,42 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
+from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
-from perdure.core.ids import ConversationId, MessageId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.engine.conversations.edit import EditedPart
-from perdure.library.history import AsyncConversations, AsyncHistory
+from perdure.library.history import AsyncAgentBase, AsyncConversations, AsyncHistory
+from perdure.library.portal import Portal
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
-from perdure.library.sync.agent_base import AgentBase
 
-__all__ = ["Conversations", "History"]
+__all__ = ["AgentBase", "Conversations", "History"]
+
+
+class AgentBase:
+    """The values of an agent; `Agent` has these properties."""
+
+    def __init__(self, portal: Portal, inner: AsyncAgentBase) -> None:
+        self._portal, self._inner = portal, inner
+
+    @property
+    def info(self) -> Agent:
+        """The agent's values when it was looked up: model, system prompt, tags, settings."""
+        return self._inner.info
+
+    @property
+    def id(self) -> AgentId:
+        """The agent's id."""
+        return self._inner.id
+
+    @property
+    def name(self) -> str:
+        """The agent's name when it was looked up."""
+        return self._inner.name
 
 
 class History(AgentBase):

@@ -16,7 +16,7 @@ from perdure.core.runs import Run, RunStatus
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo
-from perdure.library.sync.agent_base import AgentBase
+from perdure.library.sync.history import AgentBase
 
 __all__ = ["Runs", "Steps"]
 

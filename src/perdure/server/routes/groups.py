@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from perdure.core.errors import Conflict, NotFound, PerdureError
-from perdure.core.groups.group import GroupFilter
-from perdure.core.groups.turns import GROUP_FAILED_REASONS
+from perdure.core.groups.group import GROUP_FAILED_REASONS, GroupFilter
 from perdure.core.ids import GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.library.checks import LIMIT_MAX, Page

@@ -10,8 +10,7 @@ from functools import cache
 import httpx
 
 from perdure.core.errors import BodyUnreadable, DataTooLarge, InvalidInput, ToolError
-from perdure.core.incoming.bodies import ACCEPT_ENCODING, unpack
-from perdure.core.incoming.images import image_type_of
+from perdure.core.incoming.bodies import ACCEPT_ENCODING, image_type_of, unpack
 from perdure.core.messages import IMAGE_TYPES
 from perdure.toolbox.web_guard import GuardedTransport, WebGuard
 

@@ -17,10 +17,11 @@ from rich.text import Text
 from perdure.cli.views.json import fields, message_shape
 from perdure.cli.views.view import View, local_time, new_table, plural, visible
 from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
-from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
-from perdure.core.groups.turns import (
+from perdure.core.groups.group import (
     GROUP_FAILED_REASONS,
+    SLEEPTIME_KINDS,
     GroupEvent,
+    GroupKind,
     GroupMessage,
     GroupTurn,
     GroupTurnEnded,

@@ -10,9 +10,11 @@ from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.events import RunEnded, StoredEvent
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter
-from perdure.core.groups.turns import (
+from perdure.core.groups.group import (
+    SLEEPTIME_KINDS,
+    Group,
     GroupEvent,
+    GroupFilter,
     GroupMessage,
     GroupStopReason,
     GroupTurn,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypeAlias
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from perdure.core.groups.turns import GroupStopReason
+from perdure.core.groups.group import GroupStopReason
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
 

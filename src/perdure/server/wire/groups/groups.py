@@ -10,10 +10,11 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from perdure.core.errors import InvalidInput
-from perdure.core.groups.group import Group, GroupKind
-from perdure.core.groups.turns import (
+from perdure.core.groups.group import (
     GROUP_FAILED_REASONS,
+    Group,
     GroupEvent,
+    GroupKind,
     GroupMessage,
     GroupStopReason,
     GroupTurn,

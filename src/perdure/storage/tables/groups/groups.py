@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import NotFound
-from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter
-from perdure.core.groups.turns import GroupMember
+from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupMember
 from perdure.core.ids import AgentId, BlockId, GroupId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import FLAG, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from perdure.core.groups.turns import GroupMessage
+from perdure.core.groups.group import GroupMessage
 from perdure.core.ids import AgentId, GroupId, MessageId
 from perdure.core.messages import parts_from_json, parts_to_json
 from perdure.storage.database.conditions import Conditions

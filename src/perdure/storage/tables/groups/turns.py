@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.errors import LeaseLost
-from perdure.core.groups.turns import GroupMember, GroupPlan, GroupStopReason, GroupTurn, group_status_of
+from perdure.core.groups.group import GroupMember, GroupPlan, GroupStopReason, GroupTurn, group_status_of
 from perdure.core.ids import GroupId
 from perdure.core.runs import Failure
 from perdure.storage.database.conditions import Conditions
