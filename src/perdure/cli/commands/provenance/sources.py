@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import RenderableType
 from rich.padding import Padding
@@ -21,6 +20,7 @@ from perdure.core.errors import NotFound
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.library.agent import AsyncAgent
 from perdure.library.origins import Origin, origin_shape
+from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
 from perdure.library.services.why import is_id_start
 
 TEXT_CHARS, NAME_CHARS = 400, 80
@@ -38,7 +38,7 @@ async def list_sources(view: View, *, agent: str | None, limit: int) -> None:
         title = f" ({visible(one.title)})" if one.title else ""
         name = fold(visible(str(one.source)), NAME_CHARS) + title
         table.add_row(name, *_counts(one), local_time(one.last_at))
-    view.show([summary_shape(one) for one in found], *([table] if found else []))
+    view.show([source_shape(one, fields) for one in found], *([table] if found else []))
     name = shell_word(target.name)
     view.hint(
         f"`perdure source show {name} SOURCE` prints what came from one."
@@ -57,7 +57,9 @@ async def show_source(view: View, *, agent: str, source: str, limit: int) -> Non
         target = await get_agent(view, perdure, agent)
         writes = await target.sources.show(source, limit=limit)
     parts = [part for one in writes for part in _write_view(one)]
-    view.show([write_shape(one) for one in writes], *(parts or [Text("Nothing in its memory came from there.")]))
+    view.show(
+        [write_shape(one, fields) for one in writes], *(parts or [Text("Nothing in its memory came from there.")])
+    )
     if any(one.stands for one in writes):
         command = f"perdure source revert {shell_word(target.name)} {shell_word(source)}"
         view.hint(f"`{command}` takes all of it back, and can be undone.")
@@ -104,7 +106,7 @@ async def revert_writes(view: View, *, agent: str, writes: Sequence[str], dry_ru
 def _ask(view: View, plan: RevertResult, *, dry_run: bool, yes: bool) -> bool:
     """Show what a revert would do; whether to go on."""
     if dry_run or not plan.writes:
-        view.show(result_shape(plan), *_result_view(plan))
+        view.show(revert_shape(plan, fields), *_result_view(plan))
         return False
     view.print(*_result_view(plan))
     confirm(view, f"Take {plural(len(plan.writes), 'write')} back?", action="take writes back", yes=yes)
@@ -112,7 +114,7 @@ def _ask(view: View, plan: RevertResult, *, dry_run: bool, yes: bool) -> bool:
 
 
 def _show_result(view: View, agent: AsyncAgent, result: RevertResult) -> None:
-    view.show(result_shape(result), *_result_view(result))
+    view.show(revert_shape(result, fields), *_result_view(result))
     if result.correction is not None:
         view.hint(f"`perdure undo {shell_word(agent.name)} {result.correction}` brings it back.")
 
@@ -132,27 +134,6 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
         parts.append(Text(f"conflict in {conflict.write_id}: {visible(conflict.reason)}", style="yellow"))
         parts.append(Padding(Text(visible(conflict.merged)), (0, 0, 0, 2)))
     return parts
-
-
-def summary_shape(one: SourceSummary) -> dict[str, Any]:
-    """What programs get of a source."""
-    counts = ("blocks", "passages", "facts", "reverted")
-    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
-    return {"source": str(one.source)} | shape
-
-
-def write_shape(one: WriteText) -> dict[str, Any]:
-    """What programs get of a write."""
-    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
-    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
-    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
-
-
-def result_shape(result: RevertResult) -> dict[str, Any]:
-    """What programs get of a revert."""
-    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
-    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
-    return shape | {"conflicts": conflicts}
 
 
 NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"

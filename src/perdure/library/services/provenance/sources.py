@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from perdure.app import App
 from perdure.core.blocks import Author
@@ -29,6 +30,10 @@ WRITES_MAX = 10_001
 WRITE_IDS_MAX = 1_000
 TEXT_CHARS = 4_000
 """Characters that are shown of what one write says."""
+
+
+Fields = Callable[..., dict[str, Any]]
+"""Takes attributes of a value by their names, times as its readers write them."""
 
 
 class SourceService:
@@ -174,3 +179,24 @@ def _episode_seqs(tx: Tx, episode_id: str) -> Sequence[int]:
         return [tx.episodes.get(EpisodeId(episode_id)).seq]
     except NotFound:
         return ()
+
+
+def source_shape(one: SourceSummary, fields: Fields) -> dict[str, Any]:
+    """What programs get of a source."""
+    counts = ("blocks", "passages", "facts", "reverted")
+    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
+    return {"source": str(one.source)} | shape
+
+
+def write_shape(one: WriteText, fields: Fields) -> dict[str, Any]:
+    """What programs get of a write."""
+    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
+    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
+    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
+
+
+def revert_shape(result: RevertResult, fields: Fields) -> dict[str, Any]:
+    """What programs get of a revert."""
+    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
+    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
+    return shape | {"conflicts": conflicts}

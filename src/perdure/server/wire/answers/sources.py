@@ -10,7 +10,7 @@ from typing_extensions import TypedDict
 from perdure.core.forgetting.redaction import ASCII_MIN, CHARS_MAX
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ID_PATTERNS
-from perdure.core.provenance.sources import TRUST_LABELS, RevertResult, SourceSummary, TrustLabel, WriteKind, WriteText
+from perdure.core.provenance.sources import TRUST_LABELS, TrustLabel, WriteKind
 from perdure.server.wire.answers.messages import Object
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import FILLED, keywords
@@ -190,27 +190,6 @@ class RevertShape(TypedDict):
     facts: int
     conflicts: list[ConflictShape]
     correction: int | None
-
-
-def source_shape(one: SourceSummary) -> Mapping[str, Any]:
-    """A source."""
-    counts = ("blocks", "passages", "facts", "reverted")
-    shape = fields(one, "title", *counts, "first_at", "last_at", label="source.label", name="source.name")
-    return {"source": str(one.source)} | shape
-
-
-def write_shape(one: WriteText) -> Mapping[str, Any]:
-    """A write."""
-    names = ("id", "kind", "label", "agent_id", "run_id", "message_id", "created_at", "reverted_by")
-    sources = [{"source": str(each.source), "message_ids": each.message_ids} for each in one.write.sources]
-    return fields(one.write, *names) | fields(one, "name", "text", "stands") | {"sources": sources}
-
-
-def revert_shape(result: RevertResult) -> Mapping[str, Any]:
-    """What a revert did."""
-    conflicts = [fields(one, "name", "reason", "value", "merged", write="write_id") for one in result.conflicts]
-    shape = fields(result, "writes", "blocks", "passages", "facts", "correction", dry_run="is_dry_run")
-    return shape | {"conflicts": conflicts}
 
 
 class MemoryOriginShape(TypedDict):
