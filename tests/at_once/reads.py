@@ -5,8 +5,8 @@ from __future__ import annotations
 READS = {
     "access": "audit has_keys key keys note organisation organisations user users",
     "agent_files": "list load_page",
-    "agents": "check_model count find_last_used get_memory get_state list list_missing_tools list_rules list_states"
-    " list_tags model_changes resolve",
+    "agents": "check_model count find_last_used get_memory get_state last_used list list_missing_tools list_rules"
+    " list_states list_tags model_changes resolve",
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
     "archives": "get list list_agents list_of_agent resolve tags",
     "blocks": "compare count get get_of_agent list list_isolated list_of_agent list_versions",

@@ -101,7 +101,7 @@ def test_the_values_make_a_configuration() -> None:
     compose = load(COMPOSE)[0]["services"]["perdure"]["environment"]
     plain = {name: re.sub(r"\$\{\w+(?::-)?([^}?]*)[^}]*\}", r"\1", str(value)) for name, value in compose.items()}
 
-    for values in ({**config, **secret}, {**plain, "PERDURE_API_KEY": "a key of tests"}):
+    for values in ({**config, **secret}, {**plain, "PERDURE_API_KEY": "a key of the tests"}):
         Settings.from_environment(values)
         assert ServerConfig.from_environment({"PERDURE_HOST": "0.0.0.0", **values}).api_key
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
+from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.facts.values import FACT_STATES
 from perdure.library.services.identities import IdentityFields
 from perdure.settings import Settings
@@ -163,3 +164,26 @@ async def test_what_gave_no_fact_is_read_when_it_is_changed(first: list[str]) ->
             "User lives in Oslo.",
             "User works at Norvik.",
         ]
+
+
+async def test_a_passage_of_two_agents_is_read_again_by_both() -> None:
+    """It gave no fact before."""
+
+    class Terse(Scribe):
+        async def extract(self, batch: Batch) -> Extraction:
+            extraction = await super().extract(batch)
+            return Extraction() if "nothing" in str(batch.turns) else extraction
+
+    async with opened(Terse()) as perdure:
+        archive = await perdure.archives.create("shared")
+        agents = [await perdure.create_agent(name) for name in ("ann", "bob")]
+        for agent in agents:
+            await archive.attach_to(agent.id)
+            await agent.facts.ingest("tea")  # each has a graph
+        passage = await archive.insert("nothing")
+        for agent in agents:
+            await agent.facts.extract()
+        await archive.update_passage(passage.id, text="figs")
+        for agent in agents:
+            await agent.facts.extract()
+            assert "figs" in str(await states(agent))

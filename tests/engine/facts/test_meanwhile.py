@@ -17,7 +17,7 @@ from perdure.core.ids import AgentId
 from perdure.engine.facts.waiting import TRIES
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import LineWorker
-from perdure.testing import InlineStore
+from perdure.testing import InlineStore, calls, says
 from tests.engine.facts.test_background import Scribe, opened, pause, said, settled, steps
 
 
@@ -197,6 +197,42 @@ async def test_a_text_that_a_model_declines_stops_nobody_and_is_passed_over() ->
         assert len([texts for texts in scribe.texts if "bomb" in str(texts)]) == TRIES
         counts = await perdure.services.facts.counts(await memory._graph())
         assert (counts.waiting, counts.dropped) == (0, {"extraction failed": 1})
+
+
+async def test_a_text_outlasts_a_model_that_is_away() -> None:
+    """However often somebody asks meanwhile: it is not at fault."""
+
+    class Away(Scribe):
+        is_away = True
+
+        async def extract(self, batch: Batch) -> Extraction:
+            if self.is_away:
+                raise ModelUnreachable("nobody answers")
+            return await super().extract(batch)
+
+    async with opened(scribe := Away()) as perdure:
+        agent = await perdure.create_agent()
+        with pytest.raises(ModelUnreachable):
+            await agent.facts.ingest("tea")
+        for _ in range(2 * TRIES):
+            await agent.facts.extract()
+        scribe.is_away = False
+        await agent.facts.extract()
+
+        assert await said(agent) == ["Ada said tea."]
+        assert (await agent.facts.counts()).dropped == {}
+
+
+async def test_a_long_run_of_calls_is_read_over() -> None:
+    """It fills whole batches with rows in which nobody says anything."""
+    script = [calls("archival_memory_search", query=f"tea {number}") for number in range(60)]
+    async with opened(Scribe(), *script, says("Done.")) as perdure:
+        agent = await perdure.create_agent(tools=["archival_memory_search"])
+        await agent.send("Look it up.", max_steps=100)
+        await agent.send("I moved")
+        await agent.facts.extract()
+
+        assert "Ada said I moved." in await said(agent)
 
 
 async def test_the_background_passes_over_a_text_that_is_declined() -> None:

@@ -142,6 +142,9 @@ class EndlessServer:
     async def transport(self) -> AsyncIterator[Any]:
         yield self, None
 
+    def next_cursor(self) -> str | None:
+        return f"page-{self.pages}"
+
     async def list_tools(self, *, cursor: str | None) -> Any:
         self.pages += 1
         async with filter_listings(self.transport(), self.invalid, lambda: "2025-03-26") as (stream, _):
@@ -152,7 +155,22 @@ class EndlessServer:
             )
             for one in entries
         ]
-        return SimpleNamespace(tools=tools, next_cursor=f"page-{self.pages}")
+        return SimpleNamespace(tools=tools, next_cursor=self.next_cursor())
+
+
+class PagedServer(EndlessServer):
+    """A client of a server with these pages."""
+
+    def __init__(self, pages: list[list[Any]], invalid: InvalidEntries) -> None:
+        super().__init__([], invalid)
+        self.rest = pages
+
+    def next_cursor(self) -> str | None:
+        return super().next_cursor() if self.rest else None
+
+    async def receive(self) -> Any:
+        self.entries = self.rest.pop(0)
+        return await super().receive()
 
 
 @pytest.mark.parametrize(
@@ -176,3 +194,13 @@ async def test_a_hostile_listing_costs_no_more_than_a_full_one(entries: list[Any
     assert threading.get_ident() not in LookedAt.threads
     assert server.pages <= 2
     assert len(listing.left_out) <= INVALID_ENTRIES_MAX + 1
+
+
+async def test_an_empty_page_does_not_end_a_listing() -> None:
+    """The protocol allows it: servers filter behind their pages."""
+    invalid = InvalidEntries()
+    pages = [[], [GOOD | {"name": "first"}], [], [GOOD | {"name": "last"}]]
+    listing = await read_listing(PagedServer(pages, invalid), invalid)  # type: ignore[arg-type]
+
+    assert [one.name for one in listing.definitions] == ["first", "last"]
+    assert listing.left_out == ()

@@ -160,6 +160,9 @@ def _load_turns(
     full = full or len(messages) >= turns_max or tokens >= settings.batch_tokens
     if not (full or (rest and messages)):
         return None
+    if not messages:  # many calls of tools in a row
+        batch = LoadedBatch(batch=Batch(turns=()), graph=graph, settings=settings, agent=agent)
+        return replace(batch, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)
     before = _before(tx, agent_id, conversation_seq, last + 1) if last >= 0 else ()
     loaded = _of_messages(tx, agent, settings, graph, messages, [*before, *rows], known=upto_seq is None)
     return replace(loaded, line=(agent_id, conversation_seq), from_seq=last, upto_seq=upto)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import groupby
@@ -30,14 +30,13 @@ def retract_changed(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
         retract_facts(tx, tx.graphs.get(graph_id), episodes, at=at)
         tx.episodes.mark_waiting(graph_id, [episode.seq for episode in episodes])
     for ref in dict.fromkeys(refs):
-        if ref not in {episode.ref for episode in found}:
-            _read_again(tx, ref, at=at)
+        _read_again(tx, ref, {episode.graph_id for episode in found if episode.ref == ref}, at=at)
 
 
-def _read_again(tx: Tx, ref: str, *, at: datetime) -> None:
-    """Have a message or passage extracted that had no fact when it was."""
+def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
+    """Have a message or passage extracted into the graphs that had no fact of it when it was: all but these."""
     new = Episode(
-        id=EpisodeId(derived_id("episode", ref)),
+        id=EpisodeId(""),
         graph_id=GraphId(""),
         kind="text",
         ref=ref,
@@ -60,7 +59,9 @@ def _read_again(tx: Tx, ref: str, *, at: datetime) -> None:
     for agent_id, conversation_seq in lines:
         if tx.episodes.last_seq(agent_id, conversation_seq) < seq:
             continue
-        if (graph := tx.graphs.find_by_agent(agent_id)) is not None:
-            tx.episodes.add([replace(new, graph_id=graph.id)])
-        else:  # nothing that was read so far had a fact
+        graph = tx.graphs.find_by_agent(agent_id)
+        if graph is not None and graph.id not in done:
+            id_ = EpisodeId(derived_id("episode", graph.id, ref))
+            tx.episodes.add([replace(new, id=id_, graph_id=graph.id)])
+        elif graph is None:  # nothing that was read so far had a fact
             tx.episodes.put_last_seq(agent_id, conversation_seq, seq - 1, at=at)

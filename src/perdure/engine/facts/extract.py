@@ -214,8 +214,8 @@ async def _extract(ports: Ports, load: Load, piece: Piece = AT_ONCE) -> Sequence
                     loaded, extraction = await _ask(ports, later, extractor)
             else:
                 loaded, extraction = await _ask(ports, loaded, extractor)
-        except ModelError:
-            if loaded.line is None and await _count_try(ports, loaded):
+        except ModelError as error:
+            if loaded.line is None and not may_pass(error) and await _count_try(ports, loaded):
                 return ()
             raise
         batch = loaded.batch

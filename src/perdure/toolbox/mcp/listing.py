@@ -47,6 +47,8 @@ class InvalidEntries:
         """The names of all valid entries of the listing so far."""
         self.seen = 0
         """How many entries were looked at so far."""
+        self.page_is_empty = False
+        """Whether the last page held nothing at all."""
 
     def clear(self) -> None:
         self._reasons.clear()
@@ -115,6 +117,7 @@ class _FilteredStream:
         """The valid entries of a page; the others are noted with the reason."""
         usable = []
         self._invalid.page_names.clear()
+        self._invalid.page_is_empty = not entries
         for place, entry in enumerate(entries, 1):
             name = entry.get("name") if isinstance(entry, Mapping) else None
             if (reason := self._find_excess(name) or _find_error(entry, self._version())) is None:
@@ -178,8 +181,9 @@ async def read_listing(client: Client, invalid: InvalidEntries) -> ToolListing:
         for name in set(invalid.page_names).difference(tool.name for tool in page.tools):
             invalid.add(name, "its x-mcp-header can't be used, so the protocol has it left out")
         cursor = page.next_cursor
-        if cursor is None or len(definitions) >= SERVER_TOOLS_MAX or invalid.seen in (looked_at, LISTED_MAX):
-            break  # a page that brings nothing new is the last
+        brings_nothing = invalid.seen == looked_at and not invalid.page_is_empty
+        if cursor is None or len(definitions) >= SERVER_TOOLS_MAX or invalid.seen == LISTED_MAX or brings_nothing:
+            break
     if cursor is not None:
         invalid.add("…", f"the listing has more pages than were read, for {SERVER_TOOLS_MAX} tools at most")
     return ToolListing(definitions=tuple(definitions.values()), left_out=invalid.all())
