@@ -225,10 +225,10 @@ async def test_a_text_outlasts_a_model_that_is_away() -> None:
 
 async def test_a_long_run_of_calls_is_read_over() -> None:
     """It fills whole batches with rows in which nobody says anything."""
-    script = [calls("archival_memory_search", query=f"tea {number}") for number in range(60)]
+    script = [calls("archival_memory_search", query=f"tea {number}") for number in range(100)]
     async with opened(Scribe(), *script, says("Done.")) as perdure:
         agent = await perdure.create_agent(tools=["archival_memory_search"])
-        await agent.send("Look it up.", max_steps=100)
+        await agent.send("Look it up.", max_steps=150)
         await agent.send("I moved")
         await agent.facts.extract()
 
