@@ -95,21 +95,21 @@ class Views:
         return await self.write(_in_directory, unit, args, kwargs)
 
 
-class OrganisationStore(Views):
-    """`Store` of one organisation over the connections of another one, which stays open when this is closed."""
+class StoreOver(Views):
+    """`Store` over another one: what a subclass does not change is passed on."""
 
-    def __init__(self, store: Store, org_id: OrgId) -> None:
-        self._store, self._org_id = store, org_id
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
     @property
     def place(self) -> str:
         return self._store.place
 
     async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._store.read(_as_organisation, self._org_id, unit, args, kwargs)
+        return await self._store.read(unit, *args, **kwargs)
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._store.write(_as_organisation, self._org_id, unit, args, kwargs)
+        return await self._store.write(unit, *args, **kwargs)
 
     async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         await self._store.scrub(progress)
@@ -122,6 +122,23 @@ class OrganisationStore(Views):
 
     async def mark(self) -> str:
         return await self._store.mark()
+
+    async def close(self) -> None:
+        await self._store.close()
+
+
+class OrganisationStore(StoreOver):
+    """`Store` of one organisation over the connections of another one, which stays open when this is closed."""
+
+    def __init__(self, store: Store, org_id: OrgId) -> None:
+        super().__init__(store)
+        self._org_id = org_id
+
+    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.read(_as_organisation, self._org_id, unit, args, kwargs)
+
+    async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._store.write(_as_organisation, self._org_id, unit, args, kwargs)
 
     async def close(self) -> None:
         """Do nothing: the store is not this one's."""

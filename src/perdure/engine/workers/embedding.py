@@ -12,7 +12,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from perdure.core.errors import (
@@ -27,7 +26,7 @@ from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
-from perdure.storage.store import Hear, Store, Views
+from perdure.storage.store import Store, StoreOver
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -80,18 +79,12 @@ class _Batch:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-class WatchedStore(Views):
+class WatchedStore(StoreOver):
     """`Store` that embeds new agents and archives with `model`, and calls `on_queued` when texts were queued."""
 
     def __init__(self, store: Store, model: str, on_queued: Callable[[], None]) -> None:
-        self._store, self._model, self._on_queued = store, model, on_queued
-
-    @property
-    def place(self) -> str:
-        return self._store.place
-
-    async def read(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._store.read(unit, *args, **kwargs)
+        super().__init__(store)
+        self._model, self._on_queued = model, on_queued
 
     async def write(self, unit: Callable[Concatenate[Tx, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         queued = False
@@ -108,21 +101,6 @@ class WatchedStore(Views):
         if queued:
             self._on_queued()
         return result
-
-    async def scrub(self, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        await self._store.scrub(progress)
-
-    async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
-        await self._store.backup(path, progress)
-
-    def listen(self, hear: Hear) -> bool:
-        return self._store.listen(hear)
-
-    async def mark(self) -> str:
-        return await self._store.mark()
-
-    async def close(self) -> None:
-        await self._store.close()
 
 
 class EmbeddingWorker:
