@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from perdure.core.passages import Archive
 from perdure.search.vectors import index as vector_index
-from perdure.search.vectors import loading as vector_loading
 from perdure.search.vectors import rows as vector_rows
 from perdure.search.vectors.index import VectorIndexes
 from perdure.storage.tx import Tx
@@ -62,7 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(vector_rows, "LOG_ROWS", 6)
     monkeypatch.setattr(vector_rows, "SAMPLE_ROWS", 4)
     monkeypatch.setattr(vector_index, "PAGE", 5)
-    monkeypatch.setattr(vector_loading, "BLOCK", 5)
+    monkeypatch.setattr(vector_index, "BLOCK", 5)
     yield
 
 

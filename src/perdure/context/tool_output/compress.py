@@ -12,10 +12,9 @@ from perdure.context.tool_output.json_document import JsonFamily
 from perdure.context.tool_output.lines import LinesFamily
 from perdure.context.tool_output.lookup import look_up
 from perdure.context.tool_output.mixed import MixedFamily
-from perdure.context.tool_output.ndjson import NdjsonFamily
 from perdure.context.tool_output.pipeline import DEFAULT_HANDLE, Compressed, Family, Level, compress_text, decode_text
 from perdure.context.tool_output.prose import ProseFamily
-from perdure.context.tool_output.search_results import SearchFamily
+from perdure.context.tool_output.search_results import NdjsonFamily, SearchFamily
 from perdure.context.tool_output.shorten import Room
 
 # What stands inside another text: no JSON, so that nothing nests without end.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
-from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, check_name
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent, GuardSettings, check_name
 from perdure.core.blocks import Author
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
@@ -19,18 +19,33 @@ from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
-from perdure.domain.agents.compaction import check_compaction
+from perdure.domain.agents.compaction import check_compaction, check_summaries
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
-from perdure.domain.agents.guards import check_guards
 from perdure.domain.agents.limits import LIMITS, check_limits
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
-from perdure.domain.agents.summaries import check_summaries
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
-from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range
 from perdure.storage.tx import Tx
+
+_MOST = {"stalled_steps": 1_000, "ask_steps": 10_000, "turn_steps": 10_000, "recent_steps": 50}
+
+
+def check_guards(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `guards`. Raises: InvalidInput, naming field and value."""
+    value = settings.get(GUARDS)
+    if value is None or isinstance(value, bool):
+        return
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{GUARDS} is {value!r:.80}: give an object with its fields, or false for none")
+    check_fields(GUARDS, value, [field.name for field in fields(GuardSettings)])
+    guards = GuardSettings(**value)
+    check_range(f"{GUARDS}.memory_pressure", guards.memory_pressure, 0, 1, whole=False)
+    for name, most in _MOST.items():
+        check_range(f"{GUARDS}.{name}", getattr(guards, name), 0, most)
+
 
 CONTEXT_WINDOW_TOKENS_MIN = 1_000
 """A smaller window can't hold a base prompt and a message."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from perdure.core.ids import AgentId, OrgId
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
 from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database
@@ -17,15 +18,68 @@ from perdure.storage.database.row_format import ChecksumColumns, Row, load, stor
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words, rebuilding, words_of
 from perdure.storage.migrations import MIGRATIONS, is_current
+from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
 from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, reset_pending
 from perdure.storage.tables.messages import embedded_texts_of
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
-from perdure.storage.tables.table import Table
+from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
-from perdure.storage.upkeep.deleted import CHARS, carry_out_delete, unfinished_deletes
+from perdure.storage.upkeep.deleted import (
+    CHARS,
+    carry_out_delete,
+    delete_graph,
+    delete_group,
+    delete_shared,
+    unfinished_deletes,
+)
 from perdure.storage.upkeep.graphs import check_entities
-from perdure.storage.upkeep.organisations import remove_some
+
+_SHARED = ("folders", "archives", "blocks", "tools", "identities")
+
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "file_uploads": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
+    "file_parts": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
+    "file_pages": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
+    "agent_files": ("file_id", "SELECT id FROM files WHERE org_id = :org_id"),
+    "mcp_tools": ("server_id", "SELECT id FROM mcp_servers WHERE org_id = :org_id"),
+}
+"""Table -> its column that names a row of the organisation, and these rows."""
+
+_REST = (
+    *("files", "mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
+    *("model_traits", "batches", "runs", "vector_scopes", "ids"),
+)
+"""What is left after everything that has parts."""
+
+
+def remove_some(db: Database, org_id: OrgId, *, limit: int) -> bool:
+    """Remove some of what the organisation has. False: nothing is left."""
+    if carry_out_delete(db, org_id, limit=limit, chars=CHARS):
+        return True
+    if agents := _ids(db, org_id, "agents"):
+        Agents(db, org_id).delete(AgentId(agents[0]))
+        return True
+    for table, delete in (("groups", delete_group), ("graphs", delete_graph)):
+        if ids := _ids(db, org_id, table):
+            delete(db, org_id, OwnId(ids[0]))
+            return True
+    for table in _SHARED:
+        if ids := _ids(db, org_id, table):
+            delete_shared(db, org_id, table, OwnId(ids[0]))
+            return True
+    for table, (column, rows) in _PARTS.items():
+        some = f"SELECT {column} FROM {table} WHERE {column} IN ({rows}) LIMIT 1"
+        if db.run_counted(f"DELETE FROM {table} WHERE {column} IN ({some})", {"org_id": org_id}):
+            return True
+    return any(db.run_counted(f"DELETE FROM {table} WHERE org_id = :org_id", {"org_id": org_id}) for table in _REST)
+
+
+def _ids(db: Database, org_id: OrgId, table: str) -> list[str]:
+    """The id of the first row of the organisation, if there is one."""
+    rows = db.rows(f"SELECT id FROM {table} WHERE org_id = :org_id ORDER BY number LIMIT 1", {"org_id": org_id})
+    return [row[0] for row in rows]
+
 
 SHOWN_MAX = 10
 

@@ -14,11 +14,63 @@ from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.facts.views import EventKind, FactEvent
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
-from perdure.storage.database.row_format import JSON, TEXT, TIME, Row, RowFormat, insert_into, iso, restore, storable
-from perdure.storage.tables.facts.conditions import fact_conditions
+from perdure.storage.database.conditions import Conditions
+from perdure.storage.database.row_format import (
+    JSON,
+    TEXT,
+    TIME,
+    Row,
+    RowFormat,
+    dump,
+    insert_into,
+    iso,
+    restore,
+    storable,
+)
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
+
+
+def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
+    """The conditions of a filter on rows of `facts` with this alias."""
+    conditions = Conditions()
+    clauses: list[str] = []
+    values: list[object] = []
+
+    def add(clause: str, *of_clause: object) -> None:
+        if None not in of_clause:
+            clauses.append(clause.replace("~", f"{alias}."))
+            values.extend(of_clause)
+
+    def among(column: str, allowed: Sequence[str]) -> None:
+        add(f"~{column} IN ({', '.join('?' * len(allowed))})" if allowed else "1 = 0", *map(storable, allowed))
+
+    if where.as_of is None:
+        add("~expired_at IS NULL")
+    else:
+        add("~created_at <= ?", iso(where.as_of))
+        add("(~expired_at IS NULL OR ~expired_at > ?)", iso(where.as_of))
+    for start, end in ((where.at, where.at), (where.since, where.until)):
+        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
+        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
+    add("~invalid_at <= ?", where.ended_at and iso(where.ended_at))
+    if where.entities:
+        listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
+        add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)
+    for column, allowed in (("relation", where.relations), ("type", where.types)):
+        if allowed:
+            among(column, allowed)
+    among("state", where.states)
+    if where.trust is not None:
+        among("trust", where.trust)
+    if where.min_rating > 0:
+        add("~rating >= ?", where.min_rating)
+    for name, value in where.scope:
+        add("REPLACE(~scope, ?, '') <> ~scope", dump({name: value})[1:-1])
+    conditions.add(" AND ".join(clauses), *values)
+    return conditions
+
 
 _ROW = (
     "graph_id, seq, id, first_seq, text_seq, subject, object, relation, type, rating, valid_at, invalid_at, created_at,"
