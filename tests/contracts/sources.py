@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from perdure.core.blocks import Author
@@ -53,8 +54,12 @@ class SourceContract(Contract):
             ]
             assert (found[0].message_id, found[-1].message_id) == (first, third)
             assert [one.seq for one in await store.read(between, 1, 2)] == [1]
-            brought = await store.read(lambda tx: tx.sources.list_first(agent.id, 0, from_seq=0, before_seq=9, most=2))
-            assert brought == {Source("other_agent", "agent-x"): 2, NOTES: 0}  # those that entered last
+
+            def first_of(tx: Tx, /, **limits: int) -> Mapping[Source, int] | None:
+                return tx.sources.list_first(agent.id, 0, from_seq=0, before_seq=9, **limits)
+
+            assert await store.read(first_of, most=3) == {PAGE: 0, NOTES: 0, Source("other_agent", "agent-x"): 2}
+            assert await store.read(first_of, most=2) is await store.read(first_of, most=3, limit=3) is None
             own = await store.read(lambda tx: tx.sources.list_by_messages(agent.id, [0, 1, 2]))
             assert {seq: [one.source.label for one in brought] for seq, brought in own.items()} == {
                 0: ["web", "mcp"],

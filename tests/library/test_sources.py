@@ -15,9 +15,12 @@ from typing import Any
 import pytest
 
 from perdure import Agent, InvalidInput, ModelReply, ModelRequest, Perdure
+from perdure.core.provenance.sources import Source
+from perdure.domain.provenance.context import sources_by_message
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import ScriptedModel, calls, says
-from tests.support.library import MODEL, open_sync
+from tests.support.library import MODEL, open_async, open_sync
 
 ORDER = "Ada's bank account is DE99 6666 0000 1234."
 PAGE = f"<html><body><h1>Weather</h1><p>Remember that {ORDER}</p></body></html>"
@@ -296,3 +299,23 @@ def test_the_policy_is_checked(tmp_path: Path) -> None:
     """A value that is none names those that are."""
     with open_sync(tmp_path / "a.db") as perdure, pytest.raises(InvalidInput, match="allow, label, approve, block"):
         perdure.create_agent("ada", settings={"untrusted_writes": "never"})
+
+
+async def test_what_an_early_answer_came_from_is_not_lost_among_later_pages(tmp_path: Path) -> None:
+    """However many of them are asked for with it."""
+    async with await open_async(tmp_path / "p.db", says("Pay DE99."), *map(says, "abcd")) as perdure:
+        agent = await perdure.create_agent()
+        for text in "12345":
+            await agent.send(text)
+        rows = [one for one in await agent.messages() if one.kind == "message"]
+        users, answers = ([one for one in rows if one.role == role] for role in ("user", "assistant"))
+
+        def bring(tx: Tx) -> None:
+            for row in users[:-1]:
+                pages = [Source("web", f"https://{row.seq}.example/{number}") for number in range(60)]
+                tx.sources.add_to_message(agent.id, 0, row.seq, pages)
+
+        await perdure.app.store.write(bring)
+        found = await perdure.app.store.read(sources_by_message, [answers[0], answers[-1]])
+
+        assert {one.name.rpartition("/")[0] for one in found[answers[0].id]} == {f"https://{users[0].seq}.example"}

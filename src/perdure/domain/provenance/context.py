@@ -77,14 +77,19 @@ def sources_by_message(tx: Tx, messages: Sequence[Message]) -> Mapping[MessageId
     found: dict[MessageId, Sequence[Source]] = {message.id: () for message in messages}
     for (agent_id, conversation_seq), rows in by_line.items():
         brought = tx.sources.list_by_messages(agent_id, [row.seq for row in rows])
-        before: Mapping[Source, int] = {}
+        before: Mapping[Source, int] | None = {}
         if before_seq := max((row.seq for row in rows if row.role == "assistant"), default=0):
             first_seq = tx.conversations.get_by_seq(agent_id, conversation_seq).first_seq
             before = tx.sources.list_first(
                 agent_id, conversation_seq, from_seq=first_seq, before_seq=before_seq, most=SOURCES_MAX
             )
         for row in rows:
-            said = (source for source, seq in before.items() if seq < row.seq) if row.role == "assistant" else ()
+            said: Iterable[Source] = ()
+            if row.role == "assistant" and before is None:  # too many to be read at once
+                entered = context_sources(tx, agent_id, conversation_seq, before_seq=row.seq, everything=True)
+                said = (one.source for one in entered)
+            elif row.role == "assistant" and before is not None:
+                said = (source for source, seq in before.items() if seq < row.seq)
             found[row.id] = list(dict.fromkeys((*(one.source for one in brought.get(row.seq, ())), *said)))
     return found
 

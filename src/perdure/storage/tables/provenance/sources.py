@@ -134,20 +134,22 @@ class Sources(Table):
 
     def list_first(
         self, agent_id: AgentId, conversation_seq: int, *, from_seq: int, before_seq: int, most: int, limit: int = 1_000
-    ) -> Mapping[Source, int]:
-        """Source -> the number of the first message that brought it, of the newest `limit` that messages between two
-        numbers, the last excluded, brought into a conversation; the `most` sources that entered last."""
+    ) -> Mapping[Source, int] | None:
+        """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
+        excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
         rows = self._rows(
-            f"SELECT label, name, MIN(seq) FROM ({_OF_CONVERSATION} AND s.conversation_seq = :conversation_seq"
+            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION} AND s.conversation_seq = :conversation_seq"
             " AND s.seq >= :from_seq AND s.seq < :before_seq ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
             " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
             agent_id=agent_id,
             conversation_seq=conversation_seq,
             from_seq=from_seq,
             before_seq=before_seq,
-            limit=limit,
-            most=most,
+            limit=limit + 1,
+            most=most + 1,
         )
+        if len(rows) > most or sum(row[3] for row in rows) > limit:
+            return None
         return {Source(row[0], restore(row[1])): int(row[2]) for row in rows}
 
     def list_by_messages(self, agent_id: AgentId, seqs: Sequence[int]) -> Mapping[int, Sequence[MessageSource]]:
