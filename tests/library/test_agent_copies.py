@@ -11,6 +11,8 @@ import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.facts.values import FactFilter
+from perdure.core.messages import Text
+from perdure.library.services.messages import NewMessage
 from perdure.server.errors import AgentFileInvalid
 from perdure.server.routes.agent_files.exporting import export_text
 from perdure.server.routes.agent_files.importing import Import, ImportOptions
@@ -178,3 +180,29 @@ def test_a_file_of_others_has_no_part() -> None:
     assert own_copies({"metadata": {"revision_id": "x"}}) == own_copies({"metadata": None}) == {}
     with pytest.raises(AgentFileInvalid):
         own_copies({"metadata": {"perdure": 3}})
+
+
+async def test_a_message_of_a_group_moves_no_source(perdure: AsyncPerdure) -> None:
+    """Its sender is not in the file; the facts hang on the messages that say them all the same."""
+    agent = await perdure.create_agent("ada")
+    sender = "group-123e4567-e89b-42d3-a456-426614174000"
+    asked = NewMessage((Text("What does the team think?"),), sender_id=sender)
+    await perdure.services.messages.submit(agent.id, [asked])
+    await agent.send("I live in Oslo.")
+    await agent.facts.extract()
+    copy = await go_round(perdure, agent)
+    said = next(one for one in await copy.messages() if one.text == "I live in Oslo.")
+    await copy.update_message(said.id, "I like tea.")
+    await copy.facts.extract()
+
+    assert [hit.fact.text for hit in await copy.facts.list()] == ["User likes tea."]
+
+
+async def test_what_others_keep_in_a_shared_archive_is_in_no_file(perdure: AsyncPerdure) -> None:
+    archive = await perdure.archives.create("shared")
+    agents = [await perdure.create_agent(name) for name in ("ann", "bob")]
+    for agent in agents:
+        await archive.attach_to(agent.id)
+    await archive.insert("Bob earns 4,200.")
+
+    assert "4,200" not in await export_text(perdure, agents[0].id)

@@ -102,9 +102,13 @@ async def test_who_guesses_keys_waits_longer_with_each() -> None:
 
     assert waits == [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300, 300]
     guesses.note("2001:db8:1:2::1")
+    assert guesses.wait_s("2001:db8:1:2:3:4:5:6") == 300
     assert guesses.wait_s("2001:db8:1:3::1") == guesses.wait_s("198.51.100.1") == 0
     guesses.forget("2001:db8:1:2::1")
     assert guesses.wait_s("2001:db8:1:2::1") == 0
+    for number in range(4):
+        guesses.note(f"2001:db8::{number}")
+    assert guesses.wait_s("2001:db8::9") == 1
 
 
 async def test_only_so_many_addresses_that_guess_are_remembered() -> None:

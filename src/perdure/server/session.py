@@ -17,6 +17,7 @@ import secrets
 from collections import OrderedDict
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
+from ipaddress import IPv6Network
 
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.errors import SecretUnreadable
@@ -75,7 +76,10 @@ class Guesses:
 
 def _network(source: str) -> str:
     """The address, or of IPv6 the network of one customer."""
-    return ":".join(source.split(":")[:4]) if ":" in source else source
+    try:
+        return str(IPv6Network((source.partition("%")[0], 64), strict=False))
+    except ValueError:
+        return source
 
 
 class Sessions:

@@ -11,6 +11,7 @@ from perdure.core.errors import ScheduleInvalid
 from perdure.core.facts.copies import AgentCopy, BlockValue
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
+from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.schedules import check_timing
 from perdure.domain.agents.units import update_agent
@@ -18,7 +19,6 @@ from perdure.domain.archives.passages import check_passage, find_own_archive, ow
 from perdure.domain.archives.transfer import import_passages
 from perdure.domain.companions.units import find_companion
 from perdure.domain.facts.copies import copy_facts, restore_facts
-from perdure.domain.facts.turns import is_turn
 from perdure.storage.tx import Tx
 
 VALUES_MAX = 1_000
@@ -32,11 +32,13 @@ def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> A
     NotFound."""
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
+    if archive is not None and list(tx.mentions.list_agents("archives", archive.id)) != [agent_id]:
+        archive = None  # what it holds may be others'
     passages = [] if archive is None else tx.passages.list(archive.id, limit=_ALL)
     if archive is not None:
         writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
         passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
-    turns = [one for one in map(tx.messages.get, message_ids) if is_turn(one)]
+    turns = [one for one in map(tx.messages.get, message_ids) if _has_place(one)]
     schedules = tx.schedules.page(agent_id, statuses=["active"], limit=_ALL, after=None)
     return AgentCopy(
         settings={name: value for name, value in agent.settings.items() if name not in _OF_COMPANIONS},
@@ -52,6 +54,11 @@ def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> A
             for block in tx.blocks.list_by_agent(agent_id)
         },
     )
+
+
+def _has_place(message: Message) -> bool:
+    """Return whether sources of facts count a message: by what a file keeps of it, so not by its sender."""
+    return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def restore_agent(
@@ -83,7 +90,7 @@ def restore_agent(
         import_passages(tx, archive.id, moved)
         found = {one.id: one for one in tx.passages.list(archive.id, limit=_ALL)}
         passages = {old: found[now] for old, now in new.items()}
-    turns = [one for one in tx.messages.list(agent_id, conversation_seq=0, limit=_ALL, reset=True) if is_turn(one)]
+    turns = [one for one in tx.messages.list(agent_id, conversation_seq=0, limit=_ALL, reset=True) if _has_place(one)]
     restore_facts(tx, agent_id, copy.facts, turns, passages, ids=ids, at=at)
     left_out = []
     for schedule in copy.schedules:

@@ -138,8 +138,9 @@ class Sources(Table):
         """Source -> the number of the first message that brought it, of all that messages between two numbers, the last
         excluded, brought into a conversation; None: they brought more than `limit` times or `most` sources."""
         rows = self._rows(
-            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION} AND s.conversation_seq = :conversation_seq"
-            " AND s.seq >= :from_seq AND s.seq < :before_seq ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
+            f"SELECT label, name, MIN(seq), COUNT(*) FROM ({_OF_CONVERSATION}"
+            " AND s.conversation_seq = :conversation_seq AND s.seq >= :from_seq AND s.seq < :before_seq"
+            " ORDER BY s.seq DESC, s.place DESC LIMIT :limit) entered"
             " GROUP BY label, name ORDER BY MAX(seq) DESC, label, name LIMIT :most",
             agent_id=agent_id,
             conversation_seq=conversation_seq,
