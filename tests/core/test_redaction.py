@@ -108,3 +108,12 @@ def test_a_text_has_one_form_for_comparing(text: str) -> None:
     assert forms == {match_form(text)} == {match_form(match_form(text))}
     assert len(lower_in_place(text)) == len(text)
     assert name_key(f" {text}  x ") == name_key(f"{text} X")
+
+
+def test_a_letter_of_many_marks_is_looked_for_as_it_is_written() -> None:
+    """The ways to write it would be as many as its marks."""
+    marks = "\N{COMBINING ACUTE ACCENT}" * 50
+    redactor = Redactor(f"hello a{marks}")
+
+    assert redactor.finds(f"so: hello a{marks}!")
+    assert len(redactor.pattern.pattern) < 2_000

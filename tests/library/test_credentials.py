@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ from tests.support.library import MODEL
 
 KEY = "sk-proj-abcdefghij0123456789"
 SAID = f"Deploy with {KEY} on Monday"
-WRITES = {
+WRITES: dict[str, dict[str, Any]] = {
     "core_memory_append": {"label": "human", "content": SAID},
     "core_memory_replace": {"label": "human", "old_content": "likes tea", "new_content": SAID},
     "memory": {"command": "create", "path": "/memories/deploy", "description": SAID, "file_text": SAID},
@@ -22,14 +24,15 @@ WRITES = {
     "memory_insert": {"label": "human", "new_string": SAID},
     "memory_replace": {"label": "human", "old_string": "likes tea", "new_string": SAID},
     "memory_rethink": {"label": "human", "new_memory": SAID},
-    "archival_memory_insert": {"content": SAID},
+    "archival_memory_insert": {"content": SAID, "tags": [KEY]},
+    "schedule_create": {"message": SAID, "every": "1h"},
     "update_working_checkpoint": {"key_info": SAID},
 }
 
 
 @pytest.mark.parametrize("tool", WRITES)
 async def test_no_tool_writes_a_credential(tool: str) -> None:
-    """Blocks, their descriptions, passages and notes; the rest of the text is kept."""
+    """Blocks, their descriptions, passages, tags, notes and schedules; the rest of the text is kept."""
     script = ScriptedModel(calls(tool, **WRITES[tool]), says("Noted."))
     settings = Settings(model=MODEL, embedding="none")
     async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: script}, settings=settings) as perdure:
@@ -38,7 +41,8 @@ async def test_no_tool_writes_a_credential(tool: str) -> None:
         blocks = await perdure.app.store.read(lambda tx: tx.blocks.list_by_agent(agent.id, 0))
         isolated = await perdure.app.store.read(lambda tx: tx.blocks.list_by_agent(agent.id, 1))
         kept = [one.value + (one.description or "") for one in (*blocks, *isolated)]
-        kept += [one.text for one in await agent.passages()]
+        kept += [f"{one.text} {one.tags}" for one in await agent.passages()]
+        kept += [f"{one.name} {one.messages}" for one in await agent.schedules.list()]
 
         assert not any(KEY in text for text in kept)
         assert any("Deploy with" in text and HIDDEN in text and "on Monday" in text for text in kept)

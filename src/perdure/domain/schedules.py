@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput, NotFound, ScheduleInvalid, ToolError
+from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ScheduleId, is_id
 from perdure.core.messages import Text, text_of
 from perdure.core.runs import Callback
@@ -184,8 +185,8 @@ def schedule_create(
     if not message.strip():
         raise ToolError("message is empty: say what you want to be told then")
     new = NewSchedule(
-        messages=(ScheduledMessage(role="system", parts=(Text(message),)),),
-        name=name,
+        messages=(ScheduledMessage(role="system", parts=(Text(without_credentials(message)),)),),
+        name=without_credentials(name),
         at=at,
         every_s=None if every is None else parse_duration(every),
         cron=cron,

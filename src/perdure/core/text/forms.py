@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import unicodedata
 
+MARKS_MAX = 4
+"""Of a letter with at most so many marks all ways of writing it are tried: no language has more."""
+
 
 def match_form(text: str) -> str:
     """The form of a text in which it is compared: letter case, width, and how marks are written don't count."""
@@ -34,6 +37,8 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         cluster: one letter and what belongs to it, as `clusters` returns them.
     """
     apart = unicodedata.normalize("NFD", cluster)
+    if len(apart) > 1 + MARKS_MAX:
+        return (cluster, apart)
     ways = {cluster: None}
     for letters in (apart, unicodedata.normalize("NFD", apart.upper()), unicodedata.normalize("NFD", apart.lower())):
         orders = [letters, *(letters[0] + letters[:0:-1] for _ in range(len(letters) == 3))]

@@ -219,11 +219,13 @@ def _build_passage(
     new: NewPassage, archive_id: ArchiveId, passage_id: PassageId, *, at: datetime, limits: Limits
 ) -> Passage:
     """Build the passage to store. Raises: InvalidInput, TooMany."""
+    if new.sources:  # by an agent, not by a person
+        new = replace(new, text=without_credentials(new.text), tags=[*map(without_credentials, as_tags(new.tags))])
     passage = check_passage(
         Passage(
             id=passage_id,
             archive_id=archive_id,
-            text=without_credentials(new.text) if new.sources else new.text,  # by an agent, not by a person
+            text=new.text,
             tags=as_tags(new.tags),
             metadata=new.metadata,
             source=new.source,
