@@ -15,7 +15,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.graphs import check_fact, entity_text, graph_of_agent
-from perdure.domain.facts.settings import load_graph_settings
+from perdure.domain.facts.settings import check_graph_settings
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ def restore_facts(
     if not (copy.entities or copy.rules or copy.settings):
         return
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
-    load_graph_settings(copy.settings)
+    check_graph_settings(copy.settings)
     tx.graphs.put(replace(graph, settings=copy.settings, updated_at=at))
     there = tx.entities.add(
         [
@@ -145,9 +145,9 @@ def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str,
     """Return the origin of a version with the new ids of what it names; runs and messages are others now."""
     kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
     if isinstance(ended := kept.get("ended_ids"), list):
-        kept["ended_ids"] = [named[one] for one in ended if one in named]
+        kept["ended_ids"] = [named[str(one)] for one in ended if str(one) in named]
     if "episode_id" in kept:
-        kept["episode_id"] = named.get(kept["episode_id"], "")
+        kept["episode_id"] = named.get(str(kept["episode_id"]), "")
     return kept
 
 

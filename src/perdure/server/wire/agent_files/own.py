@@ -7,6 +7,8 @@ deletions and corrections, passages, schedules, and the values that its blocks h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -35,8 +37,22 @@ def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
     if not isinstance(agents, dict) or part.get("version") != VERSION:
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
     try:
-        return {id_: _COPY.validate_python(copy) for id_, copy in agents.items()}
+        return {id_: _with_zones(_COPY.validate_python(copy)) for id_, copy in agents.items()}
     except ValidationError as error:
         problem = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, problem["loc"]))
         raise AgentFileInvalid(f"`metadata.{NAME}` of the file: {place}: {problem['msg']:.200}") from error
+
+
+def _with_zones(value: Any) -> Any:
+    """A value of a copy with all its times in a zone, those without one in UTC."""
+    match value:
+        case datetime(tzinfo=None):
+            return value.replace(tzinfo=UTC)
+        case Mapping():
+            return {name: _with_zones(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(_with_zones, value))
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{one.name: _with_zones(getattr(value, one.name)) for one in fields(value)})
+    return value
