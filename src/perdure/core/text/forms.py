@@ -37,10 +37,11 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         cluster: one letter and what belongs to it, as `clusters` returns them.
     """
     apart = unicodedata.normalize("NFD", cluster)
+    cases = (apart, unicodedata.normalize("NFD", apart.upper()), unicodedata.normalize("NFD", apart.lower()))
     if len(apart) > 1 + MARKS_MAX:
-        return (cluster, apart)
+        return tuple(dict.fromkeys((cluster, *cases, *(unicodedata.normalize("NFC", one) for one in cases))))
     ways = {cluster: None}
-    for letters in (apart, unicodedata.normalize("NFD", apart.upper()), unicodedata.normalize("NFD", apart.lower())):
+    for letters in cases:
         orders = [letters, *(letters[0] + letters[:0:-1] for _ in range(len(letters) == 3))]
         for order in orders:  # of two marks either may come first, if they stand in different places
             if unicodedata.normalize("NFD", order) == letters:
