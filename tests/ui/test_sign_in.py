@@ -108,7 +108,9 @@ async def test_who_guesses_keys_waits_longer_with_each() -> None:
     assert guesses.wait_s("2001:db8:1:2::1") == 0
     for number in range(4):
         guesses.note(f"2001:db8::{number}")
-    assert guesses.wait_s("2001:db8::9") == 1
+        guesses.note("::ffff:198.51.100.2")
+    assert guesses.wait_s("2001:db8::9") == guesses.wait_s("198.51.100.2") == 1
+    assert guesses.wait_s("::ffff:198.51.100.3") == 0
 
 
 async def test_only_so_many_addresses_that_guess_are_remembered() -> None:

@@ -17,7 +17,7 @@ import secrets
 from collections import OrderedDict
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
-from ipaddress import IPv6Network
+from ipaddress import IPv6Address, IPv6Network
 
 from perdure.core.access.values import LOCAL, Principal
 from perdure.core.errors import SecretUnreadable
@@ -77,9 +77,10 @@ class Guesses:
 def _network(source: str) -> str:
     """The address, or of IPv6 the network of one customer."""
     try:
-        return str(IPv6Network((source.partition("%")[0], 64), strict=False))
+        address = IPv6Address(source.partition("%")[0])
     except ValueError:
         return source
+    return str(address.ipv4_mapped or IPv6Network((address, 64), strict=False))
 
 
 class Sessions:
