@@ -66,7 +66,7 @@ class AccessContract(Contract):
             assert await theirs.read(lambda tx: tx.upkeep.is_current())
             after = await ours.read(rows_of)
             changed = {table for table, _ in (after - before) + (before - after)}
-            assert changed == {"counters"}  # no number is given out twice
+            assert changed - {"commit_marks"} == {"counters"}  # no number is given out twice
 
     async def test_organisations_have_one_name_each(self) -> None:
         """The default one is there at first; one that is being removed has no keys and gives its name back."""

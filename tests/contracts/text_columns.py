@@ -88,7 +88,7 @@ NO_TEXTS = {
         files.media_type files.kind files.status identities.identity_type mcp_servers.transport
         message_revisions.author_kind messages.role messages.kind prefixes.reason rebuilding.name resets.author_kind
         runs.status runs.stop_reason schema_migrations.name steps.status steps.stop_reason steps.feedback
-        summary_nodes.made_by summary_nodes.method
+        summary_nodes.made_by summary_nodes.method commit_marks.slot commit_marks.token
         tools.tool_type vector_scopes.owner_kind facts.state facts.change facts.trust
         companion_passes.cause companion_passes.outcome
         groups.kind group_turns.status group_turns.stop_reason group_messages.kind

@@ -15,7 +15,8 @@ from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.contracts.base import Contract
 from tests.support.cut_lines import Cut, CutLine
-from tests.support.postgres_server import address_of_an_empty_store
+from tests.support.own_postgres import own_postgres
+from tests.support.postgres_server import address_of_an_empty_store, run_sql
 
 units = Contract()
 
@@ -112,3 +113,36 @@ async def test_what_others_hear(address: str) -> None:
             assert await asyncio.wait_for(heard.get(), 10) == ["run agent-1 4"]  # not what it has told itself
         finally:
             await other.close()
+
+
+async def test_a_commit_that_a_crash_undid_is_made_again_though_its_number_was_given_to_another() -> None:
+    """PostgreSQL gives the number of a transaction that did not reach the disk to another after a crash, so the number
+    says "committed" of a transaction that is gone."""
+    with own_postgres() as server:
+        async with store_behind_a_line(server.address) as (store, line):
+            await store.write(units.add_agent, name="before")
+            line.cut, line.then = "before commit", "dead"
+            lost = asyncio.ensure_future(store.write(units.add_agent, name="lost"))
+            await line.refusals.acquire()
+            server.stop("immediate")
+            server.start()
+            for number in range(50):
+                run_sql(server.address, f"CREATE TABLE other_{number} (one INTEGER)")
+            line.cut = line.then = ""
+            await lost
+
+            assert await store.read(count_agents) == 2
+
+
+async def test_a_write_that_changes_nothing_leaves_no_mark(address: str) -> None:
+    """A mark would cost a write to the disk each time that somebody looks for work."""
+    store = await PostgresStore.open(address, at=START)
+    try:
+        before = run_sql(address, "SELECT COUNT(*) FROM commit_marks")
+        await store.write(count_agents)
+        await store.write(lambda tx: tx.runs.release("nobody"))
+        assert run_sql(address, "SELECT COUNT(*) FROM commit_marks") == before
+        await store.write(units.add_agent)
+        assert run_sql(address, "SELECT COUNT(*) FROM commit_marks") == [(before[0][0] + 1,)]
+    finally:
+        await store.close()

@@ -72,6 +72,7 @@ LOCAL: Mapping[str, str] = {
     "schema_migrations": "about the database itself",
     "counters": "one row, which each new agent, block or archive counts up",
     "rebuilding": "at most two rows",
+    "commit_marks": "about the connections to the first node",
     "batches": "read by its id only",
     "embedding_cache": "a cache",
     "api_keys": "found by their digest, once in a few seconds for each key",

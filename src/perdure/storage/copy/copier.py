@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged
 from perdure.core.vectors import OwnerKind
 from perdure.storage.copy.shapes import (
+    OF_THE_FILE,
     Contents,
     Digest,
     Shape,
@@ -107,7 +108,7 @@ def _prepare(target: Side, command: str, at: str) -> bool:
         migrate(target.db, MIGRATIONS, at=at)
         is_current(target.db.rows, target.place, MIGRATIONS)
         filled = _filled_by_migrations(at)
-        for name in target.shapes().keys() - {"schema_migrations"}:
+        for name in target.shapes().keys() - OF_THE_FILE:
             count = target.db.rows(f"SELECT COUNT(*) FROM (SELECT 1 FROM {name} LIMIT 10) x", {})[0][0]
             if count > filled.get(name, 0):
                 raise InvalidInput(f"{target.place} is not empty (there are rows in {name}): name an empty one")

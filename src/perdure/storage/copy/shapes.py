@@ -15,7 +15,7 @@ from perdure.storage.database.row_format import Row
 
 MADE_ANEW = frozenset({"message_words", "passage_words", "message_words_next", "passage_words_next", "rebuilding"})
 """Tables that are made from the others: each database has a full-text index of its own kind."""
-OF_THE_FILE = frozenset({"schema_migrations", "copy_progress"})
+OF_THE_FILE = frozenset({"schema_migrations", "copy_progress", "commit_marks"})
 """Tables about the database itself."""
 
 DIGEST_BITS = 128

@@ -10,6 +10,7 @@ import asyncio
 import functools
 import logging
 import random
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -37,6 +38,7 @@ try:
 except ImportError as exc:
     raise ImportError("the PostgreSQL store needs psycopg: install 'perdure[postgres]'") from exc
 
+from perdure.storage.database.postgres_database import READ_MARK
 from perdure.storage.database.postgres_database import PostgresDatabase as PostgresDatabase
 from perdure.storage.database.postgres_errors import check_address, is_lost, is_starting, store_error
 from perdure.storage.database.postgres_signals import PostgresSignals
@@ -85,9 +87,9 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 @dataclass(slots=True)
 class _Attempt:
-    """How far one try of a unit came: its transaction, and its result once the commit was sent."""
+    """How far one try of a unit came: the mark that its commit leaves, and its result once the commit was sent."""
 
-    transaction_id: str = ""
+    mark: Mapping[str, str]
     is_committing: bool = False
     result: Any = None
 
@@ -109,6 +111,7 @@ class PostgresStore(Views):
         self._signals = PostgresSignals(_parameters(address))
         self._patience_s = patience_s
         self._closed = threading.Event()
+        self._id = secrets.token_hex(8)
 
     @classmethod
     async def open(
@@ -137,6 +140,8 @@ class PostgresStore(Views):
             try:
                 with _connect_at_start(parameters) as connection:
                     upgrade(connection, migrations=migrations, at=at)
+                    with suppress(psycopg.errors.UndefinedTable):  # the migrations of a test may not make it
+                        connection.execute("DELETE FROM commit_marks WHERE made_at < EXTRACT(EPOCH FROM now()) - 86400")
                 pool: ConnectionPool[Connection] = ConnectionPool(
                     "",
                     kwargs={**parameters, "autocommit": True},  # units begin and commit with statements of their own
@@ -208,14 +213,18 @@ class PostgresStore(Views):
         return await asyncio.get_running_loop().run_in_executor(self._threads, call)
 
     def _execute(
-        self, statement: psycopg.sql.SQL | psycopg.sql.Composed, *values: Any, deadline: float
+        self,
+        statement: bytes | psycopg.sql.SQL | psycopg.sql.Composed,
+        params: Mapping[str, str] | None = None,
+        *,
+        deadline: float,
     ) -> list[tuple[Any, ...]]:
         """The rows of a statement outside a transaction, which may be run twice."""
         pauses = _Pauses(self._closed, deadline)
         while True:
             try:
                 with self._pool.connection(timeout=GET_S) as connection:
-                    cursor = connection.execute(statement, values or None)
+                    cursor = connection.execute(statement, params)
                     return cursor.fetchall() if cursor.description else []
             except psycopg.Error as error:
                 if not is_lost(error) or not pauses.wait():
@@ -225,7 +234,7 @@ class PostgresStore(Views):
         # A unit depends on its transaction only, so one that lost a deadlock, a race or its connection is run again.
         races, pauses = 0, _Pauses(self._closed, deadline)
         while True:
-            attempt = _Attempt()
+            attempt = _Attempt({"slot": f"{self._id} {threading.get_ident()}", "token": secrets.token_hex(8)})
             try:
                 self._try(unit, attempt, snapshot=snapshot)
                 return attempt.result  # type: ignore[no-any-return]
@@ -244,8 +253,8 @@ class PostgresStore(Views):
             except psycopg.Error as error:
                 if not is_lost(error):
                     raise store_error(error) from error
-                if attempt.is_committing and not snapshot:
-                    if self._is_committed(attempt.transaction_id, error):
+                if attempt.is_committing:
+                    if self._is_committed(attempt.mark, error):
                         return attempt.result  # type: ignore[no-any-return]
                 elif not pauses.wait():
                     raise store_error(error) from error
@@ -257,10 +266,8 @@ class PostgresStore(Views):
             database = PostgresDatabase(connection, read_only=snapshot)
             database.begin()
             attempt.result = unit(Tx(database, self._org_id, self._limits))
-            if not snapshot:
-                attempt.transaction_id = database.transaction_id()
-            attempt.is_committing = True
-            status = database.commit()
+            attempt.is_committing = database.has_written
+            status = database.commit(attempt.mark)
             if status != "COMMIT":  # a statement had failed, and the unit did not say so
                 connection.close()  # as below
                 raise database.failure or StoreError(f"the transaction ended with {status}: nothing was written")
@@ -276,28 +283,23 @@ class PostgresStore(Views):
         if database.topics:
             self._signals.send(database.topics)
 
-    def _is_committed(self, transaction_id: str, lost: psycopg.Error) -> bool:
-        """Whether a transaction was committed whose answer was lost, as the database says.
+    def _is_committed(self, mark: Mapping[str, str], lost: psycopg.Error) -> bool:
+        """Whether a transaction was committed whose answer was lost: its mark stands in the database.
 
-        Raises: StoreUnavailable: it does not say; StoreError.
+        The number of the transaction can't say it (`pg_xact_status`): after a crash PostgreSQL gives the numbers of
+        transactions that did not reach the disk to others. This waits for a transaction that is still under way.
+        Raises: StoreUnavailable: the database does not answer.
         """
-        deadline = time.monotonic() + self._patience_s
-        pauses = _Pauses(self._closed, deadline)
-        asked = psycopg.sql.SQL("SELECT pg_xact_status(CAST(%s AS xid8))")
-        problem: object = lost
-        with suppress(StoreError):
-            while True:
-                status = self._execute(asked, transaction_id, deadline=deadline)[0][0]
-                if status in ("committed", "aborted"):
-                    return bool(status == "committed")
-                problem = f"transaction {transaction_id} is {status or 'too old to be known'}"
-                if status is None or not pauses.wait():  # else its process on the server has not noticed yet
-                    break
-        raise StoreUnavailable(
-            "the connection was lost during a commit, and whether it was made is unknown: look before you try again"
-            f" ({problem})",
-            outcome_unknown=True,
-        ) from lost
+        try:
+            deadline = time.monotonic() + self._patience_s
+            found = self._execute(READ_MARK, {**mark, "token": ""}, deadline=deadline)
+        except StoreError as error:
+            raise StoreUnavailable(
+                "the connection was lost during a commit, and whether it was made is unknown: look before you try again"
+                f" ({error})",
+                outcome_unknown=True,
+            ) from lost
+        return bool(found[0][0] == mark["token"])
 
 
 class _Pauses:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 TSVECTOR_BYTES = 900_000
 TOPIC_CHARS = 100
 
-_TRANSACTION_ID = b"SELECT pg_current_xact_id()::text"
+# It waits for a transaction that writes the same slot, but not for ever: one whose machine has vanished stays open.
+_MARK = (
+    "INSERT INTO commit_marks (slot, token, made_at) SELECT %(slot)s, %(token)s, EXTRACT(EPOCH FROM now())"
+    " FROM set_config('lock_timeout', '30s', true)"
+    " ON CONFLICT (slot) DO UPDATE SET token = {}, made_at = EXCLUDED.made_at RETURNING token"
+)
+SET_MARK, READ_MARK = _MARK.format("EXCLUDED.token").encode(), _MARK.format("commit_marks.token").encode()
+"""Set the token of a slot; return the one that it has, or else the given one. Both take `slot` and `token`."""
+_SELECT = re.compile(rb"\s*(SELECT|EXPLAIN)\b").match
 _PARAMETER = re.compile(r"(?<!:):([a-z_]\w*)")
 
 
@@ -51,25 +59,20 @@ class PostgresDatabase:
         self.for_update = "" if read_only else " FOR UPDATE"
         self._queue: list[tuple[bytes, Sequence[Mapping[str, Any]]]] = []
         self._is_queueing = False
-        self._transaction_id: psycopg.Cursor[tuple[Any, ...]] | None = None
+        self.has_written = False
+        """Whether a statement has changed something, or may change something once it is sent."""
 
     def begin(self) -> None:
         """Begin a transaction, together with the first statement."""
         self._is_queueing = True
-        if self.read_only:
-            self._queue.append((b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", ({},)))
-        else:
-            self._queue += [(b"BEGIN", ({},)), (_TRANSACTION_ID, ({},))]
+        begin = b"BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY" if self.read_only else b"BEGIN"
+        self._queue.append((begin, ({},)))
 
-    def transaction_id(self) -> str:
-        """The number of the write transaction, which says later what became of it. Raises: psycopg.Error."""
-        if self._transaction_id is None:
-            self._send()
-        assert self._transaction_id is not None
-        return str(self._transaction_id.fetchall()[0][0])
-
-    def commit(self) -> str | None:
-        """Commit, together with what is queued; return what the server says it did. Raises: psycopg.Error."""
+    def commit(self, mark: Mapping[str, str]) -> str | None:
+        """Commit, together with what is queued, and with this `slot` and `token` if anything was written; return what
+        the server says it did. Raises: psycopg.Error."""
+        if self.has_written and self.failure is None:
+            self._queue.append((SET_MARK, (mark,)))
         return self._send(b"COMMIT").statusmessage
 
     def _send(
@@ -78,7 +81,9 @@ class PostgresDatabase:
         """Run what is queued and then this statement, in one round trip; return the cursor of the last."""
         queue, self._queue = self._queue, []
         try:
-            return self._send_all(queue, query, params, binary=binary)
+            cursor = self._send_all(queue, query, params, binary=binary)
+            self.has_written |= cursor.rowcount != 0 and not (self.read_only or _SELECT(query))
+            return cursor
         except psycopg.Error as error:  # the unit may catch it, but its transaction has failed
             self.failure = self.failure or error
             raise
@@ -96,8 +101,6 @@ class PostgresDatabase:
         with self._connection.pipeline():
             for queued, all_params in queue:
                 cursor = self._run_all(queued, all_params)
-                if queued == _TRANSACTION_ID:
-                    self._transaction_id = cursor
             return self._connection.execute(query, params, binary=binary) if query else cursor
 
     def _run_all(self, query: bytes, all_params: Sequence[Mapping[str, Any]]) -> psycopg.Cursor[tuple[Any, ...]]:
@@ -153,6 +156,7 @@ class PostgresDatabase:
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, Any]]) -> None:
         if params and self._is_queueing:
+            self.has_written |= not (self.read_only or _SELECT(_pyformat(sql)))
             self._queue.append((_pyformat(sql), params))
         elif params:
             self._run_all(_pyformat(sql), params)
