@@ -76,7 +76,7 @@ def figures_of() -> str:
     return _built_in().figures_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Catalog:
     """Patterns with their facts, and the providers whose models cost nothing."""
 
@@ -84,6 +84,7 @@ class _Catalog:
     free_providers: frozenset[str]
     figures_of: str
 
+    @functools.lru_cache(maxsize=256)  # noqa: B019 - there are at most five catalogs
     def find(self, handle: str) -> ModelFacts | None:
         """The facts of the longest pattern that fits; None if none fits."""
         whole = handle.lower()
