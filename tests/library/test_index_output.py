@@ -107,6 +107,13 @@ async def test_search_output_finds_passages_with_their_lines() -> None:
     assert "778| 12:12:57 ERROR" in line and "778> 12:12:57 ERROR" in matching
 
 
+async def test_a_query_has_a_limit() -> None:
+    """The same as other searches have."""
+    script = calls("index_output", command="..."), calls("search_output", handle="msg-2", query="billing " * 2_000)
+    async with asked(Prints(stdout=LOG), *script) as (_, model):
+        assert "PERDURE_QUERY_LIMIT_CHARS" in shown(model, 2).text
+
+
 async def test_vectors_count_where_there_is_an_embedder() -> None:
     """A passage that shares no word with the query, as the index counts words, is found by its vector."""
     embedder = ScriptedEmbedder()

@@ -39,8 +39,9 @@ async def search_output(search: Search, message: Message, query: str, budget: Bu
 
     Args:
         offset: how many passages are passed over.
-    Raises: ToolError: the query or the offset can't be used.
+    Raises: ToolError: the query or the offset can't be used; TooMany: the query is too long.
     """
+    search.check_query(query)
     if not query.strip():
         raise ToolError("the query is empty: say what to look for")
     if offset < 0:

@@ -99,7 +99,7 @@ class Search:
         from perdure.search import messages as search
         from perdure.search.query.names import without_names
 
-        self._check_query(text)
+        self.check_query(text)
         most = offset + limit
         if not text.strip():
             newest = await self._store.read(
@@ -162,7 +162,7 @@ class Search:
                 return archives_of(tx, archives, files=files), tx.agents.get(archives).timezone
             return _archives(tx, archives, skip_deleted), timezone
 
-        self._check_query(text)
+        self.check_query(text)
         most = offset + limit
         if not text.strip():
             newest = await self._store.read(lambda tx: search.newest_passages(tx, load(tx)[0], where=where, limit=most))
@@ -202,7 +202,7 @@ class Search:
         """
         from perdure.search.facts import search_facts
 
-        self._check_query(text)
+        self.check_query(text)
         request = await self._request(text, timezone=timezone)
         return await self._store.read(
             lambda tx: search_facts(tx, tx.graphs.get(graph_id), request, where=where, limit=limit, explain=explain)
@@ -235,7 +235,7 @@ class Search:
         from perdure.search import recall
         from perdure.search.query.names import without_names
 
-        self._check_query(text)
+        self.check_query(text)
         turns: SearchRequest | None = None
         names: Sequence[str] = ()
         if (agent_id := scope.agent_id) is not None:
@@ -321,7 +321,7 @@ class Search:
         except (TimeoutError, ModelError):
             return None
 
-    def _check_query(self, text: str) -> None:
+    def check_query(self, text: str) -> None:
         """Check the length of a query: each agent's names, dates and words are looked for in all of it."""
         self.limits.check("query_limit_chars", len(text))
 
