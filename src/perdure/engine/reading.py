@@ -16,6 +16,10 @@ AGAIN_MAX = 5
 """How often a model is asked anew, because what it was shown has changed, until that waits for another time."""
 
 
+class ReadingChanged(Exception):
+    """Nothing was stored: what the model is to read is no longer so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a model is shown.
