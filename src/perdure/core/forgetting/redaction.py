@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,8 @@ from perdure.core.text.json_strings import compact_json
 
 REDACTED = "[redacted]"
 """What stands in place of a text that was taken out."""
+NO_RELATION = "REDACTED"
+"""What stands in place of the relation of a fact."""
 MASK = "█"
 """What stands in place of each character of it in a file, whose lines and places stay."""
 
@@ -126,11 +128,15 @@ class Redactor:
         before = _parse(stored)
         if not isinstance(before, dict):
             return self.redact(stored)
-        after = {
-            name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
-            for name, value in before.items()
-        }
+        after = self.redact_choices(before)
         return stored if after == before else compact_json(after)
+
+    def redact_choices(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings, as `redact_settings` reads them, without the text."""
+        return {
+            name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
+            for name, value in settings.items()
+        }
 
     def _redact_sayings(self, text: str) -> str:
         """A text without this one; a single word stays."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key
 from perdure.core.ids import AgentId, ArchiveId, FileId, GraphId
 from perdure.core.messages import is_embedded
@@ -342,4 +342,6 @@ def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
         return redactor.redact_parts(text)
     if column == "settings":
         return redactor.redact_settings(text)
+    if column == "relation":
+        return NO_RELATION if redactor.finds(text) else text
     return redactor.redact_record(text) if column in _RECORDS else redactor.redact(text)
