@@ -144,7 +144,8 @@ class Mentions(Table):
                 last = tuple(rows[0])
                 own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
                 params |= {f"last{place}": value for place, value in enumerate(last)}
-        matches = " OR ".join(f"LOWER({column}) LIKE :like" for column in what.columns)
+        ways = ("LOWER({0}) LIKE :like", "LOWER({0}) LIKE '%uff%'", f"{{0}} {self._db.has_wide}")
+        matches = " OR ".join(way.format(column) for column in what.columns for way in ways)
         if table in _SUMMARIES:
             matches = "1 = 1"
         elif table in ("messages", "message_revisions"):
