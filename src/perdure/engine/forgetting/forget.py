@@ -370,16 +370,12 @@ def _restore_part(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitI
     return ""
 
 
-def _restore_facts(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    return restore_facts(tx, item, at=inputs.now)
-
-
 _RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
     "block": _restore_block,
     "passage": _restore_passage,
     "message": _restore_message,
     "summary": _restore_summary,
     "file": _restore_part,
-    "fact": _restore_facts,
+    "fact": lambda tx, agent_id, item, inputs, author: restore_facts(tx, item, at=inputs.now),
 }
 """What restores an item of this kind; each returns why it did not."""
