@@ -241,11 +241,6 @@ class Runs(Table):
         )
         return runs[0] if runs else None
 
-    def first_open_seq(self, agent_id: AgentId, conversation_seq: int) -> int | None:
-        """The number of the active run's first message: until it ends, nothing is derived from it and what follows."""
-        active = self.find_active(agent_id, conversation_seq)
-        return None if active is None else active.first_message_seq
-
     def list_oldest(self, *, free_at: datetime | None = None, limit: int = 32) -> Sequence[Run]:
         """The oldest unended run of every conversation, oldest first, those of the same moment by agent and number.
         `free_at`: only those that nobody holds then."""
