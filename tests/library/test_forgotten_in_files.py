@@ -140,6 +140,37 @@ async def test_a_text_is_hidden_to_its_end(perdure: AsyncPerdure, text: str) -> 
     assert await places(perdure, agent, " ".join(words[:3])) == set()
 
 
+@pytest.mark.parametrize("way", ["forget", "edit", "delete"])
+async def test_what_was_derived_from_it_is_hidden_in_other_words(perdure: AsyncPerdure, way: str) -> None:
+    """Of a message that is forgotten or edited, or a passage that is deleted; a deletion by a person stays."""
+    agent = await perdure.create_agent("ada")
+    for text in ("I like figs.", "I like rye."):
+        await agent.send(text)
+    passage = await agent.archive("I work at Norvik.")
+    if way != "delete":
+        await agent.delete_passage(passage.id)
+        await agent.send("I work at Norvik.")
+    await agent.facts.extract()
+    hits = {hit.fact.text: hit.fact.id for hit in await agent.facts.list()}
+    await agent.facts.delete(hits["User likes figs."])
+    message = next((one for one in await agent.messages() if "Norvik" in one.text), None)
+    if way == "delete":
+        await agent.delete_passage(passage.id)
+    elif way == "edit":
+        await agent.update_message(message.id, "Never mind.")  # type: ignore[union-attr]
+    else:
+        await agent.forget(message.id)  # type: ignore[union-attr]
+    copy = await go_round(perdure, agent)
+
+    assert "User works at Norvik." in hits
+    assert await places(perdure, agent, "norvik") == set()
+    assert [hit.fact.text for hit in await copy.facts.list()] == ["User likes rye."]
+    message = next(one for one in await copy.messages() if "figs" in one.text)
+    await copy.update_message(message.id, "I like figs!")
+    await copy.facts.extract()
+    assert [hit.fact.text for hit in await copy.facts.list()] == ["User likes rye."]
+
+
 async def test_a_file_is_read_after_a_relation_was_erased(perdure: AsyncPerdure) -> None:
     agent = await perdure.create_agent("ada")
     hit = await agent.facts.add("Eva is Ada's wife.", subject="Ada", relation="MARRIED_TO", object="Eva")
