@@ -237,8 +237,8 @@ class ForgettingContract(Contract):
         """The whole text, also when it can't be undone any more; of lists it is the beginning."""
         async with self.open_store() as store:
             agent = await store.write(self.add_agent)
-            for text in ("undone", "long " * 100, "x"):
-                await store.write(lambda tx, text=text: tx.corrections.add(agent.id, "forget", text, at=AT))
+            texts = ("undone", "long " * 100, "x")
+            await store.write(lambda tx: [tx.corrections.add(agent.id, "forget", text, at=AT) for text in texts])
             await store.write(lambda tx: tx.corrections.end(tx.corrections.get(agent.id, 1), at=LATER))
             listed = await store.read(lambda tx: tx.corrections.list(agent.id))
             assert [(one.number, len(one.text)) for one in listed] == [(3, 1), (2, 120), (1, 6)]
