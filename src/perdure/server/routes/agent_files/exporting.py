@@ -11,7 +11,7 @@ from perdure.core.messages import Message
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agent_files.folders import list_folders
 from perdure.server.routes.agents import agent_reply
-from perdure.server.wire.agent_files.forgotten import without_forgotten
+from perdure.server.wire.agent_files.forgotten import hide_forgotten
 from perdure.server.wire.agent_files.writing import write_agent_file
 
 _PAGE = 500
@@ -31,7 +31,8 @@ async def export_text(
 
     def write() -> str:
         document = write_agent_file(agent, messages, folders, shown=shown, copy=copy, at=now)
-        return json.dumps(without_forgotten(document, forgotten), indent=2)
+        hide_forgotten(document, forgotten)
+        return json.dumps(document, indent=2)
 
     return await asyncio.to_thread(write)
 
