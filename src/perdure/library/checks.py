@@ -12,6 +12,7 @@ from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
 
@@ -63,8 +64,13 @@ def check_number(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
 
 
-def check_sender(sender_id: str | None) -> None:
-    """Check that a message from outside is not in the engine's name. Raises: InvalidInput."""
+def check_sender(limits: Limits, sender_id: str | None = None, **names: str | None) -> None:
+    """Check that a message from outside is not in the engine's name, and how long its names are, such as `otid`.
+
+    Raises: InvalidInput, TooMany.
+    """
+    for field, name in {"sender_id": sender_id, **names}.items():
+        limits.check("name_limit_chars", len(name or ""), field=field)
     if sender_id == ENGINE_SENDER:
         raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 

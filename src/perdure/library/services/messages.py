@@ -71,9 +71,9 @@ class NewMessage:
 
     def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
         """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
-        which is refused before anything is done with it. Raises: InvalidInput."""
+        which is refused before anything is done with it. Raises: InvalidInput, TooMany."""
         parts: tuple[Text | Image, ...] = tuple(part for part in self.parts if not isinstance(part, ImageLink))
-        check_sender(self.sender_id)
+        check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
         draft = Draft(
             id=message_id,
             role=self.role,
@@ -145,6 +145,7 @@ class MessageService:
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
         ports = self._ports
+        check_sender(ports.settings.limits, answer_otid=sent.get("answer_otid"))
         if self._app.models.unused_servers:
             agent = await ports.store.read(lambda tx: tx.agents.get(agent_id))
             if agent.follows_default:

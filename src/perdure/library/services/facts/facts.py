@@ -346,6 +346,7 @@ class FactService:
             raise InvalidInput(f"relation is {relation!r:.80}: write it in capitals, such as LIVES_IN")
 
         def add(tx: Tx) -> FactRule:
+            tx.limits.check("query_limit_chars", len(text), field="text")
             graph = self._graph(tx, owner)
             at = self._ports.clock.now()
             about = (entity_seqs(tx, graph, entity) or (None,))[0]
