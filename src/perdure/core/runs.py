@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
 from perdure.core.text.json_strings import compact_json
-from perdure.core.text.reprs import short_repr
+from perdure.core.text.reprs import hide_query, short_repr
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "success", "failed", "cancelled", "abandoned"]
@@ -173,12 +173,17 @@ class Callback:
         private: whether the receiver may be on this machine or in a private network.
     """
 
-    url: str
+    url: str = field(repr=False)
     tries: int = 0
     sent_at: datetime | None = None
     status_code: int | None = None
     error: str | None = None
     private: bool = False
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its query."""
+        return hide_query(self.url)[0]
 
 
 CallbackOwner = Literal["runs", "batches"]

@@ -15,6 +15,7 @@ from perdure.core.ids import DEFAULT_USER
 from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
+from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
@@ -84,12 +85,16 @@ def check_callback(callback: Callback | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             problem = "begin it with http:// or https:// and a host"
+        elif parts.username is not None:
+            problem = "it holds a user name or password, which everybody could read"
+        elif url.endswith(HIDDEN_QUERY):
+            problem = "this is how it is shown: write its query out"
     except ValueError as error:
         problem = str(error)
     if len(url) > URL_MAX_CHARS:
         problem = f"give at most {URL_MAX_CHARS:,} characters"
     if problem:
-        raise InvalidInput(f"callback_url is {url!r:.80}: {problem}")
+        raise InvalidInput(f"callback_url is {hide_query(url)[0]!r:.80}: {problem}")
 
 
 def utc(name: str, moment: datetime | None) -> datetime | None:

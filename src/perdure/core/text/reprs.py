@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import Any
 
+HIDDEN_QUERY = "?***"
 TEXT_CHARS = 60
 """A longer text is cut, and its length follows."""
 
@@ -20,6 +21,15 @@ def short_repr(*names: str) -> Callable[[Any], str]:
         return f"{type(self).__name__}({', '.join(shown)})"
 
     return represent
+
+
+def hide_query(url: str) -> tuple[str, str]:
+    """Return an address with `HIDDEN_QUERY` in place of its query, which often holds a key, and the query; empty: it
+    has none, or it is hidden."""
+    base, _, query = url.partition("?")
+    if not query:
+        return url, ""
+    return base + HIDDEN_QUERY, "" if f"?{query}" == HIDDEN_QUERY else query
 
 
 def attributes(value: object, *names: str, **others: str) -> dict[str, Any]:

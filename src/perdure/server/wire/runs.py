@@ -98,8 +98,8 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     """The callback of a run or batch, and what became of its last try."""
     if callback is None:
         return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")
-    names = {f"callback_{name}": name for name in ("url", "sent_at", "status_code", "error")}
-    return fields(callback, **names)
+    names = {f"callback_{name}": name for name in ("sent_at", "status_code", "error")}
+    return fields(callback, callback_url="shown_url", **names)
 
 
 def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:

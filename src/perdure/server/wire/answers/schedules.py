@@ -200,7 +200,7 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
     timing, quiet = schedule.timing, schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
     if schedule.callback is not None:
-        sent["callback_url"] = schedule.callback.url
+        sent["callback_url"] = schedule.callback.shown_url
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
     shape = {
