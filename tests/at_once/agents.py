@@ -399,7 +399,7 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
     await room.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
-    copied = await room.services.transfer.copy_agent(one_agent.id, [])
+    copied = await room.services.transfer.copy_agent(one_agent.id, {0: []})
     yield (
         lambda one: one.transfer.restore_agent(other.id, copied),
         lambda one: one.passages.insert_of_agent(other.id, NewPassage(text="two")),
