@@ -93,7 +93,6 @@ async def test_a_copy_has_all_conversations(perdure: AsyncPerdure) -> None:
     for number, text in enumerate(("I like figs.", "I work at Norvik.", "I have gout.")):
         line = await agent.new_conversation(summary=f"talk {number}", isolated_blocks=["human"] * (number == 1))
         await agent.send(text, conversation=line.id)
-        await perdure.services.facts.extract(agent.id, line.seq)
         if number == 0:
             changes: Any = {"model": "test/other", "options": {"temperature": 0.3}, "description": "of figs"}
             await perdure.services.conversations.update(agent.id, line.id, changes)
@@ -112,8 +111,7 @@ async def test_a_copy_has_all_conversations(perdure: AsyncPerdure) -> None:
     assert (await one.blocks.get("human")).value == "Likes tea."
     assert (await one.send("Hi.", conversation=lines[1].id)).text == "Other."
     known = sorted(hit.fact.text for hit in await agent.facts.list())
-    for line in lines:
-        assert await perdure.services.facts.extract(one.id, line.seq) == []
+    assert await one.facts.extract() == []
     assert sorted(hit.fact.text for hit in await one.facts.list()) == known
 
 
@@ -123,13 +121,12 @@ async def test_facts_hang_on_the_messages_of_their_conversation(perdure: AsyncPe
     await agent.send("I live in Oslo.")
     line = await agent.new_conversation()
     await agent.send("I like figs.", conversation=line.id)
-    for seq in (0, line.seq):
-        await perdure.services.facts.extract(agent.id, seq)
+    await agent.facts.extract()
     copy, _ = await copy_of(perdure, agent)
     second = (await copy.conversations())[1]
     said = next(one for one in await copy.messages(conversation=second.id) if one.text == "I like figs.")
     await copy.update_message(said.id, "I like tea.")
-    await perdure.services.facts.extract(copy.id, second.seq)
+    await copy.facts.extract()
 
     assert sorted(hit.fact.text for hit in await copy.facts.list()) == ["User likes tea.", "User lives in Oslo."]
 

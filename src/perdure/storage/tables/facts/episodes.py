@@ -146,6 +146,17 @@ class Episodes(Table):
         )
         return [(AgentId(row[0]), int(row[1])) for row in rows]
 
+    def list_behind_of(self, agent_id: AgentId) -> Sequence[int]:
+        """The numbers of an agent's conversations with messages that extraction has not read."""
+        rows = self._rows(
+            "SELECT c.seq FROM conversations c LEFT JOIN extractions e ON e.agent_id = c.agent_id"
+            " AND e.conversation_seq = c.seq WHERE c.agent_id = :agent_id AND c.removed_at IS NULL"
+            " AND EXISTS (SELECT 1 FROM messages m WHERE m.agent_id = c.agent_id AND m.conversation_seq = c.seq"
+            f" AND m.seq > COALESCE(e.upto_seq, -1)) AND {OWN_AGENT} ORDER BY c.seq",
+            agent_id=agent_id,
+        )
+        return [int(row[0]) for row in rows]
+
     def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last row that extraction has read. Raises: NotFound: no such agent."""
         rows = self._rows(
