@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
 from perdure.core.text.json_strings import compact_json
-from perdure.core.text.reprs import hide_query, short_repr
+from perdure.core.text.reprs import short_repr
 
 RunStatus = Literal["queued", "running", "completed", "failed", "cancelled"]
 StepStatus = Literal["pending", "success", "failed", "cancelled", "abandoned"]
@@ -179,11 +179,6 @@ class Callback:
     status_code: int | None = None
     error: str | None = None
     private: bool = False
-
-    @property
-    def shown_url(self) -> str:
-        """The address without its query."""
-        return hide_query(self.url)[0]
 
 
 CallbackOwner = Literal["runs", "batches"]
