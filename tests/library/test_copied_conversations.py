@@ -237,7 +237,7 @@ async def test_a_call_that_waits_is_shown_and_answered_over_http() -> None:
         made = await new_agent(server, tools=["pay"], tool_rules=[{"type": "requires_approval", "tool_name": "pay"}])
         await server.post(f"/v1/agents/{made['id']}/messages", {"input": "go"})
         file = (await server.letta.agents.export_file(made["id"])).encode()
-        (agent_id,) = (await server.letta.agents.import_file(file=("ada.af", json.dumps(json.loads(file))))).agent_ids
+        (agent_id,) = (await server.letta.agents.import_file(file=("ada.af", file))).agent_ids
         shown: Any = await server.get(f"/v1/agents/{agent_id}", include="agent.pending_approval")
         listed = [one["message_type"] for one in await server.get(f"/v1/agents/{agent_id}/messages", order="asc")]
         (run,) = await server.get("/v1/runs/", agent_id=agent_id)
