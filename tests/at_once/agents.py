@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from perdure import NewBlock, NewPassage, Text
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import RunId
+from perdure.core.messages import ToolCall
 from perdure.domain.agents.units import NewAgent
+from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
 from perdure.library.checks import Page
@@ -399,7 +401,7 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
     await room.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
-    copied = await room.services.transfer.copy_agent(one_agent.id, [])
+    copied = await room.services.transfer.copy_agent(one_agent.id, {0: []})
     yield (
         lambda one: one.transfer.restore_agent(other.id, copied),
         lambda one: one.passages.insert_of_agent(other.id, NewPassage(text="two")),
@@ -407,3 +409,17 @@ async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     assert room.both
     archives = await room.services.archives.list_of_agent(other.id)
     assert sum(one.passage_count for one in archives) == 2
+
+
+@case("messages.import_waiting")
+async def calls_that_wait_imported_twice(room: Room) -> Changes:
+    agent = await room.agent()
+    line = await room.services.conversations.get(agent.id)
+    parts = (ToolCall("call-1", "pay", "{}", "approval"),)
+    rows = [ImportedMessage(role="assistant", text="", parts=parts, occurred_at=line.created_at, id="1")]
+    yield (
+        lambda one: one.messages.import_waiting(line, rows),
+        lambda one: one.messages.import_waiting(line, rows),
+    )
+    assert room.refused == 1
+    assert len(await agent.pending()) == 1

@@ -516,7 +516,15 @@ class FactContract(Contract):
                 assert tx.episodes.list_by_seqs(graph.id, [3, 1, 9]) == [x, z]
 
                 assert [tx.episodes.mark_extracted(graph.id, [2], at=LATER) for _ in range(2)] == [1, 0]
-                assert tx.episodes.list_waiting(graph.id) == [x, z]
+                assert tx.episodes.list_waiting(graph.id) == tx.episodes.list_next(graph.id, limit=9) == [x, z]
+                tx.episodes.count_tries(graph.id, [1])
+                assert [one.seq for one in tx.episodes.list_waiting(graph.id)] == [1, 3]
+                assert tx.episodes.list_next(graph.id, limit=9) == [z]
+                tx.episodes.count_tries(graph.id, [1, 3])
+                assert [(one.seq, one.tries) for one in tx.episodes.list_next(graph.id, limit=9)] == [(3, 1), (1, 2)]
+                tx.episodes.mark_waiting(graph.id, [1, 3])
+                assert tx.episodes.list_next(graph.id, limit=1) == [x]
+                assert tx.episodes.list_next(GraphId("graph-none"), limit=9) == ()
                 assert tx.episodes.get(y.id).extracted_at == LATER
                 assert tx.graphs.counts(graph.id) == GraphCounts(episodes=3, waiting=2)
                 of_message = self.new_episode(graph.id, "m", agent_id=AgentId("agent-1"), message_seq=4)
@@ -551,10 +559,18 @@ class FactContract(Contract):
                 assert tx.episodes.list_behind(limit=100) == []
                 last = self.say(tx, agent.id, *(f"message {number}" for number in range(9)))[-1].seq
                 assert tx.episodes.list_behind(limit=100) == [(agent.id, 0)]
+                assert tx.episodes.list_behind_of(agent.id) == [0]
+                assert [tx.episodes.count_line_tries(agent.id, 0, at=AT) for _ in range(2)] == [1, 2]
+                assert tx.episodes.last_seq(agent.id, 0) == 7
                 tx.episodes.put_last_seq(agent.id, 0, last, at=LATER)
+                assert [tx.episodes.count_line_tries(agent.id, seq, at=AT) for seq in (0, 1)] == [1, 1]
+                assert [tx.episodes.last_seq(agent.id, seq) for seq in (0, 1)] == [last, -1]
                 assert tx.episodes.list_behind(limit=100) == []
+                assert tx.episodes.list_behind_of(agent.id) == []
                 with raises(NotFound):
                     tx.episodes.put_last_seq(AgentId("agent-none"), 0, 1, at=AT)
+                with raises(NotFound):
+                    tx.episodes.count_line_tries(AgentId("agent-none"), 0, at=AT)
 
             await store.write(unit)
 

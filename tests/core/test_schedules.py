@@ -223,3 +223,13 @@ def test_texts_are_read_as_times() -> None:
     for text in ("22-7", "25:00-07:00", "22:00"):
         with pytest.raises(ScheduleInvalid):
             parse_quiet(text)
+
+
+def test_a_day_as_an_end_is_its_last_moment() -> None:
+    """In the schedule's zone; as a beginning it is its first one."""
+    first = parse_moment("2026-11-30", "Europe/Berlin", now=NOW)
+    last = parse_moment(" 2026-11-30 ", "Europe/Berlin", now=NOW, end=True)
+    exact = parse_moment("2026-11-30T00:00", "Europe/Berlin", now=NOW, end=True)
+
+    assert first == exact == datetime(2026, 11, 29, 23, tzinfo=UTC)
+    assert last == datetime(2026, 11, 30, 22, 59, 59, 999_999, tzinfo=UTC)

@@ -119,3 +119,19 @@ def test_another_agents_conversation_is_not_there(tmp_path: Path) -> None:
 
 def _summaries(perdure: Perdure, name: str) -> list[str | None]:
     return [line.summary for line in perdure.agent(name).conversations()]
+
+
+def test_facts_of_all_conversations_are_extracted(tmp_path: Path) -> None:
+    """Also where the first one has nothing new; a conversation that was deleted gives none."""
+    with open_sync(tmp_path / "a.db", facts="patterns") as perdure:
+        agent = perdure.create_agent()
+        other, deleted = agent.new_conversation(), agent.new_conversation()
+        agent.send("I live in Oslo.", conversation=other.id)
+        agent.send("I like figs.", conversation=deleted.id)
+        agent.delete_conversation(deleted.id)
+        first = [hit.fact.text for hit in agent.facts.extract()]
+        agent.send("I like tea.")
+        then = [hit.fact.text for hit in agent.facts.extract()]
+
+        assert (first, then) == (["User lives in Oslo."], ["User likes tea."])
+        assert agent.facts.extract() == []

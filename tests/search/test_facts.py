@@ -268,3 +268,18 @@ async def test_an_agent_that_knows_nothing_finds_nothing(world: _World) -> None:
     await world.know("Ada likes tea.", "Ada", "tea", state="archived")
     assert await world.agent.facts.search("tea") == []
     assert await world.agent.facts.search("tea", at=NOW - YEAR) == []
+
+
+async def test_a_sentence_that_was_true_at_two_times_is_found_for_each(world: _World) -> None:
+    """Each of its facts is a hit with the times of its own; what is true now stands before what has ended."""
+    years = [datetime(year, 1, 1, tzinfo=UTC) for year in (2015, 2018, 2022)]
+    for place, begin, end in zip(("Oslo", "Rome", "Oslo"), years, (*years[1:], None), strict=True):
+        more = {"relation": "LIVES_IN", "invalid_at": end}
+        await world.know(f"Ada lives in {place}.", "Ada", place, valid_at=begin, **more)
+    then = await world.agent.facts.search("Where did Ada live in 2016?")
+    now = await world.agent.facts.search("Ada Oslo")
+    at = await world.agent.facts.search("Ada Oslo", at=datetime(2016, 6, 1, tzinfo=UTC))
+
+    assert then[0].fact.valid_at == years[0]
+    assert [hit.fact.valid_at for hit in now if "Oslo" in hit.fact.text] == [years[2], years[0]]
+    assert [hit.fact.valid_at for hit in at] == [years[0]]

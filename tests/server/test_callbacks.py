@@ -67,3 +67,33 @@ async def test_a_callback_url_that_is_none_is_refused() -> None:
         status, detail = await server.refused("POST", path, {"input": "hi", "callback_url": "https://example.com/"})
         assert status == 422 and "messages/async" in detail
         assert await server.get("/v1/runs/") == []
+
+
+async def test_the_query_of_a_callback_is_sent_and_not_shown() -> None:
+    """It often holds a key: the receiver gets it; runs, jobs, schedules and errors have a mask in its place."""
+    async with (
+        serving({"/ended": page(b"", status="202 Accepted")}) as site,
+        routed(says("hello"), says("hello")) as server,
+    ):
+        agent, url = await new_agent(server), f"{site.url('/ended')}?key=hidden-in-a-query"
+        path, messages = f"/v1/agents/{agent['id']}", [{"role": "user", "content": "hi"}]
+        run = await server.post(f"{path}/messages/async", {"input": "hi", "callback_url": url})
+        part = {"agent_id": agent["id"], "messages": messages}
+        batch = await server.post("/v1/messages/batches", {"requests": [part], "callback_url": url})
+        when = {"type": "recurring", "cron_expression": "0 9 * * *"}
+        await server.post(f"{path}/schedule", {"messages": messages, "schedule": when, "callback_url": url})
+        ended = await told(server, run["id"])
+        paths = ("/v1/runs/", "/v1/jobs/", f"/v1/messages/batches/{batch['id']}", f"{path}/schedule", f"{path}/runs")
+        shown = [run, batch, ended, *[(await server.http.get(path)).text for path in paths]]
+        masked = f"{site.url('/ended')}?***"
+        refused = [
+            await server.refused("POST", f"{path}/messages/async", {"input": "hi", "callback_url": other})
+            for other in (masked, "http://ann:hidden-in-a-query@x/", "ftp://x/?key=hidden-in-a-query")
+        ]
+
+        assert ended["callback_url"] == masked
+        assert site.requests[0].startswith("POST /ended?key=hidden-in-a-query ")
+        assert masked in str(shown[-2]) and "hidden-in-a-query" not in str(shown)
+        assert [status for status, _ in refused] == [422] * 3
+        assert "write its query out" in refused[0][1]
+        assert "hidden-in-a-query" not in refused[2][1]

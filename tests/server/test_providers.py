@@ -302,3 +302,22 @@ async def test_a_registered_provider_shows_as_the_clients_own(server: Routed, ht
     assert [agent["model_settings"]["provider_type"] for agent in agents[:2]] == ["anthropic", "zai"]
     assert [step["provider_category"] for step in steps] == ["byok", "byok", "base"]
     assert [price is not None and price > 0 for price in prices[:2]] == [True, False] and prices[1] == 0
+
+
+async def test_the_query_of_an_address_is_shown_to_nobody(server: Routed, http: HttpModel) -> None:
+    """It often holds a key. A client that sends the address back as it was shown changes nothing."""
+    address = f"{http.url}/v1?key=hidden-in-a-query"
+    made = await server.post("/v1/providers/", fields(http, base_url=address))
+    changed = await server.patch(f"/v1/providers/{made['id']}", {"base_url": made["base_url"], "api_version": "2"})
+    agent = await server.post("/v1/agents/", {"model": "mine/gpt-4o"})
+    await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
+    (step,) = await server.get("/v1/steps/", agent_id=agent["id"])
+    paths = ["/v1/providers/", "/v1/models/", f"/v1/agents/{agent['id']}", f"/v1/steps/{step['id']}", "/connections"]
+    shown = [(await server.http.get(path)).text for path in (*paths, f"/v1/steps/{step['id']}/trace")]
+    (stored,) = await server.library.app.store.read(lambda tx: tx.providers.list())
+    status, detail = await server.refused("POST", "/v1/providers/", fields(http, name="b", base_url=made["base_url"]))
+
+    assert made["base_url"] == changed["base_url"] == f"{http.url}/v1?***"
+    assert stored.base_url == address and "hidden-in-a-query" not in repr(stored)
+    assert not [text for text in shown if "hidden-in-a-query" in text]
+    assert status == 422 and "write its query out" in detail

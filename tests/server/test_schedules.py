@@ -8,6 +8,10 @@ from letta_client.types.agents.schedule_create_response import ScheduleCreateRes
 from letta_client.types.agents.schedule_list_response import ScheduleListResponse
 from letta_client.types.agents.schedule_retrieve_response import ScheduleRetrieveResponse
 
+from perdure.core.ids import AgentId
+from perdure.core.messages import Text
+from perdure.domain.schedules import NewSchedule
+from perdure.library.services.messages import NewMessage
 from tests.server.routed import Routed, new_agent, routed
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -158,3 +162,29 @@ async def test_an_event_begins_a_run_once() -> None:
         changed = await server.http.post(path, json={"kind": "like"}, headers=headers)
         assert changed.status_code == 409
         assert (await server.refused("POST", path, {"kind": "a b"}))[0] == 422
+
+
+async def test_a_schedule_goes_on_until_the_end_of_a_day() -> None:
+    """Where its end is told as a day, by the library as over HTTP; a time is what it says."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        path = f"/v1/agents/{agent['id']}/schedule"
+        cron = {"type": "recurring", "cron_expression": "0 9 * * *"}
+        for end, seen in (
+            ("2999-11-30", None),
+            ("2030-11-30", "2030-11-30T22:59:59"),
+            ("2030-11-30T08:00:00", "07:00"),
+        ):
+            body = {"messages": HELLO, "schedule": cron, "timezone": "Europe/Rome", "ends_at": end}
+            if seen is None:
+                assert (await server.refused("POST", path, body))[0] == 422
+                continue
+            made = await server.post(path, body)
+            shown = await server.get(f"{path}/{made['id']}")
+            assert seen in shown["ends_at"]
+        made = await server.library.services.schedules.create(
+            AgentId(agent["id"]),
+            [NewMessage((Text("hi"),))],
+            NewSchedule(messages=(), cron="0 9 * * *", ends_at="2030-11-30"),
+        )
+        assert made.timing.ends_at is not None and made.timing.ends_at.isoformat().startswith("2030-11-30T23:59:59")

@@ -17,6 +17,7 @@ from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
 from perdure.core.text.json_strings import compact_json, sorted_json
+from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
 from perdure.core.tools.schema_check import check_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
@@ -33,8 +34,6 @@ DEFINITION_BYTES_MAX = 65_536
 SERVER_TOOLS_MAX = 500
 INVALID_ENTRIES_MAX = 100
 """So many of the tools that a listing was left without are told of."""
-
-HIDDEN_QUERY = "?***"
 
 NAME_CHARS_MAX = 200
 URL_CHARS_MAX = 2_000
@@ -229,14 +228,6 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
         variable_names=tuple(secrets.environment),
         sealed=cipher.encrypt(compact_json(values).encode(), bound_to=_binding(server)) if has_values else b"",
     )
-
-
-def hide_query(url: str) -> tuple[str, str]:
-    """(The address with `HIDDEN_QUERY` in place of its query, the query; empty: it has none, or it is hidden)."""
-    base, _, query = url.partition("?")
-    if not query:
-        return url, ""
-    return base + HIDDEN_QUERY, "" if f"?{query}" == HIDDEN_QUERY else query
 
 
 def whole_url(server: McpServer, secrets: ServerSecrets) -> str:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import OrgId, ProviderId
+from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
 
 KEY_CHARS_MAX = 4_000
 URL_CHARS_MAX = 2_000
@@ -34,7 +35,7 @@ class ModelProvider:
     number: int = 0
     name: str
     provider_type: str
-    base_url: str = ""
+    base_url: str = field(default="", repr=False)
     private: bool = False
     sealed: bytes = field(default=b"", repr=False)
     region: str | None = None
@@ -42,6 +43,11 @@ class ModelProvider:
     synced_at: datetime | None = None
     created_at: datetime
     updated_at: datetime
+
+    @property
+    def shown_url(self) -> str:
+        """The address without its query."""
+        return hide_query(self.base_url)[0]
 
     @property
     def binding(self) -> str:
@@ -66,5 +72,7 @@ def check_provider(provider: ModelProvider, api_key: str | None) -> None:
         )
     if len(provider.base_url) > URL_CHARS_MAX:
         raise InvalidInput(f"base_url has {len(provider.base_url):,} characters, the limit is {URL_CHARS_MAX:,}")
+    if provider.base_url.endswith(HIDDEN_QUERY):
+        raise InvalidInput(f"base_url ends with {HIDDEN_QUERY}, as it is shown: write its query out")
     if api_key is not None and len(api_key) > KEY_CHARS_MAX:
         raise InvalidInput(f"api_key has {len(api_key):,} characters, the limit is {KEY_CHARS_MAX:,}")

@@ -173,7 +173,7 @@ class Callback:
         private: whether the receiver may be on this machine or in a private network.
     """
 
-    url: str
+    url: str = field(repr=False)
     tries: int = 0
     sent_at: datetime | None = None
     status_code: int | None = None

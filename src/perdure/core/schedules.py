@@ -451,17 +451,29 @@ def _time_of_day(text: str, whole: str) -> time:
     return time(int(match[1]), int(match[2]))
 
 
-def parse_moment(text: str, timezone: str, *, now: datetime) -> datetime:
+def parse_moment(text: str, timezone: str, *, now: datetime, end: bool = False) -> datetime:
     """Return the instant of a text: a date and time, `2026-11-24T09:00`, in the zone if it names none; a time of day,
-    the next one; or a duration from now, `in 20m`. Raises: ScheduleInvalid, TimeZoneUnknown."""
+    the next one; or a duration from now, `in 20m`. A date alone is its first moment, or with `end` its last.
+
+    Raises: ScheduleInvalid, TimeZoneUnknown.
+    """
     check_zone(timezone)
     try:
-        return _parse_moment(text, zone(timezone), now=now)
+        return _parse_moment(text, zone(timezone), now=now, end=end)
     except OverflowError as error:
         raise ScheduleInvalid(f"{text!r:.80} is out of the calendar: give a nearer time") from error
 
 
-def _parse_moment(text: str, here: tzinfo, *, now: datetime) -> datetime:
+def is_day(text: str) -> bool:
+    """Return whether a text is a date without a time, such as `2026-11-24`."""
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_moment(text: str, here: tzinfo, *, now: datetime, end: bool) -> datetime:
     """As `parse_moment`. Raises: ScheduleInvalid; OverflowError: it is before the year 1 or after 9999."""
     words = text.strip()
     if words.lower().startswith("in "):
@@ -476,4 +488,6 @@ def _parse_moment(text: str, here: tzinfo, *, now: datetime) -> datetime:
         raise ScheduleInvalid(
             f"{text!r:.80} is no time: give one such as 2026-11-24T09:00, 09:00, or 'in 20m'"
         ) from error
+    if end and is_day(words):
+        moment = datetime.combine(moment, time.max)
     return instant(moment, here) if moment.tzinfo is None else moment.astimezone(UTC)

@@ -107,12 +107,12 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing
     """Return the timing of a new schedule. Raises: TimeZoneUnknown, ScheduleInvalid."""
     timezone = agent_timezone if new.timezone is None else new.timezone
 
-    def moment(value: datetime | str | None) -> datetime | None:
+    def moment(value: datetime | str | None, *, end: bool = False) -> datetime | None:
         if isinstance(value, datetime):
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):
             raise InvalidInput(f"{value!r:.80} is no time: give a datetime, or a text such as 2026-11-24T09:00")
-        return None if value is None else parse_moment(value, timezone, now=now)
+        return None if value is None else parse_moment(value, timezone, now=now, end=end)
 
     if not isinstance(new.cron, str | None):
         raise ScheduleInvalid(f"cron expression is {new.cron!r:.80}: give a text such as '0 9 * * MON-FRI'")
@@ -129,7 +129,7 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing
         cron=None if new.cron is None else " ".join(new.cron.split()),
         timezone=timezone,
         starts_at=starts_at,
-        ends_at=moment(new.ends_at),
+        ends_at=moment(new.ends_at, end=True),
         max_firings=new.max_firings,
         missed=new.missed,
         missed_limit=new.missed_limit,

@@ -86,11 +86,21 @@ def check_range(name: str, value: Any, least: float, most: float, *, whole: bool
 
 
 def check_item_limits(
-    limits: Limits, *, tags: Sequence[str] = (), description: str | None = None, **values: Any
+    limits: Limits,
+    *,
+    tags: Sequence[str] = (),
+    names: Mapping[str, str | None] | None = None,
+    description: str | None = None,
+    **values: Any,
 ) -> None:
-    """Check the tags and the size of the description and of JSON values of one item. Raises: TooMany."""
+    """Check the tags, the names by their fields, and the size of the description and of JSON values of one item.
+
+    Raises: TooMany.
+    """
     limits.check("tags_per_item", len(tags))
     limits.check("name_limit_chars", max(map(len, tags), default=0), field="tags")
+    for field, name in (names or {}).items():
+        limits.check("name_limit_chars", len(name or ""), field=field)
     limits.check("description_limit_chars", len(description or ""))
     for value in values.values():
         if value:

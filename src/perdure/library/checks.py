@@ -12,8 +12,10 @@ from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_USER
+from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
+from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
@@ -63,8 +65,13 @@ def check_number(name: str, value: Any) -> None:
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
 
 
-def check_sender(sender_id: str | None) -> None:
-    """Check that a message from outside is not in the engine's name. Raises: InvalidInput."""
+def check_sender(limits: Limits, sender_id: str | None = None, **names: str | None) -> None:
+    """Check that a message from outside is not in the engine's name, and how long its names are, such as `otid`.
+
+    Raises: InvalidInput, TooMany.
+    """
+    for field, name in {"sender_id": sender_id, **names}.items():
+        limits.check("name_limit_chars", len(name or ""), field=field)
     if sender_id == ENGINE_SENDER:
         raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
@@ -78,12 +85,16 @@ def check_callback(callback: Callback | None) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             problem = "begin it with http:// or https:// and a host"
+        elif parts.username is not None:
+            problem = "it holds a user name or password, which everybody could read"
+        elif url.endswith(HIDDEN_QUERY):
+            problem = "this is how it is shown: write its query out"
     except ValueError as error:
         problem = str(error)
     if len(url) > URL_MAX_CHARS:
         problem = f"give at most {URL_MAX_CHARS:,} characters"
     if problem:
-        raise InvalidInput(f"callback_url is {url!r:.80}: {problem}")
+        raise InvalidInput(f"callback_url is {hide_query(url)[0]!r:.80}: {problem}")
 
 
 def utc(name: str, moment: datetime | None) -> datetime | None:

@@ -36,11 +36,11 @@ beside, and of the times that the query names."""
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Graded:
-    """The facts that a filter lets through, one row for each text, and what each gains beside its words and vector.
+    """The facts that a filter lets through, by their texts, and what each gains beside its words and vector.
 
     Attributes:
-        texts: (m) the sorted numbers of the texts.
-        seqs: (m) the newest version with each.
+        texts: (m) the sorted numbers of their texts; facts of several times may have one.
+        seqs: (m) their versions.
         gains: name of a signal -> (m) its addend.
         candidates: numbers of texts that are ranked whatever their words.
     """
@@ -62,7 +62,7 @@ def search_facts(
     graded = _grade(tx, graph, request, request.archives.facts(tx, graph, archive), where)
     most = min(HITS_MAX, max(CANDIDATES, 2 * limit))
     ranking = rank_passages(
-        tx, [archive], request, where=PassageFilter(), limit=most, only=graded.texts, more=graded.candidates
+        tx, [archive], request, where=PassageFilter(), limit=most, only=np.unique(graded.texts), more=graded.candidates
     )
     scored = _sum_scores(ranking, graded)[:limit]
     facts = tx.facts.list_by_seqs(graph.id, [seq for _, seq, _, _ in scored])
@@ -119,10 +119,9 @@ def said_in_view(tx: Tx, graph: Graph, agent: Agent, facts: Sequence[Fact], scop
 def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, where: FactFilter) -> _Graded:
     """Filter the facts, and compute what their entities and times say of them."""
     rows = columns.match(where)
-    newest = np.full(int(columns.text_seq.max(initial=-1)) + 1, -1)
-    newest[columns.text_seq[rows]] = rows  # of several versions with one text the last
-    texts = np.flatnonzero(newest >= 0)
-    rows = newest[texts]
+    said = np.stack([columns.text_seq[rows], columns.valid_at[rows], columns.invalid_at[rows]])[:, ::-1]
+    rows = rows[::-1][np.unique(said, axis=1, return_index=True)[1]]  # of several that say the same the last
+    texts = columns.text_seq[rows]
     named = [entity.seq for entity in known_entities(tx, graph, _texts_with_names(request.text))]
     away = columns.distances(rows, named)
     gains: dict[str, NDArray[np.floating]] = {}
@@ -141,7 +140,7 @@ def _grade(tx: Tx, graph: Graph, request: SearchRequest, columns: FactColumns, w
     elif where.at is None and where.since is None and where.until is None and where.ended_at is None:
         today = (where.as_of or request.now).timestamp()
         gains["ended"] = ENDED_SCORE * (columns.invalid_at[rows] <= today)
-    return _Graded(texts, columns.seq[rows], gains, candidates)
+    return _Graded(texts, columns.seq[rows], gains, list(dict.fromkeys(candidates)))
 
 
 def _best_rated(columns: FactColumns, rows: NDArray[np.int64], some: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -167,8 +166,9 @@ def _sum_scores(ranking: RankedPassages, graded: _Graded) -> list[tuple[float, i
     """Return (score, version, row of the pool, place among the graded ones) of each ranked fact, best first."""
     order = ranking.ranked.order
     seqs = np.array(ranking.texts.seqs, np.int64)[order]
-    places = np.minimum(graded.texts.searchsorted(seqs), max(0, len(graded.texts) - 1))
-    scores = np.array(ranking.ranked.scores, np.float64)
+    first, last = graded.texts.searchsorted(seqs, "left"), graded.texts.searchsorted(seqs, "right")
+    order, scores = order.repeat(last - first), np.repeat(ranking.ranked.scores, last - first).astype(np.float64)
+    places = np.concatenate([np.arange(*pair) for pair in zip(first, last, strict=True)] or [first])
     for values in graded.gains.values():
         scores += values[places]
     best = np.argsort(-scores, kind="stable")

@@ -16,6 +16,7 @@ from perdure.core.facts.values import Fact
 from perdure.core.ids import FactId, GraphId
 from perdure.domain.facts.forgetting import duplicates, score
 from perdure.domain.facts.settings import Forgetting
+from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from perdure.testing.clock import START
 from tests.support.library import open_sync
@@ -200,3 +201,20 @@ def test_near_duplicates_are_equal_in_words_trust_scope_and_end(changes: dict[st
 def test_a_policy_is_checked(agent: Agent, fading: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         agent.update(settings={"facts": {"forgetting": fading}})
+
+
+async def test_forgetting_that_is_switched_on_begins_with_the_next_run() -> None:
+    """A look that found it off is no pass, after which a day has to go by."""
+    settings = Settings(model=MODEL, embedding="none")
+    async with await AsyncPerdure.open(
+        store=InlineStore(), models={MODEL: ScriptedModel()}, settings=settings
+    ) as perdure:
+        agent = await perdure.create_agent("helper")
+        await agent.archive("The printer on floor 3 is being repaired.")
+        work = ForgettingWork(perdure.app.ports)
+        await work.tidy_due(agent.id)
+        fading = {"on": True, "min_score": 0.9, "min_age_days": 0}
+        await agent.update(settings={"facts": {"forgetting": fading}})
+        await work.tidy_due(agent.id)
+
+        assert [one.state for one in await agent.passages()] == ["faded"]

@@ -297,3 +297,13 @@ def plain(passage: Passage) -> Passage:
     """The passage without the time since which it is active again."""
     assert (passage.state, set(passage.state_origin) <= {"at"}) == ("active", True)
     return replace(passage, state_origin={})
+
+
+async def test_the_same_words_in_another_order_are_no_duplicate(world: World) -> None:
+    """Who owes whom is what the sentence says."""
+    texts = ["Anna owes Ben 50 euros for the tickets.", "Ben owes Anna 50 euros for the tickets."]
+    for text in texts:
+        await world.agent.archive(text)
+
+    assert await world.tidy() == []
+    assert sorted(await world.texts("active")) == texts

@@ -252,7 +252,6 @@ async def test_the_background_passes_over_a_text_that_is_declined() -> None:
 
         counts = await agent.facts.counts()
         assert (counts.waiting, counts.dropped) == (0, {"extraction failed": 1})
-        assert perdure.app.ports.waiting.tries == {}
 
 
 async def test_only_the_turn_that_is_declined_is_left_out() -> None:

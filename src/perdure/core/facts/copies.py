@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.facts.values import Entity, Episode, Fact, FactRule
+from perdure.core.messages import Waits
 from perdure.core.passages import Passage
 from perdure.core.schedules import Schedule
 
@@ -29,7 +30,7 @@ class FactsCopy:
         episodes: `message_seq` is the place among the turns that the file holds.
         sources: (first number of a fact, number of an episode that supports it).
         settings: of the graph.
-        turns_read, passages_read: how many were extracted.
+        passages_read: how many were extracted.
     """
 
     entities: Sequence[Entity] = ()
@@ -38,13 +39,44 @@ class FactsCopy:
     sources: Sequence[tuple[int, int]] = ()
     rules: Sequence[FactRule] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
-    turns_read: int = 0
     passages_read: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCallCopy:
+    """A call without a result, in an answer of which a call waits for somebody; see `ToolCall`."""
+
+    awaits: Waits | None = None
+    tool_digest: str | None = None
+    loop_arguments: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationCopy:
+    """A conversation; its own model and options are as `ConversationChanges` has them.
+
+    Attributes:
+        blocks: label -> what it sees in place of the agent's block; None: it sees none.
+        messages: as the file has those of the agent, which are of the first conversation; that one has none here.
+        open_calls: of its last answer, by their ids; empty: it waits for nobody.
+        turns_read: how many facts were extracted from.
+    """
+
+    summary: str | None = None
+    description: str | None = None
+    model: str | None = None
+    model_settings: Mapping[str, Any] | None = None
+    options: Mapping[str, Any] | None = None
+    archived: bool = False
+    blocks: Mapping[str, str | None] = field(default_factory=dict)
+    messages: Sequence[Mapping[str, Any]] = ()
+    open_calls: Mapping[str, OpenCallCopy] = field(default_factory=dict)
+    turns_read: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCopy:
-    """An agent's own settings, facts, passages, schedules, and what its blocks held before.
+    """An agent's own settings, conversations, facts, passages, schedules, and what its blocks held before.
 
     Attributes:
         block_values: label -> the values of a block, oldest first, with the one that it has.
@@ -53,6 +85,7 @@ class AgentCopy:
 
     settings: Mapping[str, Any] = field(default_factory=dict)
     follows_default: bool = False
+    conversations: Sequence[ConversationCopy] = (ConversationCopy(),)
     facts: FactsCopy = FactsCopy()
     passages: Sequence[Passage] = ()
     schedules: Sequence[Schedule] = ()

@@ -163,6 +163,7 @@ class Episode:
         text: of a JSON document or a text; None: the message or passage has it.
         conversation_seq, message_seq: of a message.
         extracted_at: when its facts were stored; None: it waits.
+        tries: how often it could not be extracted.
     """
 
     __repr__ = short_repr("id", "kind", "ref", "text", "trust")
@@ -181,6 +182,7 @@ class Episode:
     occurred_at: datetime
     created_at: datetime
     extracted_at: datetime | None = None
+    tries: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

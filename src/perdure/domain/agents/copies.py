@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from perdure.core.blocks import Author, check_limit
+from perdure.core.conversations import MODEL, OPTIONS
 from perdure.core.errors import ScheduleInvalid
-from perdure.core.facts.copies import AgentCopy, BlockValue
+from perdure.core.facts.copies import AgentCopy, BlockValue, ConversationCopy, OpenCallCopy
 from perdure.core.forgetting.values import Correction
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
@@ -19,6 +20,7 @@ from perdure.domain.agents.units import update_agent
 from perdure.domain.archives.passages import check_passage, find_own_archive, own_archive
 from perdure.domain.archives.transfer import import_passages
 from perdure.domain.companions.units import find_companion
+from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS
 from perdure.domain.facts.copies import copy_facts, restore_facts
 from perdure.storage.tx import Tx
 
@@ -28,9 +30,13 @@ _ALL = 1_000_000
 _OF_COMPANIONS = (COMPANION, COMPANION_OF)
 
 
-def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> AgentCopy:
-    """Return what an agent has beside what a file holds; `message_ids`: of the messages that it holds. Raises:
-    NotFound."""
+def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
+    """Return what an agent has beside what a file holds.
+
+    Args:
+        lines: number of a conversation -> the messages of it that the file holds; the first one's are the agent's.
+    Raises: NotFound.
+    """
     agent = tx.agents.get(agent_id)
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.mentions.list_agents("archives", archive.id)) != [agent_id]:
@@ -39,12 +45,13 @@ def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> A
     if archive is not None:
         writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
         passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
-    turns = [one for one in map(tx.messages.get, message_ids) if _has_place(one)]
+    turns = {seq: [one for one in map(tx.messages.get, ids) if _has_place(one)] for seq, ids in lines.items()}
     schedules = tx.schedules.page(agent_id, statuses=["active"], limit=_ALL, after=None)
     return AgentCopy(
         settings={name: value for name, value in agent.settings.items() if name not in _OF_COMPANIONS},
         follows_default=agent.follows_default,
-        facts=copy_facts(tx, agent_id, turns, passages),
+        conversations=[_copy_conversation(tx, agent_id, seq, of_line) for seq, of_line in turns.items()],
+        facts=copy_facts(tx, agent_id, [one for of_line in turns.values() for one in of_line], passages),
         passages=passages,
         schedules=[replace(one, callback=None) for one in schedules if not one.conversation_seq],
         block_values={
@@ -69,16 +76,46 @@ def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
     return found
 
 
+def _copy_conversation(tx: Tx, agent_id: AgentId, seq: int, turns: Sequence[Message]) -> ConversationCopy:
+    """Return a conversation without its messages."""
+    line, last_read = tx.conversations.get_by_seq(agent_id, seq), tx.episodes.last_seq(agent_id, seq)
+    rows: Sequence[Message] = ()
+    if line.pending_from is not None:
+        rows = tx.messages.view(agent_id, seq, from_seq=line.pending_from, upto_seq=tx.messages.next_seq(agent_id))
+    answered = {result.call_id for row in rows for result in row.results}
+    blocks = tx.blocks.list_isolated(agent_id, seq).items()
+    return ConversationCopy(
+        summary=line.summary,
+        description=line.settings.get(DESCRIPTION),
+        model=line.settings.get(MODEL),
+        model_settings=line.settings.get(MODEL_SETTINGS),
+        options=line.settings.get(OPTIONS),
+        archived=line.archived_at is not None,
+        blocks={label: None if block_id is None else tx.blocks.get(block_id).value for label, block_id in blocks},
+        open_calls={
+            call.call_id: OpenCallCopy(
+                awaits=call.awaits, tool_digest=call.tool_digest, loop_arguments=call.loop_arguments
+            )
+            for row in rows
+            for call in row.calls
+            if call.call_id not in answered
+        },
+        turns_read=sum(one.seq <= last_read for one in turns),
+    )
+
+
 def _has_place(message: Message) -> bool:
     """Return whether sources of facts count a message: by what a file keeps of it, so not by its sender."""
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
 def restore_agent(
-    tx: Tx, agent_id: AgentId, copy: AgentCopy, *, author: Author, ids: Ids, at: datetime
+    tx: Tx, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int], *, author: Author, ids: Ids, at: datetime
 ) -> Sequence[str]:
     """Give an agent that was made of a file what else the file holds of it; return what is left out.
 
+    Args:
+        lines: the numbers of its conversations, which have their messages, in the order of those of the copy.
     Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded.
     """
     before = tx.agents.get(agent_id)
@@ -103,7 +140,17 @@ def restore_agent(
         import_passages(tx, archive.id, moved)
         found = {one.id: one for one in tx.passages.list(archive.id, limit=_ALL)}
         passages = {old: found[now] for old, now in new.items()}
-    turns = [one for one in tx.messages.list(agent_id, conversation_seq=0, limit=_ALL, reset=True) if _has_place(one)]
+    turns: list[Message] = []
+    for line, seq in zip(copy.conversations, lines, strict=False):
+        rows = tx.messages.list(agent_id, conversation_seq=seq, limit=_ALL, reset=True)
+        turns += (of_line := [row for row in rows if _has_place(row)])
+        if of_line and line.turns_read > 0:
+            tx.episodes.put_last_seq(agent_id, seq, of_line[min(line.turns_read, len(of_line)) - 1].seq, at=at)
+        for label, block_id in tx.blocks.list_isolated(agent_id, seq).items():
+            if (value := line.blocks.get(label)) is None or block_id is None:
+                tx.blocks.isolate(agent_id, seq, label, None)
+            elif value != (block := tx.blocks.get(block_id)).value:
+                tx.blocks.put(check_limit(replace(block, value=value)), expected=block.version, author=author, at=at)
     restore_facts(tx, agent_id, copy.facts, turns, passages, ids=ids, at=at)
     left_out = []
     for schedule in copy.schedules:

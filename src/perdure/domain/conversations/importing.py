@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, get_args
 
-from perdure.core.errors import ConversationBusy, InvalidInput
+from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Draft, Part, Text
 from perdure.core.provenance.sources import Source
@@ -142,23 +142,22 @@ class ImportCount:
 def add_imported(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> ImportCount:
-    """Append the messages that the conversation does not have, in order.
-
-    Raises: NotFound; ConversationBusy: a run is active, and the messages would separate its calls from their results.
-    """
-    tx.agents.lock(agent_id)
-    if (active := tx.runs.find_active(agent_id, conversation_seq)) is not None:
-        raise ConversationBusy(active.id)
+    """Append the messages that the conversation does not have, in order. No run of it may be active, for the messages
+    would separate its calls from their results. Raises: NotFound."""
     existing = tx.messages.find_existing([draft.id for draft in drafts])
     new: dict[MessageId, tuple[Draft, int]] = {}
-    imported = Source.of("import", f"messages of {at:%Y-%m-%d %H:%M:%S}")
     for draft, count in zip(drafts, tokens, strict=True):
         if draft.id not in existing:
-            new.setdefault(draft.id, (replace(draft, sources=(imported,)), count))
+            new.setdefault(draft.id, (as_imported(draft, at), count))
     if new:
         added, counts = zip(*new.values(), strict=True)
         tx.messages.append((agent_id, conversation_seq), added, counts, at=at)
     return ImportCount(len(new), len(tx.messages.find_reset(sorted(existing))))
+
+
+def as_imported(draft: Draft, at: datetime) -> Draft:
+    """Return a message with the source that all messages of an import have."""
+    return replace(draft, sources=(Source.of("import", f"messages of {at:%Y-%m-%d %H:%M:%S}"),))
 
 
 def _parse_short_text(name: str, value: Any, limit: int) -> str | None:

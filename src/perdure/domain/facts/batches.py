@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
-from types import MappingProxyType
 from typing import TypeVar
 
 from perdure.core.agents import Agent
@@ -272,16 +271,14 @@ def load_text_batch(
     *,
     own: Sequence[int] | None = None,
     without: Collection[EpisodeId] = (),
-    tries: Mapping[EpisodeId, int] = MappingProxyType({}),
     known: bool = True,
 ) -> LoadedBatch | None:
     """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
-    agent and run; None: none does, or extraction is off or paused.
+    agent and run; None: none does, or extraction is off or paused. What could not be extracted stands alone.
 
     Args:
         own: only of these numbers.
         without: not these, of which somebody else takes care.
-        tries: how often texts could not be extracted: those are the last ones, each alone.
         known: whether with what is known about them.
     Raises: NotFound.
     """
@@ -293,14 +290,13 @@ def load_text_batch(
     if own is None:
         if settings.capture == "off":
             return None
-        limit = settings.batch_turns + len(without) + len(tries)
-        found = [one for one in tx.episodes.list_waiting(graph.id, limit=limit) if one.id not in without]
-        found.sort(key=lambda one: tries.get(one.id, 0))
+        limit = settings.batch_turns + len(without)
+        found = [one for one in tx.episodes.list_next(graph.id, limit=limit) if one.id not in without]
     else:
         found = [one for one in tx.episodes.list_by_seqs(graph.id, own) if one.extracted_at is None]
     waiting: list[Episode] = []
     for episode in found:
-        is_apart = episode.id in tries or (waiting and waiting[0].id in tries)
+        is_apart = episode.tries or (waiting and waiting[0].tries)
         if waiting and (is_apart or len(waiting) == settings.batch_turns or not _together(waiting, episode)):
             break
         waiting.append(episode)

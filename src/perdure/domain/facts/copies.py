@@ -24,14 +24,10 @@ _ALL = 1_000_000
 
 def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Sequence[Passage]) -> FactsCopy:
     """Return what an agent's graph knows, with the places of its sources among these turns and passages."""
-    lines = {
-        (one.agent_id, one.conversation_seq): tx.episodes.last_seq(one.agent_id, one.conversation_seq) for one in turns
-    }
-    turns_read = sum(one.seq <= lines[one.agent_id, one.conversation_seq] for one in turns)
     number = tx.archives.get(passages[0].archive_id).number if passages else 0
     passages_read = sum(one.seq <= tx.episodes.last_seq(agent_id, -1 - number) for one in passages) if passages else 0
     if (graph := tx.graphs.find_by_agent(agent_id)) is None:
-        return FactsCopy(turns_read=turns_read, passages_read=passages_read)
+        return FactsCopy(passages_read=passages_read)
     places: dict[str, int] = {one.id: place for place, one in enumerate(turns)}
     held = {*places, *(one.id for one in passages)}
     episodes = [
@@ -55,7 +51,6 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
         sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
         rules=rules,
         settings=graph.settings,
-        turns_read=turns_read,
         passages_read=passages_read,
     )
 
@@ -80,9 +75,6 @@ def restore_facts(
 
     Raises: InvalidInput: they don't fit together.
     """
-    if turns and copy.turns_read > 0:
-        read = turns[min(copy.turns_read, len(turns)) - 1]
-        tx.episodes.put_last_seq(agent_id, read.conversation_seq, read.seq, at=at)
     if passages and copy.passages_read > 0:
         last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
         tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)

@@ -14,6 +14,7 @@ from perdure.domain.values import check_names, check_range
 
 FACT_SETTINGS = "facts"
 """The name of an agent's setting."""
+_NAME_CHARS = 200
 
 CaptureMode = Literal["on", "ask", "off"]
 ExtractorName = Literal["default", "patterns", "model"]
@@ -163,6 +164,8 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     for name in ("entity_types", "fact_types", "slots"):
         if not isinstance(settings.get(name, {}), Mapping):
             raise InvalidInput(f"{name} is {settings[name]!r:.80}: give an object")
+        if long := next((one for one in settings.get(name, {}) if len(str(one)) > _NAME_CHARS), None):
+            raise InvalidInput(f"{name} has {long!r:.80}: names have at most {_NAME_CHARS} characters")
     for name, schema in settings.get("entity_types", {}).items():
         if not isinstance(schema, Mapping):
             raise InvalidInput(

@@ -8,8 +8,8 @@ answered as quickly as any.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.context.request.assemble import View, tail
@@ -19,16 +19,20 @@ from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import Evict, Merge, plan
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation
-from perdure.core.errors import IrreducibleFloor
-from perdure.core.ids import AgentId
-from perdure.core.messages import Draft, text_of
+from perdure.core.errors import ConversationBusy, IrreducibleFloor
+from perdure.core.events import Event, MessageAdded, RunQueued
+from perdure.core.ids import AgentId, RunId
+from perdure.core.messages import Draft, ToolCall, Waits, text_of
 from perdure.core.nodes import SummaryNode
-from perdure.domain.conversations.importing import ImportCount, add_imported
-from perdure.engine.approvals.answers import approval_pending
+from perdure.domain.conversations.importing import ImportCount, add_imported, as_imported
+from perdure.engine.approvals.answers import approval_pending, tools_of, waits_by_tool, write_waits
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.situation import NO_RUN, situation_of
 from perdure.engine.compaction.summarise import Summary
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.finish import end_run
+from perdure.engine.run.log import run_log_of
+from perdure.engine.run.next_action import Finish
 from perdure.engine.run.prefixes import (
     read_memory,
     recompile_prefix,
@@ -60,15 +64,67 @@ async def import_drafts(agent_id: AgentId, conversation_seq: int, drafts: Sequen
     return added
 
 
+async def import_waiting(
+    agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], ports: Ports, max_steps: int
+) -> None:
+    """Add an answer whose calls wait for somebody, as that of a run that stopped there, with the results of its others.
+
+    Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
+    """
+    tokens, inputs = await asyncio.to_thread(_count_tokens, drafts, ports), ports.inputs()
+
+    def add(tx: Tx) -> None:
+        _check_idle(tx, agent_id, conversation_seq)
+        opening = tx.conversations.get_state(agent_id, conversation_seq)
+        run = tx.runs.add(
+            opening,
+            RunId(inputs.ids.new("run")),
+            at=inputs.now,
+            max_steps=max_steps,
+            background=False,
+            running=True,
+            lease_owner=None,
+            lease_until=None,
+            waiting_input=None,
+        )
+        tools = tools_of(tx, run)
+        waits: dict[str, Waits] = {
+            **dict.fromkeys(write_waits(tx, run, tools), "approval"),
+            **waits_by_tool(tools, opening.agent.settings),
+        }
+        rows = tx.messages.append(run, [_waiting(one, waits, inputs.now) for one in drafts], tokens, at=inputs.now)
+        events: list[Event] = [RunQueued(run.id), *(MessageAdded(row.seq, row) for row in rows)]
+        end_run(tx, run_log_of(tx, run), Finish("requires_approval"), events, inputs)
+
+    await ports.store.write(add)
+
+
+def _waiting(draft: Draft, waits: Mapping[str, Waits], at: datetime) -> Draft:
+    """An imported message whose calls wait also for what tools of their names need here."""
+    parts = [
+        replace(one, awaits=one.awaits or waits.get(one.name)) if isinstance(one, ToolCall) else one
+        for one in draft.parts
+    ]
+    return as_imported(replace(draft, parts=tuple(parts)), at)
+
+
 def _add(
     tx: Tx, agent_id: AgentId, conversation_seq: int, drafts: Sequence[Draft], tokens: Sequence[int], *, at: datetime
 ) -> ImportCount:
     """Add the messages that are not there yet. Raises: NotFound, ConversationBusy, ApprovalPending."""
+    _check_idle(tx, agent_id, conversation_seq)
+    return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
+
+
+def _check_idle(tx: Tx, agent_id: AgentId, conversation_seq: int) -> None:
+    """Check that the conversation, which nobody else changes now, takes messages. Raises: NotFound, ConversationBusy,
+    ApprovalPending."""
     tx.agents.lock(agent_id)
     conversation = tx.conversations.get_state(agent_id, conversation_seq).conversation  # not one that was deleted
     if conversation.pending_run_seq is not None:
         raise approval_pending(tx, conversation, what="import messages")
-    return add_imported(tx, agent_id, conversation_seq, drafts, tokens, at=at)
+    if (active := tx.runs.find_active(agent_id, conversation_seq)) is not None:
+        raise ConversationBusy(active.id)
 
 
 def _count_tokens(drafts: Sequence[Draft], ports: Ports) -> list[int]:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, ModelTimeout, NotFound, StoreError
 from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
@@ -22,10 +23,11 @@ from perdure.engine.facts.communities import summarize_due
 from perdure.engine.facts.nearness import find_same, show_near
 from perdure.engine.facts.plan import plan_extraction
 from perdure.engine.facts.store import pass_over, store_plan
-from perdure.engine.facts.waiting import TRIES
+from perdure.engine.facts.waiting import TRIES, WHOLE_TRIES
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.run.log import Line
+from perdure.engine.workers.background import PutBack
 from perdure.engine.workers.pauses import AT_ONCE, Piece
 from perdure.storage.tx import Tx
 
@@ -63,7 +65,16 @@ async def _extract_all(
             return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
 
     for _ in range(BATCHES_MAX):
-        found = await _extract(ports, load, piece)
+        try:
+            found = await _extract(ports, load, piece)
+        except (NotFound, StoreError, PutBack):
+            raise
+        except Exception as error:
+            if may_pass(error) or await ports.store.write(_count_line_tries, line, ports.clock.now()) < WHOLE_TRIES:
+                raise
+            turns = await extract_singly(ports, line, rest=rest, last=False)
+            log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
+            continue
         if found is None:
             break
         facts += found
@@ -81,6 +92,11 @@ async def _extract_all(
         return facts
     await summarize_due(ports, line[0], piece)
     return facts
+
+
+def _count_line_tries(tx: Tx, line: Line, at: datetime) -> int:
+    """Count that a batch could not be extracted; return how often, since one could be. Raises: NotFound."""
+    return tx.episodes.count_line_tries(*line, at=at)
 
 
 async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]) -> Sequence[Fact]:
@@ -134,7 +150,7 @@ async def _extract_waiting(
     def read(tx: Tx) -> LoadedBatch | None:
         if (graph := find(tx)) is None:
             return None
-        return load_text_batch(tx, graph, agent_id, without=frozenset(waiting.texts), tries=dict(waiting.tries))
+        return load_text_batch(tx, graph, agent_id, without=frozenset(waiting.texts))
 
     for _ in range(batches_max):
         with contextlib.ExitStack() as taken:
@@ -229,8 +245,6 @@ async def _extract(ports: Ports, load: Load, piece: Piece = AT_ONCE) -> Sequence
                 store_plan, loaded, plan, extraction=extraction, ids=ports.ids, at=ports.clock.now()
             )
         if facts is not None:
-            for episode in loaded.episodes:
-                ports.waiting.tries.pop(episode.id, None)
             return facts
     raise Conflict(f"what is to be extracted has changed {AGAIN_MAX} times meanwhile: extract it again")
 
@@ -238,13 +252,12 @@ async def _extract(ports: Ports, load: Load, piece: Piece = AT_ONCE) -> Sequence
 async def _count_try(ports: Ports, loaded: LoadedBatch) -> bool:
     """Count that texts could not be extracted; one alone that could not be too often is passed over. Return whether
     that was done. Raises: StoreError."""
-    tries = ports.waiting.tries
-    tries.update(episode.id for episode in loaded.episodes)
-    if len(loaded.episodes) > 1 or tries[loaded.episodes[0].id] < TRIES:
+    graph_id, seqs = loaded.episodes[0].graph_id, [episode.seq for episode in loaded.episodes]
+    if len(seqs) > 1 or loaded.episodes[0].tries + 1 < TRIES:
+        await ports.store.write(lambda tx: tx.episodes.count_tries(graph_id, seqs))
         return False
     await ports.store.write(pass_over, loaded, ids=ports.ids, at=ports.clock.now())
-    log.warning("a text of %s is left out of facts after %d tries", loaded.episodes[0].graph_id, TRIES)
-    del tries[loaded.episodes[0].id]
+    log.warning("a text of %s is left out of facts after %d tries", graph_id, TRIES)
     return True
 
 

@@ -45,16 +45,15 @@ class ForgettingWork:
         now = self._ports.clock.now()
         if agent_id in self._last and now - self._last[agent_id] < EVERY:
             return
-        self._last[agent_id] = now
 
-        def load(tx: Tx) -> tuple[Fading, Forgetting]:
+        def load(tx: Tx) -> tuple[Fading, Forgetting] | None:
             policy = load_agent_facts(tx.agents.get(agent_id).settings).forgetting
-            return load_fading(tx, agent_id, tx.graphs.find_by_agent(agent_id)), policy
+            return (load_fading(tx, agent_id, tx.graphs.find_by_agent(agent_id)), policy) if policy.on else None
 
         try:
-            fading, policy = await self._ports.store.read(load)
-            if policy.on:
-                await tidy(self._ports, fading, policy)
+            if (loaded := await self._ports.store.read(load)) is not None:
+                self._last[agent_id] = now
+                await tidy(self._ports, *loaded)
         except StoreError:
             raise
         except PerdureError as error:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from perdure.core.ids import EpisodeId
 from perdure.engine.run.log import Line
 
-TRIES = 5
-"""How often what can't be extracted is tried."""
+TRIES, WHOLE_TRIES = 5, 3
+"""How often what can't be extracted is tried, and a whole batch of turns: then each of them is."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,6 @@ class Waiting:
         wake: called about each change, with whether the rest is due at once; None: nobody extracts here.
         taken: the conversations that are extracted because somebody asks for it, as often as it is asked for.
         texts: the texts that are extracted just now.
-        tries: how often a text that waits in a graph could not be extracted.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,6 @@ class Waiting:
         self.wake: Callable[[Line, bool], None] | None = None
         self.taken: Counter[Line] = Counter()
         self.texts: Counter[EpisodeId] = Counter()
-        self.tries: Counter[EpisodeId] = Counter()
 
     @contextlib.contextmanager
     def take(self, line: Line) -> Iterator[None]:

@@ -15,7 +15,7 @@ from perdure.core.errors import ModelError, NotFound, PerdureError, StoreError
 from perdure.core.messages import Message
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.domain.facts.turns import is_turn
-from perdure.engine.facts.extract import extract_due, extract_singly, may_pass
+from perdure.engine.facts.extract import extract_due, extract_singly
 from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.engine.facts.waiting import TRIES, Backlog
 from perdure.engine.ports import Ports, extract_nothing
@@ -25,8 +25,6 @@ from perdure.engine.workers.pauses import Pauses
 
 log = logging.getLogger(__name__)
 
-WHOLE_TRIES = 3
-"""How often a whole batch is tried that fails because of what it says; then each of its turns."""
 AT_CLOSE_S = 0.5
 """How long a closing process extracts what waits, batch by batch: an imported history takes minutes."""
 LEFT_MESSAGES = 1_000
@@ -141,7 +139,7 @@ class Extractions:
             raise
         except Exception as error:
             backlog.tries += 1
-            if backlog.tries < (TRIES if may_pass(error) else WHOLE_TRIES):
+            if backlog.tries < TRIES:
                 self._retry(line, backlog, error)
             else:
                 await self._extract_singly(line, backlog, error, rest=rest)
@@ -177,7 +175,7 @@ class Extractions:
     async def _extract_singly(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
         """Go on behind a batch that failed too often: only the turns at fault are left out."""
         try:
-            turns = await extract_singly(self._ports, line, rest=rest, last=backlog.tries >= TRIES)
+            turns = await extract_singly(self._ports, line, rest=rest, last=True)
         except NotFound:
             self._waiting.lines.pop(line, None)
         except StoreError as trouble:

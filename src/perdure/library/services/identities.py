@@ -11,6 +11,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.blocks import Block, BlockFilter
 from perdure.core.identities import Identity, IdentityFilter, IdentityType
 from perdure.core.ids import AgentId, BlockId, IdentityId
+from perdure.core.text.reprs import attributes
 from perdure.domain.values import check_item_limits
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import Page, check_page
@@ -138,7 +139,7 @@ class IdentityService:
             created_at=now,
             updated_at=now,
         )
-        _check_properties(tx, identity)
+        _check(tx, identity)
         identity = tx.identities.add(identity)
         _set_owners(tx, identity.id, fields)
         return identity
@@ -149,7 +150,7 @@ class IdentityService:
         if fields.properties is not None:
             values["properties"] = _by_key(fields.properties)
         after = replace(before, **values, updated_at=self._ports.clock.now())
-        _check_properties(tx, after)
+        _check(tx, after)
         tx.identities.put(after)
         _set_owners(tx, after.id, fields)
         return after
@@ -192,6 +193,8 @@ def _by_key(properties: Sequence[Property]) -> tuple[Property, ...]:
     return tuple({one["key"]: one for one in properties}.values())
 
 
-def _check_properties(tx: Tx, identity: Identity) -> None:
-    """Raises: TooMany: the properties are too long."""
-    check_item_limits(tx.limits, metadata={"properties": list(identity.properties)})
+def _check(tx: Tx, identity: Identity) -> None:
+    """Raises: TooMany: a name, or the properties, are too long."""
+    keys = [str(one["key"]) for one in identity.properties]
+    names = {"key": max(keys, key=len, default=""), **attributes(identity, "identifier_key", "name", "project_id")}
+    check_item_limits(tx.limits, names=names, metadata={"properties": list(identity.properties)})

@@ -14,7 +14,7 @@ from perdure.app import App
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.blocks import Author
-from perdure.core.conversations import SYSTEM_SEQ
+from perdure.core.conversations import SYSTEM_SEQ, Conversation
 from perdure.core.errors import AnswerInvalid
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, id_in_run, is_id
@@ -30,11 +30,12 @@ from perdure.core.messages import (
     text_of,
 )
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
-from perdure.domain.conversations.importing import ImportedMessage
+from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.budget import check_budget
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
+from perdure.engine.conversations.importing import import_waiting
 from perdure.engine.forgetting.forget import message_item, record
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
@@ -71,9 +72,9 @@ class NewMessage:
 
     def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
         """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
-        which is refused before anything is done with it. Raises: InvalidInput."""
+        which is refused before anything is done with it. Raises: InvalidInput, TooMany."""
         parts: tuple[Text | Image, ...] = tuple(part for part in self.parts if not isinstance(part, ImageLink))
-        check_sender(self.sender_id)
+        check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
         draft = Draft(
             id=message_id,
             role=self.role,
@@ -145,6 +146,7 @@ class MessageService:
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
         ports = self._ports
+        check_sender(ports.settings.limits, answer_otid=sent.get("answer_otid"))
         if self._app.models.unused_servers:
             agent = await ports.store.read(lambda tx: tx.agents.get(agent_id))
             if agent.follows_default:
@@ -348,6 +350,15 @@ class MessageService:
             found = check_messages(messages, limit_chars=self._ports.settings.message_limit_chars)
         line = await self._ports.store.read(find_conversation, agent_id, conversation)
         return await import_history(self._ports, line, found, progress=progress)
+
+    async def import_waiting(self, conversation: Conversation, rows: Sequence[ImportedMessage]) -> None:
+        """Put an answer whose calls wait for somebody, and the results of its other calls, behind imported history.
+
+        Raises: NotFound, ConversationBusy, ApprovalPending, StoreError.
+        """
+        importer = Importer(conversation.agent_id, conversation.id)
+        drafts = [importer.draft(row) for row in rows]
+        await import_waiting(conversation.agent_id, conversation.seq, drafts, self._ports, self._app.settings.max_steps)
 
 
 def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:

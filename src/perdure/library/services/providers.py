@@ -188,6 +188,8 @@ class ProviderService:
             for name in ("provider_type", "base_url", "region", "api_version")
             if (value := getattr(fields, name)) is not None
         }
+        if values.get("base_url") == before.shown_url:  # as it is shown: its query stays
+            del values["base_url"]
         provider = replace(before, **values, updated_at=now)
         check_provider(provider, fields.api_key)
         return provider

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.app import App
@@ -40,24 +40,24 @@ class TransferService:
     def __init__(self, app: App) -> None:
         self._ports, self._store = app.ports, app.store
 
-    async def copy_agent(self, agent_id: AgentId, message_ids: Sequence[MessageId]) -> AgentCopy:
-        """What an agent has beside what agent files hold, with the places of its sources among these messages.
+    async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
+        """What an agent has beside what agent files hold: number of a conversation -> the messages of it in the file.
 
         Raises: NotFound, StoreError.
         """
-        return await self._store.read(copy_agent, agent_id, message_ids)
+        return await self._store.read(copy_agent, agent_id, lines)
 
     async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
         """What the agent has forgotten, so that no file may hold it. Raises: NotFound, StoreError."""
         return await self._store.read(list_forgotten, agent_id)
 
-    async def restore_agent(self, agent_id: AgentId, copy: AgentCopy) -> Sequence[str]:
-        """Give it to an agent that was made of a file; what is left out.
+    async def restore_agent(self, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int] = (0,)) -> Sequence[str]:
+        """Give it to an agent that was made of a file, with these conversations; what is left out.
 
         Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
         """
         ids, at = self._ports.ids, self._ports.clock.now()
-        return await self._store.write(restore_agent, agent_id, copy, author=outside(), ids=ids, at=at)
+        return await self._store.write(restore_agent, agent_id, copy, lines, author=outside(), ids=ids, at=at)
 
     async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
         """The archive's header, then its passages, oldest first: a line each, without line ends.

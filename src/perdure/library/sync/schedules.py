@@ -51,7 +51,7 @@ class Schedules:
             cron: five fields, minute to day of week, such as "0 9 * * MON-FRI".
             timezone: the IANA name of a zone, such as "Europe/Rome"; by default the agent's.
             role: "system": the agent reads an envelope with the schedule and the due time; "user": the plain message.
-            starts_at, ends_at: nothing is due before or after; an interval begins at `starts_at`.
+            starts_at, ends_at: nothing is due before or after, of a day its end; an interval begins at `starts_at`.
             max_firings: how often it is fired at most.
             missed: what becomes of times that nobody could fire: "skip" none, "once" one for all, "all" each of the
                 newest `missed_limit`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,8 +38,12 @@ ALIKE = 0.9
 COMPARED_CHARS = 2_000
 SMALL_PAGE = 20  # so many texts are compared all with all; in longer pages, each with those that share a rare word
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
-_WORDS = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
+_WORDS = re.compile(r"""\w+|(?<!\w)-(?=\d)|[^\w\s.,;:!?'"`*()\[\]{}…–—\-·¿¡«»，。、；：！？“”‘’（）【】《》「」『』]""")
+"""Words, and signs that are no punctuation: "C" and "C#" are two things, and so are "a < b" and "a > b"."""
+_ADDABLE = re.compile(
+    r"(?!(?:not?|never|none|nothing|nobody|neither|nor|without|cannot|t|nicht|keine?|nie|pas|jamais|non)$)[^\W\d]+"
+)
+"""A word that a longer form of a text may have: no number, sign or denial ("can't" is "can" and "t")."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -317,8 +322,8 @@ def _unpack(words: Column, size: int) -> Column:
 def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -> list[tuple[int, tuple[int, ...]]]:
     """Select which of the ranked texts to show, at most `limit`, with the duplicates that each stands for.
 
-    Texts are duplicates if they are equal but for case, spaces and punctuation, or share nearly all their words. A
-    group stands at the place of its best text, and shows the newest of those that equal it word for word.
+    Texts are duplicates if they are equal but for case, spaces and punctuation, or one is the other with a few words
+    more. A group stands at the place of its best text, and shows the newest of those that equal it word for word.
 
     Args:
         texts: best first; more than `limit`, to fill the places of duplicates.
@@ -327,7 +332,7 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
     """
     same_as: dict[int, list[int]] = {}
     words_of: dict[int, str] = {}
-    sets: dict[int, frozenset[str]] = {}
+    lists: dict[int, list[str]] = {}
     by_words: dict[str, int] = {}
     by_rare_word: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
@@ -335,19 +340,18 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
             break
         found = _WORDS.findall(text[:COMPARED_CHARS].casefold())
         words = " ".join(found)
-        distinct = frozenset(found)
         words_of[index] = words
         key = words if len(text) <= COMPARED_CHARS else f"{words}\n{text}"
-        rare = _rare_words(distinct) if limit > SMALL_PAGE else []
+        rare = _rare_words(found) if limit > SMALL_PAGE else []
         best = by_words.get(key)
         if best is None and len(found) >= FEWEST_WORDS:
-            near = {other for word in rare for other in by_rare_word.get(word, ())} if limit > SMALL_PAGE else sets
-            best = min((other for other in near if _are_alike(distinct, sets[other])), default=None)
+            near = {other for word in rare for other in by_rare_word.get(word, ())} if limit > SMALL_PAGE else lists
+            best = min((other for other in near if _are_alike(found, lists[other])), default=None)
         if best is not None:
             same_as[best].append(index)
             continue
         same_as[index] = []
-        sets[index] = distinct
+        lists[index] = found
         by_words[key] = index
         for word in rare:
             by_rare_word.setdefault(word, []).append(index)
@@ -362,25 +366,25 @@ def _newest(
     return newest, tuple(at for at in (index, *others) if at != newest)
 
 
-def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
-    """Return whether two texts share nearly all their words, and all their numbers."""
-    small, large = len(words), len(others)
-    if small > large:
-        small, large = large, small
-    if small < ALIKE * large:
+def _are_alike(words: Sequence[str], others: Sequence[str]) -> bool:
+    """Return whether one of two texts is the other with a few words more, in its order, and none of these is a number,
+    a sign or a denial. "Ann owes Ben" and "Ben owes Ann", "enable it" and "disable it" are two memories."""
+    small, large = sorted((words, others), key=len)
+    shared = set(small)
+    if len(shared) < ALIKE * len(shared | set(large)) or len(small) < ALIKE * len(large):
         return False
-    shared = len(words & others)
-    if shared < ALIKE * (small + large - shared):
+    rest = iter(large)
+    if not all(word in rest for word in small):
         return False
-    return not any(map(_DIGIT.search, words ^ others))  # "invoice 17 is paid" and "invoice 18 is paid" are two memories
+    return all(map(_ADDABLE.fullmatch, Counter(large) - Counter(small)))
 
 
-def _rare_words(distinct: frozenset[str]) -> list[str]:
+def _rare_words(words: Sequence[str]) -> list[str]:
     """Return the longest words of a text: any text that is alike shares one of them.
 
     Long words are rare, so few texts need a comparison.
 
     Source: prefix filtering after Chaudhuri, Ganti and Kaushik, ICDE 2006.
     """
-    ordered = sorted(distinct, key=lambda word: (len(word), word))
+    ordered = sorted(set(words), key=lambda word: (len(word), word))
     return ordered[max(0, int(ALIKE * len(ordered)) - 1) :]

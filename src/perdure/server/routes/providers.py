@@ -70,7 +70,7 @@ def provider_shape(provider: ModelProvider) -> dict[str, Any]:
         **fields(provider, "id", "name", "provider_type"),
         "provider_category": "byok",
         **nulls("api_key", "access_key", "api_key_enc", "access_key_enc"),
-        "base_url": provider.base_url or None,
+        "base_url": provider.shown_url or None,
         **fields(provider, "region", "api_version"),
         "organization_id": ORG_ID,
         **fields(provider, "created_at", "updated_at", last_synced="synced_at"),

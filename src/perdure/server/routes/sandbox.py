@@ -12,7 +12,7 @@ from perdure.library.checks import Page
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, Limit, json_answer, pages
 from perdure.server.wire.base import MASKED, WireRequest, fields, stamps
-from perdure.server.wire.fields import Items, JsonObject, SandboxIdIn, VariableIdIn
+from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
 
 _OF_OTHERS = ("timeout", "template", "npm_requirements", "language")
 """Fields that only configurations of hosted sandboxes have."""
@@ -57,7 +57,7 @@ class SandboxIn(WireRequest):
 class VariableIn(WireRequest):
     """A variable of all custom tools."""
 
-    key: str
+    key: Name
     value: str
     description: str | None = None
 
@@ -65,7 +65,7 @@ class VariableIn(WireRequest):
 class VariableChangesIn(WireRequest):
     """Changes of a variable. A field that is missing or null stays, and so does the value if it is empty."""
 
-    key: str | None = None
+    key: Name | None = None
     value: str | None = None
     description: str | None = None
 

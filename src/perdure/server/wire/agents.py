@@ -47,6 +47,7 @@ from perdure.server.wire.fields import (
     ItemsByName,
     JsonObject,
     MaxItems,
+    Name,
     Tags,
     ToolIdIn,
     keywords,
@@ -151,15 +152,15 @@ class AgentChangesIn(WireRequest):
     max_reasoning_tokens: _Count = None
     parallel_tool_calls: bool | None = None
     response_format: ResponseFormat | None = None
-    embedding: str | None = None
+    embedding: Name | None = None
     embedding_config: JsonObject | None = None
     compaction_settings: CompactionSettingsIn | None = None
     message_buffer_autoclear: bool | None = None
     max_files_open: _Count = None
     per_file_view_window_char_limit: _Count = None
-    project_id: str | None = None
-    template_id: str | None = None
-    base_template_id: str | None = None
+    project_id: Name | None = None
+    template_id: Name | None = None
+    base_template_id: Name | None = None
     block_ids: Annotated[list[BlockIdIn], MaxItems("blocks_per_agent")] | None = None
     tool_ids: Annotated[list[ToolIdIn], MaxItems("tools_per_agent")] | None = None
     identity_ids: Annotated[list[IdentityIdIn], MaxItems("identities_per_agent")] | None = None

@@ -13,7 +13,7 @@ from perdure.core.messages import ToolDecision
 from perdure.engine.approvals.answers import Pending
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.content import Part, parse_return
-from perdure.server.wire.fields import Items
+from perdure.server.wire.fields import Items, Name
 from perdure.server.wire.messages import Display, wire_messages
 
 ANSWER_FIELDS = ("approvals", "tool_returns", "approve")
@@ -24,7 +24,7 @@ class CallAnswerIn(WireRequest):
     are Perdure's."""
 
     type: Literal["approval", "tool", "tool_return"] | None = None
-    tool_call_id: str
+    tool_call_id: Name
     approve: bool | None = None
     reason: str | None = None
     arguments: str | dict[str, Any] | None = None
@@ -72,9 +72,9 @@ class AnswerIn(WireRequest):
     approvals: Items[CallAnswerIn] | None = None
     tool_returns: Items[CallAnswerIn] | None = None
     approve: bool | None = None
-    approval_request_id: str | None = None
+    approval_request_id: Name | None = None
     reason: str | None = None
-    otid: str | None = None
+    otid: Name | None = None
 
     def answers(self, where: str) -> list[Answer]:
         """The answers, as a run stores them. `where`: the place of the message. Raises: InvalidInput, NotSupported."""

@@ -23,7 +23,7 @@ from perdure.server.wire.base import (
     stamps,
     with_wire_fields,
 )
-from perdure.server.wire.fields import Date, Filled, JsonObject, MaxItems, Tags
+from perdure.server.wire.fields import Date, Filled, JsonObject, MaxItems, Name, Tags
 
 _ENDPOINT_TYPES = ("openai", "google_ai", "google_vertex", "azure", "ollama", "lmstudio", "vllm", "mistral", "together")
 
@@ -48,7 +48,7 @@ class ArchiveIn(ArchiveChangesIn):
     embedder, if it has one."""
 
     name: Filled
-    embedding: str | None = None
+    embedding: Name | None = None
     embedding_config: JsonObject | None = None
 
     @property

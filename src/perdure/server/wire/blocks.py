@@ -11,7 +11,7 @@ from perdure.core.blocks import Block
 from perdure.core.errors import InvalidInput
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
 from perdure.server.wire.base import WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
-from perdure.server.wire.fields import JsonObject, Label, Tags
+from perdure.server.wire.fields import JsonObject, Label, Name, Tags
 
 LIMIT_CHARS = 100_000
 """The limit of a block that a client makes without one."""
@@ -35,12 +35,12 @@ class BlockChanges(WireRequest):
     tags: Tags | None = None
     is_template: bool | None = None
     hidden: bool | None = None
-    project_id: str | None = None
-    template_name: str | None = None
-    template_id: str | None = None
-    base_template_id: str | None = None
-    deployment_id: str | None = None
-    entity_id: str | None = None
+    project_id: Name | None = None
+    template_name: Name | None = None
+    template_id: Name | None = None
+    base_template_id: Name | None = None
+    deployment_id: Name | None = None
+    entity_id: Name | None = None
     preserve_on_migration: bool | None = None
 
     def changes(self, before: Block) -> dict[str, Any]:

@@ -130,12 +130,12 @@ request_limits: ContextVar[Limits] = ContextVar("request_limits", default=DEFAUL
 """The limits of the current request's server. All servers of a process share the types of bodies, and pydantic passes
 no arguments to their validators."""
 
-_JSON_NAMES = {"array": "maxItems", "object": "maxProperties"}
+_JSON_NAMES = {"array": "maxItems", "object": "maxProperties", "string": "maxLength"}
 
 
 @dataclass(frozen=True, slots=True)
 class MaxItems:
-    """The metadata that limits a list or mapping: `Annotated[list[...], MaxItems("tags_per_item")]`.
+    """The metadata that limits a list, mapping or text: `Annotated[list[...], MaxItems("tags_per_item")]`.
 
     A longer one raises TooMany before any item is parsed. `limit` is a field of `Limits`.
     """
@@ -153,10 +153,13 @@ class MaxItems:
         return shape
 
     def _check(self, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, list | dict):
+        if isinstance(value, list | dict | str):
             request_limits.get().check(self.limit, len(value), field=info.field_name or "")
         return value
 
+
+Name = Annotated[str, MaxItems("name_limit_chars")]
+"""A short text, by which people and programs find a thing."""
 
 Items = Annotated[list[T], MaxItems("items_per_request")]
 ItemsByName = Annotated[dict[str, T], MaxItems("items_per_request")]

@@ -9,15 +9,15 @@ from pydantic import AfterValidator, Field
 from perdure.core.identities import IdentityType
 from perdure.library.services.identities import IdentityFields, IdentityState
 from perdure.server.wire.base import WireRequest, fields
-from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, finite
+from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, Name, finite
 
-_Text = Annotated[str, Field(min_length=1, max_length=1_000)]
+_Text = Annotated[Name, Field(min_length=1)]
 
 
 class PropertyIn(WireRequest):
     """A property of an identity."""
 
-    key: str
+    key: Name
     value: Annotated[str | bool | int | float | JsonObject, AfterValidator(finite)]
     type: Literal["string", "number", "boolean", "json"]
 
@@ -50,7 +50,7 @@ class IdentityIn(IdentityChangesIn):
     identifier_key: _Text
     name: _Text
     identity_type: IdentityType
-    project_id: str | None = None
+    project_id: Name | None = None
 
 
 def property_values(properties: list[PropertyIn]) -> list[dict[str, Any]]:

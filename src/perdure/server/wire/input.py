@@ -40,6 +40,7 @@ from perdure.server.wire.fields import (
     Filled,
     Items,
     MaxItems,
+    Name,
     RunIdIn,
     keywords,
 )
@@ -72,9 +73,9 @@ class MessageIn(WireRequest):
     type: Literal["message"] | None = None
     role: Literal["user", "system", "assistant", "developer"]
     content: Content
-    name: str | None = None
-    otid: str | None = None
-    sender_id: str | None = None
+    name: Name | None = None
+    otid: Name | None = None
+    sender_id: Name | None = None
 
     @property
     def stored_role(self) -> Role:
@@ -117,15 +118,15 @@ class SendRequest(WireRequest):
     include_pings: bool = True
     background: bool = False
     use_assistant_message: bool = True
-    assistant_message_tool_name: str = SEND_MESSAGE
-    assistant_message_tool_kwarg: str = "message"
+    assistant_message_tool_name: Name = SEND_MESSAGE
+    assistant_message_tool_kwarg: Name = "message"
     include_return_message_types: Items[MessageType] | None = None
     include_compaction_messages: bool = False
     if_busy: IfBusy = "reject"
     client_tools: Annotated[list[Any], MaxItems("tools_per_agent")] | None = None
     client_skills: Items[ClientSkill] | None = None
     agent_id: AgentIdIn | None = None
-    override_model: str | None = None
+    override_model: Name | None = None
     override_system: str | None = None
     return_logprobs: bool = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
@@ -303,7 +304,7 @@ class ResumeRequest(WireRequest):
     include_pings: bool = True
     agent_id: AgentIdIn | None = None
     run_id: RunIdIn | None = None
-    otid: Annotated[str, Field(max_length=500)] | None = None
+    otid: Name | None = None
 
 
 R = TypeVar("R", bound=WireRequest)

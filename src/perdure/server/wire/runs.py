@@ -10,6 +10,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import RunId, ToolId, is_id
 from perdure.core.models import Exchange
 from perdure.core.runs import Callback, Feedback, Run, RunStatus, Step, Usage
+from perdure.core.text.reprs import hide_query
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import Span, StepTimes, trace_id
 from perdure.library.reply import Reply, Turn
@@ -98,8 +99,8 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     """The callback of a run or batch, and what became of its last try."""
     if callback is None:
         return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")
-    names = {f"callback_{name}": name for name in ("url", "sent_at", "status_code", "error")}
-    return fields(callback, **names)
+    names = {f"callback_{name}": name for name in ("sent_at", "status_code", "error")}
+    return {"callback_url": hide_query(callback.url)[0]} | fields(callback, **names)
 
 
 def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:

@@ -53,14 +53,16 @@ class Table:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
-    def _put_upto(self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime) -> None:
+    def _put_upto(
+        self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime, *, resets: str = ""
+    ) -> None:
         """Set the number of the last row that was read of a conversation, in a table of such numbers, with the time.
-        Raises: NotFound: no such agent."""
+        The column `resets` is 0 then. Raises: NotFound: no such agent."""
         rows = self._rows(
             f"INSERT INTO {table} (agent_id, conversation_seq, upto_seq, {time})"
             f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
             f" ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
-            f" {time} = excluded.{time} RETURNING upto_seq",
+            f" {time} = excluded.{time}{resets and f', {resets} = 0'} RETURNING upto_seq",
             agent_id=agent_id,
             conversation_seq=seq,
             upto_seq=upto_seq,

@@ -52,7 +52,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             if endpoint.provider not in names
         ],
         "registered": [
-            attributes(provider, "id", "name", "base_url", "synced_at", type="provider_type")
+            attributes(provider, "id", "name", "synced_at", type="provider_type", base_url="shown_url")
             | {"has_key": bool(provider.sealed)}
             for provider in registered
         ],

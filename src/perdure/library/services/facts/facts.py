@@ -322,12 +322,15 @@ class FactService:
         facts = await extract_texts(self._ports, graph, AgentId(owner) if is_id("agent", owner) else None, [own])
         return await self._ports.store.read(with_entities, graph, facts)
 
-    async def extract(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[FactHit]:
-        """Extract now what a conversation said since, and return the new facts.
+    async def extract(self, agent_id: AgentId) -> Sequence[FactHit]:
+        """Extract now what an agent's conversations said since, and return the new facts.
 
         Raises: ModelError, ModelNotFound, NotFound, StoreError.
         """
-        facts = await extract_due(self._ports, (agent_id, conversation_seq), rest=True)
+        behind = await self._ports.store.read(lambda tx: tx.episodes.list_behind_of(agent_id))
+        facts: list[Fact] = []
+        for seq in behind or (0,):
+            facts += await extract_due(self._ports, (agent_id, seq), rest=True)
 
         def load(tx: Tx) -> Sequence[FactHit]:
             graph = find_graph(tx, agent_id)
@@ -346,6 +349,7 @@ class FactService:
             raise InvalidInput(f"relation is {relation!r:.80}: write it in capitals, such as LIVES_IN")
 
         def add(tx: Tx) -> FactRule:
+            tx.limits.check("query_limit_chars", len(text), field="text")
             graph = self._graph(tx, owner)
             at = self._ports.clock.now()
             about = (entity_seqs(tx, graph, entity) or (None,))[0]

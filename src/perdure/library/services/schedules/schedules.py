@@ -34,7 +34,7 @@ class ScheduleService:
         ports = self._ports
         check_callback(new.callback)
         for message in messages:
-            check_sender(message.sender_id)
+            check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await self._messages.fetch_images(messages, None)
         stored = tuple(
             ScheduledMessage(

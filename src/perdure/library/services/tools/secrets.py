@@ -105,6 +105,7 @@ class SandboxService:
 
         def add(tx: Tx) -> Variable:
             tx.sandbox.get(config_id)
+            check_item_limits(tx.limits, description=description)
             variable = seal_variable(tx, bare, value, cipher=self._ports.cipher)
             tx.sandbox.add_variable(variable)
             return variable
@@ -121,6 +122,7 @@ class SandboxService:
         now = self._ports.clock.now()
 
         def update(tx: Tx) -> Variable:
+            check_item_limits(tx.limits, description=description)
             before = tx.sandbox.get_variable(variable_id)
             after = replace(before, name=name or before.name, updated_at=now)
             if description is not None:

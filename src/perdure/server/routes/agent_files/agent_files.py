@@ -31,14 +31,14 @@ _EXAMPLE = {"text/plain": {"example": '{"agents": [...], "blocks": [...], "tools
 async def export_agent(
     agent_id: AgentIdIn,
     library: Library,
-    conversation_id: Annotated[ConversationOrDefault | None, Query(description="Whose messages.")] = None,
+    conversation_id: Annotated[ConversationOrDefault | None, Query(description="Have only this conversation.")] = None,
     scrub_messages: Annotated[bool, Query(description="Leave the messages out.")] = False,
     use_legacy_format: bool = False,
     max_steps: Annotated[int | None, Query(deprecated=True)] = None,
 ) -> Response:
     """Write an agent file: the agent with its blocks, tools, messages, and folders with the texts of their files.
 
-    What only Perdure reads stands in `metadata.perdure`: settings, facts, passages, schedules, versions of blocks.
+    What only Perdure reads stands in `metadata.perdure`, such as other conversations, facts, passages and schedules.
     Values of secrets are not in it. It is sent as a text, which the clients return as they get it.
     """
     if use_legacy_format:

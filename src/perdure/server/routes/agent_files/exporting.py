@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
+from perdure.core.conversations import Conversation, ConversationFilter
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
+from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agent_files.folders import list_folders
 from perdure.server.routes.agents import agent_reply
@@ -20,21 +23,36 @@ _PAGE = 500
 async def export_text(
     library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
 ) -> str:
-    """Write an agent as an agent file, with the messages of a conversation, by default the first. Raises: NotFound."""
+    """Write an agent as an agent file, with the messages of a conversation, by default of all. Raises: NotFound."""
     state = await library.services.agents.get_state(agent_id)
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)
-    copy = await library.services.transfer.copy_agent(agent_id, [one.id for one in messages if one.kind == "message"])
+    lines = {(await library.services.conversations.get(agent_id, conversation)).seq: messages}
+    if conversation is None and with_messages:
+        for line in await _list_conversations(library, agent_id):
+            lines[line.seq] = await _list_messages(library, agent_id, line.id)
+    held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
+    copy = await library.services.transfer.copy_agent(agent_id, held)
     forgotten = await library.services.transfer.list_forgotten(agent_id)
     agent, now = agent_reply(library, state), library.app.ports.clock.now()
 
     def write() -> str:
-        document = write_agent_file(agent, messages, folders, shown=shown, copy=copy, at=now)
+        document = write_agent_file(agent, [*lines.values()], folders, shown=shown, copy=copy, at=now)
         hide_forgotten(document, forgotten)
         return json.dumps(document, indent=2)
 
     return await asyncio.to_thread(write)
+
+
+async def _list_conversations(library: AsyncPerdure, agent_id: AgentId) -> Sequence[Conversation]:
+    """All conversations of an agent but its first, oldest first."""
+    found: list[Conversation] = []
+    page, where = Page(_PAGE, ascending=True), ConversationFilter(agent_id=agent_id)
+    while states := await library.services.conversations.list_states(where, page, "created"):
+        found += (state.conversation for state in states)
+        page = replace(page, after=found[-1].id)
+    return found
 
 
 async def _list_messages(

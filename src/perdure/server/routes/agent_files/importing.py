@@ -8,15 +8,18 @@ import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from pydantic import ValidationError
 from starlette.datastructures import FormData
 
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound, ToolBuiltIn, TooMany
+from perdure.core.facts.copies import AgentCopy, ConversationCopy
 from perdure.core.groups.group import GroupFilter
 from perdure.core.ids import AgentId, BlockId, FolderId, GroupId, ToolId
+from perdure.core.text.reprs import attributes
+from perdure.domain.conversations.units import ConversationChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
@@ -33,6 +36,7 @@ log = logging.getLogger(__name__)
 _NAME_MAX = 200
 _NOT_IN_A_NAME = re.compile(r"[^\w '\-]")
 _COPY = "_copy"
+_OWN_MODEL = ("model", "model_settings", "options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +107,17 @@ class Import:
     async def _run(self) -> Sequence[AgentId]:
         """Check what can be checked, make tools and agents, and last replace the tools that are here already."""
         agents = self._independent_agents()
-        checked = [(id_, self._request(id_, agent), await self._messages_of(agent)) for id_, agent in agents.items()]
+        checked = [(id_, self._request(id_, agent), await self._lines_of(id_, agent)) for id_, agent in agents.items()]
         for file_id in dict.fromkeys(id_ for agent in agents.values() for id_ in agent.tool_ids):
             await self._import_tool(file_id, self._file.tools[file_id])
-        for file_id, _, messages in checked:
+        for file_id, _, lines in checked:
             agent_id = await self._import_agent(file_id, agents[file_id])
-            if messages.images:
+            if images := sum(messages.images for _, messages in lines):
                 name = self._name_of(agents[file_id])
-                self.warnings.append(f"{messages.images} images in messages of {name!r} are left out")
-            if messages.messages:
-                await self._library.services.messages.import_messages(agent_id, messages.messages, checked=True)
+                self.warnings.append(f"{images} images in messages of {name!r} are left out")
+            seqs = [await self._import_conversation(agent_id, number, *line) for number, line in enumerate(lines)]
             if (copy := self._file.copies.get(file_id)) is not None:
-                self.warnings += await self._library.services.transfer.restore_agent(agent_id, copy)
+                self.warnings += await self._library.services.transfer.restore_agent(agent_id, copy, seqs)
         for group in self._file.groups:
             await self._import_group(group)
         for tool in self._replacements:
@@ -144,11 +147,42 @@ class Import:
             except Exception:  # the error that ended the import is the one to raise
                 log.exception("something that a failed import had made could not be deleted")
 
-    async def _messages_of(self, agent: FileAgent) -> FileMessages:
+    async def _lines_of(self, file_id: str, agent: FileAgent) -> Sequence[tuple[ConversationCopy, FileMessages]]:
+        """The conversations of an agent with their messages, the first one's first. Raises: AgentFileInvalid."""
+        first, *others = self._file.copies.get(file_id, AgentCopy()).conversations or (ConversationCopy(),)
         if self._options.without_messages:
-            return FileMessages((), 0)
+            return [(replace(first, open_calls={}), FileMessages())]
         limit = self._library.app.ports.settings.message_limit_chars
-        return await asyncio.to_thread(messages_in, agent.fields, limit_chars=limit)
+        fields = [agent.fields, *({"messages": [{}, *one.messages]} for one in others)]
+        return [
+            (one, await asyncio.to_thread(messages_in, of_line, limit_chars=limit, open_calls=one.open_calls))
+            for one, of_line in zip((first, *others), fields, strict=True)
+        ]
+
+    async def _import_conversation(
+        self, agent_id: AgentId, number: int, copy: ConversationCopy, messages: FileMessages
+    ) -> int:
+        """Make a conversation, or change the agent's first one, and give it its messages; its number."""
+        services = self._library.services
+        labels = {block.label for block in (await services.agents.get_state(agent_id)).blocks} & {*copy.blocks}
+        values = cast(ConversationChanges, attributes(copy, "summary", "description", *_OWN_MODEL))
+        try:
+            if copy.model is not None:
+                await services.models.resolve(copy.model)
+        except ModelNotFound as error:
+            self.warnings.append(f"conversation {copy.summary or number!r:.80} has the agent's model: {error!s:.200}")
+            values |= cast(ConversationChanges, dict.fromkeys(_OWN_MODEL))
+        if number:
+            made = await services.conversations.create(agent_id, values, isolated_labels=sorted(labels))
+        else:
+            made = await services.conversations.update(agent_id, None, values)
+        line = made.conversation
+        await services.messages.import_messages(agent_id, messages.messages, conversation=line.id, checked=True)
+        if messages.waiting:
+            await services.messages.import_waiting(line, messages.waiting)
+        if copy.archived:
+            await services.conversations.update(agent_id, line.id, {"archived": True})
+        return line.seq
 
     # --- tools
 

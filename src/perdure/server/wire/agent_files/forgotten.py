@@ -74,6 +74,9 @@ class _Hidden:
         for one in (*facts["facts"], *facts["rules"]):
             if (one.get("first_seq") in old or self._is_old(one)) and self._redactor.finds(one["relation"]):
                 one["relation"] = NO_RELATION
+        self._redact(copy["conversations"], ("summary", "description", "options"))
+        for line in copy["conversations"]:
+            self._redact(line["messages"], ("name", "otid"), self._is_old)
         for of_block in copy["block_values"].values():
             for one in filter(self._is_old, of_block[:-1]):
                 one["value"] = self._redactor.drop_lines(one["value"])

@@ -10,11 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.core.errors import InvalidInput
+from perdure.core.facts.copies import OpenCallCopy
 from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
 from perdure.server.errors import AgentFileInvalid
 
 _NO_RESULT = "The agent file holds no result of this call."
+_SPEAKERS = ("user", "assistant", "approval", "system")
 _PACKED_RESULT = {"status", "message", "time"}
 _PACKED_TEXT = ({"type", "message", "time"}, {"type", "message", "time", "location"})
 
@@ -24,11 +26,13 @@ class FileMessages:
     """The messages of an agent.
 
     Attributes:
+        waiting: behind them, the answer whose calls wait for somebody, and the results of its other calls.
         images: how many images they held, which are left out.
     """
 
-    messages: Sequence[ImportedMessage]
-    images: int
+    messages: Sequence[ImportedMessage] = ()
+    waiting: Sequence[ImportedMessage] = ()
+    images: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ class _Result:
     stderr: Any = ()
 
 
-def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
+def messages_in(
+    agent: Mapping[str, Any], *, limit_chars: int, open_calls: Mapping[str, OpenCallCopy] | None = None
+) -> FileMessages:
     """Read the messages of an agent, oldest first, each answer followed by the results of all its calls.
 
     A call without a result gets one that says so, results without a call are left out, and so is the compiled system
@@ -51,6 +57,7 @@ def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
 
     Args:
         limit_chars: the length limit of what a person or the agent says.
+        open_calls: those of the last answer that wait for somebody, as far as they are in it.
     Raises: AgentFileInvalid.
     """
     lines = objects(agent.get("messages"), "messages of an agent")
@@ -58,6 +65,8 @@ def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
     found: list[ImportedMessage] = []
     call_ids: set[str] = set()
     images = 0
+    newest = max((place for place, line in enumerate(lines) if line.get("role") in _SPEAKERS), default=-1)
+    begins: int | None = None
     for place, line in enumerate(lines):
         role, parts = line.get("role"), _parts_of(line)
         images += sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
@@ -66,17 +75,29 @@ def messages_in(agent: Mapping[str, Any], *, limit_chars: int) -> FileMessages:
         if len(text) > limit_chars and role != "tool":
             raise AgentFileInvalid(f"messages[{place}] has {len(text):,} characters, the limit is {limit_chars:,}")
         if calls:
+            opened = (open_calls or {}) if place == newest else {}
             renamed = [(call, _unused(call.call_id, call_ids)) for call in calls]
-            answer = [*parts, *(ToolCall(id_, call.name, call.arguments) for call, id_ in renamed)]
+            answer = [*parts, *(_as_stored(call, id_, opened.get(call.call_id)) for call, id_ in renamed)]
+            begins = len(found) if any(call.awaits for call in answer if isinstance(call, ToolCall)) else None
             found.append(_imported(line, place, "assistant", answer, len(found)))
             for call, id_ in renamed:
+                if begins is not None and call.call_id in opened:
+                    continue
                 result = _take(results.get(call.call_id), after=place)
                 source = place if result is None else result.place
                 part = _tool_result(id_, call.name, result)
                 found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
         elif parts and (role in ("user", "assistant") or (role == "system" and not _is_compiled(place, text))):
             found.append(_imported(line, place, role, parts, len(found)))
-    return FileMessages(found, images)
+    return FileMessages(found[:begins], () if begins is None else found[begins:], images)
+
+
+def _as_stored(call: ToolCall, call_id: str, opened: OpenCallCopy | None) -> ToolCall:
+    """A call under its new id, as it waits if it does."""
+    if opened is None:
+        return ToolCall(call_id, call.name, call.arguments)
+    loop_arguments = tuple(opened.loop_arguments)
+    return ToolCall(call_id, call.name, call.arguments, opened.awaits, opened.tool_digest, loop_arguments)
 
 
 def objects(value: Any, what: str) -> Sequence[Mapping[str, Any]]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 from perdure.core.facts.copies import AgentCopy
@@ -25,7 +27,7 @@ _AGENT_FIELDS = (
 
 def write_agent_file(
     agent: Mapping[str, Any],
-    messages: Sequence[Message],
+    conversations: Sequence[Sequence[Message]],
     folders: Sequence[tuple[Folder, Mapping[str, str]]],
     *,
     shown: frozenset[str],
@@ -36,7 +38,8 @@ def write_agent_file(
 
     Args:
         agent: as answers have it.
-        messages: of a conversation, oldest first; those that models never see are left out.
+        conversations: the messages of each, oldest first; those that models never see are left out. The first ones are
+            the agent's.
         folders: each with the texts of its files by their names.
         shown: the ids of messages that the model is shown.
         copy: what else it has, which only Perdure reads.
@@ -65,13 +68,15 @@ def write_agent_file(
     settings = dict(agent["model_settings"])
     if agent["llm_config"].get("reasoning_effort") is None:
         settings.pop("reasoning", None)  # answers have a value where none is set
+    messages, *others = ([one for one in line if one.kind == "message"] for line in conversations)
     lines = [_system_line(agent)] if messages else []
     in_context = ["message-0"] if messages else []
     for message in messages:
-        if message.kind == "message":
-            if message.id in shown:
-                in_context.append(f"message-{len(lines)}")
-            lines.append(_line(message, len(lines)))
+        if message.id in shown:
+            in_context.append(f"message-{len(lines)}")
+        lines.append(_line(message, len(lines)))
+    first, *rest = copy.conversations
+    own = [replace(one, messages=[*map(_line, line, count(1))]) for one, line in zip(rest, others, strict=True)]
     return {
         "agents": [
             {
@@ -96,7 +101,7 @@ def write_agent_file(
         "files": [{**file, "id": f"file-{number}"} for number, file in enumerate(files)],
         "blocks": blocks,
         "tools": tools,
-        "metadata": own_part(copy),
+        "metadata": own_part(replace(copy, conversations=[first, *own])),
         "created_at": at.isoformat(),
     }
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag
 from typing_extensions import TypedDict
 
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
-from perdure.core.schedules import Firing, Schedule, ScheduledMessage
+from perdure.core.schedules import Firing, Schedule, ScheduledMessage, is_day
+from perdure.core.text.reprs import hide_query
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.services.messages import NewMessage
@@ -73,6 +74,11 @@ _When = Annotated[
 ]
 
 
+def _last_moment(value: Any) -> Any:
+    """The last moment of a day where an end is told as one; another value as it is."""
+    return f"{value}T23:59:59.999999" if isinstance(value, str) and is_day(value) else value
+
+
 class ScheduleIn(WireRequest):
     """A schedule to create. All but the first five fields are Perdure's own; `quiet_hours` is a text such as
     `22:00-07:00`."""
@@ -85,7 +91,7 @@ class ScheduleIn(WireRequest):
     name: Annotated[str, Field(max_length=200)] = ""
     timezone: str = "UTC"
     starts_at: datetime | None = None
-    ends_at: datetime | None = None
+    ends_at: Annotated[datetime, BeforeValidator(_last_moment)] | None = None
     max_firings: Annotated[int, keywords(minimum=1)] | None = None
     missed: Literal["skip", "once", "all"] = "once"
     missed_limit: Annotated[int, keywords(minimum=1, maximum=100)] = 10
@@ -200,7 +206,7 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
     timing, quiet = schedule.timing, schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
     if schedule.callback is not None:
-        sent["callback_url"] = schedule.callback.url
+        sent["callback_url"] = hide_query(schedule.callback.url)[0]
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
     shape = {

@@ -16,7 +16,7 @@ from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts,
 _EPISODE = RowFormat(
     Episode,
     "id, graph_id, seq, kind, ref, text, agent_id, conversation_seq, message_seq, trust, scope, occurred_at,"
-    " created_at, extracted_at",
+    " created_at, extracted_at, tries",
     {TEXT: "ref text", JSON: "scope", TIME: "occurred_at created_at extracted_at"},
 )
 _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
@@ -83,6 +83,14 @@ class Episodes(Table):
         where = "extracted_at IS NULL ORDER BY seq LIMIT :limit"
         return self._read(where, index="episodes_waiting", graph_id=graph_id, limit=limit)
 
+    def list_next(self, graph_id: GraphId, *, limit: int) -> Sequence[Episode]:
+        """The oldest episodes that wait for extraction and were not tried, in order; else those tried least."""
+        for where in ("extracted_at IS NULL AND tries = 0 ORDER BY seq", "extracted_at IS NULL ORDER BY tries, seq"):
+            sql = f"{where} LIMIT :limit"
+            if found := self._read(sql, index="episodes_waiting", graph_id=graph_id, limit=limit):
+                return found
+        return ()
+
     def list(
         self,
         graph_id: GraphId,
@@ -114,7 +122,14 @@ class Episodes(Table):
     def mark_waiting(self, graph_id: GraphId, seqs: Sequence[int]) -> None:
         """Have these episodes extracted once more."""
         condition, params = self._db.in_numbers("seq", "seqs", seqs)
-        sql = f"UPDATE episodes SET extracted_at = NULL WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
+        changes = "extracted_at = NULL, tries = 0"
+        sql = f"UPDATE episodes SET {changes} WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
+        self._run(sql, graph_id=graph_id, **params)
+
+    def count_tries(self, graph_id: GraphId, seqs: Sequence[int]) -> None:
+        """Count that these episodes could not be extracted."""
+        condition, params = self._db.in_numbers("seq", "seqs", seqs)
+        sql = f"UPDATE episodes SET tries = tries + 1 WHERE graph_id = :graph_id AND {OWN_GRAPH} AND {condition}"
         self._run(sql, graph_id=graph_id, **params)
 
     def delete(self, graph_id: GraphId, seqs: Sequence[int]) -> int:
@@ -146,9 +161,33 @@ class Episodes(Table):
         )
         return [(AgentId(row[0]), int(row[1])) for row in rows]
 
+    def list_behind_of(self, agent_id: AgentId) -> Sequence[int]:
+        """The numbers of an agent's conversations with messages that extraction has not read."""
+        rows = self._rows(
+            "SELECT c.seq FROM conversations c LEFT JOIN extractions e ON e.agent_id = c.agent_id"
+            " AND e.conversation_seq = c.seq WHERE c.agent_id = :agent_id AND c.removed_at IS NULL"
+            " AND EXISTS (SELECT 1 FROM messages m WHERE m.agent_id = c.agent_id AND m.conversation_seq = c.seq"
+            f" AND m.seq > COALESCE(e.upto_seq, -1)) AND {OWN_AGENT} ORDER BY c.seq",
+            agent_id=agent_id,
+        )
+        return [int(row[0]) for row in rows]
+
+    def count_line_tries(self, agent_id: AgentId, conversation_seq: int, *, at: datetime) -> int:
+        """Count that what a conversation said could not be extracted; return how often, since the position was set.
+        Raises: NotFound: no such agent."""
+        rows = self._rows(
+            "INSERT INTO extractions (agent_id, conversation_seq, upto_seq, extracted_at, tries)"
+            f" SELECT :agent_id, :conversation_seq, -1, :at, 1 WHERE {OWN_AGENT}"
+            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET tries = extractions.tries + 1 RETURNING tries",
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            at=iso(at),
+        )
+        return int(first(rows, "agent", agent_id)[0])
+
     def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last row that extraction has read. Raises: NotFound: no such agent."""
-        self._put_upto("extractions", "extracted_at", agent_id, conversation_seq, upto_seq, at)
+        self._put_upto("extractions", "extracted_at", agent_id, conversation_seq, upto_seq, at, resets="tries")
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Episode]:
         source = f"episodes{self._db.by_index(index) if index else ''}"
