@@ -102,7 +102,11 @@ FINDS: dict[str, tuple[Unit, str, str]] = {
         "messages",
         f"{CONVERSATION} seq",
     ),
-    "ids of the view": (lambda tx, agent: tx.conversations.list_view_ids(agent, 0), "messages", f"{CONVERSATION} seq"),
+    "ids of the view": (
+        lambda tx, agent: tx.conversations.list_view_ids([(agent, 0)]),
+        "messages",
+        f"{CONVERSATION} seq",
+    ),
     "the newest messages of a conversation": (
         lambda tx, agent: tx.messages.list(agent, conversation_seq=0, newest_first=True, limit=9),
         "messages",

@@ -191,6 +191,20 @@ class Runs(Table):
         runs = self._read("r.agent_id = :agent_id AND r.seq = :seq", **key._asdict())
         return first(runs, "run", f"{key.seq} of {key.agent_id}")
 
+    def list_by_keys(self, keys: Sequence[RunKey]) -> Mapping[RunKey, Run]:
+        """Key -> its run."""
+        sql = f"SELECT r.agent_id, r.seq, {_RUN.columns_of('r')} FROM runs r WHERE {{keys}} AND {_OWN_RUN_OF_R}"
+        found = _RUN.read_each(self._rows_of_each(sql, ("r.agent_id", "r.seq"), keys))
+        return {key: runs[0] for key, runs in found.items() if runs}
+
+    def list_newest(self, agent_ids: Sequence[AgentId], *, limit: int) -> Mapping[AgentId, Sequence[Run]]:
+        """Agent -> its newest runs, newest first."""
+        sql = (
+            f"SELECT r.agent_id, {_RUN.columns_of('r')} FROM agents a CROSS JOIN runs r WHERE {{keys}}"
+            " AND a.org_id = :org_id AND r.agent_id = a.id AND r.seq >= a.run_seq - :limit ORDER BY r.seq DESC"
+        )
+        return _RUN.read_each(self._rows_of_each(sql, "a.id", agent_ids, limit=limit))
+
     def count_by_origin(self, origin: RunId) -> int:
         """How many runs of messages between agents go back to this run."""
         sql = f"SELECT COUNT(*) FROM runs r WHERE r.origin_id = :origin AND {_OWN_RUN_OF_R}"

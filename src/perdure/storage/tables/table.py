@@ -26,8 +26,11 @@ OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org
 # A passage has no organisation column: its archive has.
 OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
 
-VALUES_AT_ONCE = 1_000
-"""How many values a statement names one by one."""
+# As that, for statements about several agents `o`.
+OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
+
+VALUES_AT_ONCE, PAIRS_AT_ONCE = 1_000, 200
+"""How many values or pairs of values a statement names one by one."""
 
 _DELETED = "/deleted"
 NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
@@ -51,6 +54,12 @@ class Table:
     def _run_counted(self, sql: str, /, **params: Any) -> int:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
+
+    def _rows_of_each(
+        self, sql: str, columns: str | tuple[str, str], keys: Sequence[Any], /, **params: Any
+    ) -> dict[Any, list[Row]]:
+        """`rows_of_each` of this organisation."""
+        return rows_of_each(self._db, sql, columns, keys, org_id=self._org_id, **params)
 
     def _page(
         self,
@@ -116,6 +125,30 @@ class PagedTable(Table, Generic[Filter, T]):
     def count(self, where: Filter) -> int:
         conditions = self._where(where)
         return int(self._rows(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params)[0][0])
+
+
+def rows_of_each(
+    db: Database, sql: str, columns: str | tuple[str, str], keys: Sequence[Any], /, **params: Any
+) -> dict[Any, list[Row]]:
+    """Key -> its rows, so that a page takes as many statements as one thing.
+
+    Args:
+        sql: a statement whose first columns are the key, which the rows are returned without; `{keys}` in it stands for
+            the condition that limits it to some keys.
+        columns: that of the key, or those of a key that is a pair.
+    """
+    found: dict[Any, list[Row]] = {key: [] for key in keys}
+    for some in parts([*found], VALUES_AT_ONCE if isinstance(columns, str) else PAIRS_AT_ONCE):
+        where = Conditions(**params)
+        if isinstance(columns, str):
+            where.among(columns, some)
+            for key, *row in db.rows(sql.format(keys=where), where.params):
+                found[key].append(row)
+        else:
+            where.among_pairs(columns, some)
+            for one, other, *row in db.rows(sql.format(keys=where), where.params):
+                found[one, other].append(row)
+    return found
 
 
 def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
@@ -211,6 +244,6 @@ def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[s
     return {row[0] for row in db.rows(f"SELECT id FROM agents WHERE {where}", where.params)}
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(values: Sequence[T], most: int = VALUES_AT_ONCE) -> Iterator[Sequence[T]]:
     """The values in parts that a statement can name."""
-    return (values[start : start + VALUES_AT_ONCE] for start in range(0, len(values), VALUES_AT_ONCE))
+    return (values[start : start + most] for start in range(0, len(values), most))
