@@ -16,7 +16,6 @@ from perdure.core.files import Folder
 from perdure.core.groups.group import Group, GroupKind
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
-from perdure.core.messages import MessageFilter
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
@@ -44,7 +43,6 @@ from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
-READ_AT_ONCE = 200
 
 NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
 RENAME_HELPS = "choose another name"
@@ -244,16 +242,8 @@ class AgentService:
         ]
 
     async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-        """Agent -> the time of its newest message; not there: it has none."""
-
-        def read(tx: Tx, some: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-            newest = {one: tx.messages.newest(one, where=MessageFilter(), limit=1) for one in some}
-            return {one: messages[0].created_at for one, messages in newest.items() if messages}
-
-        found: dict[AgentId, datetime] = {}
-        for start in range(0, len(agent_ids), READ_AT_ONCE):
-            found |= await self._ports.store.read(read, agent_ids[start : start + READ_AT_ONCE])
-        return found
+        """Agent -> when the newest message was added to it; not there: it has none."""
+        return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
 
     async def list_tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not

@@ -30,6 +30,7 @@ from perdure.storage.database.row_format import (
     RowFormat,
     assignments,
     dump,
+    from_iso,
     insert_into,
     iso,
     load,
@@ -232,6 +233,15 @@ class Conversations(Table):
             ]
             for key, rows in ((key, found.get(key, ())) for key in keys)
         }
+
+    def last_message_times(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
+        """Agent -> when the newest message was added to one of its conversations; not there: it has none."""
+        sql = (
+            "SELECT c.agent_id, MAX(c.last_message_at) FROM conversations c"
+            f" WHERE {{keys}} AND c.last_message_at IS NOT NULL AND {_OWN_C} GROUP BY c.agent_id"
+        )
+        found = self._rows_of_each(sql, "c.agent_id", agent_ids)
+        return {agent_id: from_iso(rows[0][0]) for agent_id, rows in found.items() if rows}
 
     def list_by_keys(self, keys: Sequence[ConversationKey]) -> Sequence[Conversation]:
         """Those of these conversations that there are, in this order."""
