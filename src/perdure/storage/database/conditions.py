@@ -54,7 +54,7 @@ class Conditions:
         numbers: dict[str, list[int]] = {}
         for name, number in pairs:
             numbers.setdefault(name, []).append(number)
-        some = [f"{columns[0]} = ? AND {columns[1]} IN ({', '.join('?' * len(of))})" for of in numbers.values()]
+        some = [f"({columns[0]} = ? AND {columns[1]} IN ({', '.join('?' * len(of))}))" for of in numbers.values()]
         values = (value for name, of in numbers.items() for value in (storable(name), *of))
         self.add(f"({' OR '.join(some) or '1 = 0'})", *values)
 

@@ -129,8 +129,8 @@ class Folders(Table):
     def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Folder]]:
         """Agent -> its folders in order of attachment."""
         sql = (
-            f"SELECT x.agent_id, {_FOLDER.columns_of('f')} FROM agent_folders x JOIN folders f ON f.id = x.folder_id"
-            " WHERE {keys} AND f.org_id = :org_id ORDER BY x.position"
+            f"SELECT x.agent_id, {_FOLDER.columns_of('f')} FROM agent_folders x CROSS JOIN folders f"
+            " WHERE {keys} AND f.id = x.folder_id AND f.org_id = :org_id ORDER BY x.position"
         )
         return _FOLDER.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 

@@ -183,9 +183,10 @@ def rows_in_view(
     found: dict[ConversationKey, list[Row]] = {key: [] for key in starts}
     for some in parts([*starts.items()], PAIRS_AT_ONCE):
         where = Conditions(OWN_AGENT_OF.format("messages"), condition, in_view_of("messages.agent_id"), org_id=org_id)
-        each = ["agent_id = ? AND conversation_seq = ? AND seq >= ?"] * len(some)
+        each = ["(agent_id = ? AND conversation_seq = ? AND seq >= ?)"] * len(some)
         where.add(f"({' OR '.join(each)})", *(value for key, seq in some for value in (storable(key[0]), key[1], seq)))
-        sql = f"SELECT agent_id, conversation_seq, {columns} FROM messages WHERE {where} ORDER BY seq"
+        source = f"messages{db.by_index('messages_by_conversation')}"
+        sql = f"SELECT agent_id, conversation_seq, {columns} FROM {source} WHERE {where} ORDER BY seq"
         for agent_id, conversation_seq, *row in db.rows(sql, where.params):
             found[agent_id, conversation_seq].append(row)
     return found
