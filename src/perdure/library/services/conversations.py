@@ -80,7 +80,7 @@ class ConversationService:
                 tx, agent_id, conversation.seq, isolated_labels, inputs.ids, author=author or outside(), at=inputs.now
             )
             renew_system_message(tx, agent_id, conversation.seq, inputs)
-            return _load_state(tx, conversation)
+            return _load_states(tx, [conversation])[0]
 
         return await self._ports.store.write(create)
 
@@ -103,7 +103,7 @@ class ConversationService:
             )
             for seq in (0, conversation.seq):
                 renew_system_message(tx, agent.id, seq, inputs)
-            return _load_state(tx, conversation)
+            return _load_states(tx, [conversation])[0]
 
         return await self._ports.store.write(create)
 
@@ -115,7 +115,9 @@ class ConversationService:
         self, agent_id: AgentId | None, conversation: ConversationId | None = None
     ) -> ConversationState:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(lambda tx: _load_state(tx, find_conversation(tx, agent_id, conversation)))
+        return await self._ports.store.read(
+            lambda tx: _load_states(tx, [find_conversation(tx, agent_id, conversation)])[0]
+        )
 
     async def list_states(
         self, where: ConversationFilter, page: Page, order: ConversationOrder
@@ -166,7 +168,7 @@ class ConversationService:
 
         def write(tx: Tx) -> ConversationState:
             source = find_conversation(tx, agent_id, conversation)
-            return _load_state(tx, fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden))
+            return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]
 
         return await self._ports.store.write(write)
 
@@ -221,7 +223,7 @@ class ConversationService:
 
         def update(tx: Tx) -> ConversationState:
             found = find_conversation(tx, agent_id, conversation)
-            return _load_state(tx, update_conversation(tx, found.id, changes, at=now))
+            return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
 
         return await self._ports.store.write(update)
 
@@ -282,10 +284,6 @@ def ids_in_view(
     last = {one.message.id for one in pending.values()}
     ids = {key: [*([systems[key]] if key in systems else []), *shown[key]] for key in keys}
     return {key: sorted(some, key=last.__contains__) for key, some in ids.items()}
-
-
-def _load_state(tx: Tx, conversation: Conversation) -> ConversationState:
-    return _load_states(tx, [conversation])[0]
 
 
 def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[ConversationState]:

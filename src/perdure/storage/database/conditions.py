@@ -49,14 +49,10 @@ class Conditions:
         elif not negate:
             self.add("1 = 0")
 
-    def among_pairs(self, columns: tuple[str, str], pairs: Sequence[tuple[str, int]]) -> None:
-        """Both columns have one of these pairs of values."""
-        numbers: dict[str, list[int]] = {}
-        for name, number in pairs:
-            numbers.setdefault(name, []).append(number)
-        some = [f"({columns[0]} = ? AND {columns[1]} IN ({', '.join('?' * len(of))}))" for of in numbers.values()]
-        values = (value for name, of in numbers.items() for value in (storable(name), *of))
-        self.add(f"({' OR '.join(some) or '1 = 0'})", *values)
+    def any_of(self, clause: str, keys: Sequence[tuple[str | int, ...]]) -> None:
+        """A condition holds with the values of one of these keys for its `?`."""
+        values = [_stored(value) for key in keys for value in key]
+        self.add(f"({' OR '.join([f'({clause})'] * len(keys))})", *values)
 
     def between(self, column: str, above: int | None, below: int | None) -> None:
         """The column is between two numbers, both excluded; None: no bound."""

@@ -282,7 +282,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
             "SELECT agent_id, conversation_seq, label, block_id FROM conversation_blocks x"
             f" WHERE {{keys}} AND {_OWN_X} ORDER BY position, label"
         )
-        found = self._rows_of_each(sql, ("agent_id", "conversation_seq"), keys)
+        found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
         return {key: {restore(row[0]): row[1] for row in rows} for key, rows in found.items()}
 
     def delete_isolated(self, agent_id: AgentId, conversation_seq: int) -> None:

@@ -223,7 +223,7 @@ class Conversations(Table):
             " p.from_message_seq, 0) FROM conversations c LEFT JOIN prefixes p ON p.agent_id = c.agent_id"
             f" AND p.seq = c.prefix_seq WHERE {{keys}} AND {_OWN_C}"
         )
-        starts = self._rows_of_each(sql, ("c.agent_id", "c.seq"), keys, most=limit - 1)
+        starts = self._rows_of_each(sql, "c.agent_id = ? AND c.seq = ?", keys, most=limit - 1)
         begin = {key: rows[0][0] for key, rows in starts.items() if rows}
         found = rows_in_view(self._db, self._org_id, "id, kind", begin, _SHOWN)
         return {
@@ -246,17 +246,14 @@ class Conversations(Table):
     def list_by_keys(self, keys: Sequence[ConversationKey]) -> Sequence[Conversation]:
         """Those of these conversations that there are, in this order."""
         sql = f"SELECT agent_id, seq, {_CONVERSATION.columns} FROM conversations c WHERE {{keys}} AND {_OWN_C}"
-        found = _CONVERSATION.read_each(self._rows_of_each(sql, ("agent_id", "seq"), keys))
+        found = _CONVERSATION.read_each(self._rows_of_each(sql, "agent_id = ? AND seq = ?", keys))
         return [conversation for some in found.values() for conversation in some]
 
     def get_by_seq(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""
-        sql = f"SELECT {_CONVERSATION.columns} FROM conversations WHERE {_OWN}"
-        rows = self._rows(sql, agent_id=agent_id, seq=seq)
-        if not rows:
-            # Every agent has its first conversation, so it is the agent that is not there.
-            raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
-        return _CONVERSATION.read(rows[0])
+        # Every agent has its first conversation, so it is the agent that is not there.
+        missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
+        return first(self.list_by_keys([(agent_id, seq)]), *missing)
 
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).

@@ -35,16 +35,7 @@ from perdure.storage.database.row_format import (
     restore,
     storable,
 )
-from perdure.storage.tables.table import (
-    OWN_AGENT_OF,
-    PAIRS_AT_ONCE,
-    Table,
-    find,
-    find_all,
-    find_run_of,
-    parts,
-    rows_of_each,
-)
+from perdure.storage.tables.table import OWN_AGENT_OF, Table, find, find_all, find_run_of, rows_of_each
 
 _PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
 _UNREADABLE = f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}"
@@ -124,7 +115,7 @@ def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Messag
         " ON m.agent_id = v.agent_id AND m.seq = v.seq AND m.revision = v.revision WHERE {keys}"
     )
     keys = [(one.agent_id, one.seq) for one in messages if one.revision]
-    found = rows_of_each(db, sql, ("v.agent_id", "v.seq"), keys)
+    found = rows_of_each(db, sql, "v.agent_id = ? AND v.seq = ?", keys)
     return [
         replace(one, parts=parts_of(found[one.agent_id, one.seq][0][0])) if one.revision else one for one in messages
     ]
@@ -180,16 +171,13 @@ def rows_in_view(
     db: Database, org_id: OrgId, columns: str, starts: Mapping[ConversationKey, int], condition: str = "1 = 1"
 ) -> dict[ConversationKey, list[Row]]:
     """Conversation -> these columns of its rows in view from a number on that fulfil a condition, in order."""
-    found: dict[ConversationKey, list[Row]] = {key: [] for key in starts}
-    for some in parts([*starts.items()], PAIRS_AT_ONCE):
-        where = Conditions(OWN_AGENT_OF.format("messages"), condition, in_view_of("messages.agent_id"), org_id=org_id)
-        each = ["(agent_id = ? AND conversation_seq = ? AND seq >= ?)"] * len(some)
-        where.add(f"({' OR '.join(each)})", *(value for key, seq in some for value in (storable(key[0]), key[1], seq)))
-        source = f"messages{db.by_index('messages_by_conversation')}"
-        sql = f"SELECT agent_id, conversation_seq, {columns} FROM {source} WHERE {where} ORDER BY seq"
-        for agent_id, conversation_seq, *row in db.rows(sql, where.params):
-            found[agent_id, conversation_seq].append(row)
-    return found
+    sql = (
+        f"SELECT agent_id, conversation_seq, {columns} FROM messages{db.by_index('messages_by_conversation')}"
+        f" WHERE {{keys}} AND {OWN_AGENT_OF.format('messages')} AND {in_view_of('messages.agent_id')} AND {condition}"
+        " ORDER BY seq"
+    )
+    each = "agent_id = ? AND conversation_seq = ? AND seq >= ?"
+    return rows_of_each(db, sql, each, [(*key, seq) for key, seq in starts.items()], org_id=org_id)
 
 
 # The end is looked up in messages, not in runs: between two runs of a conversation an agent may have many of others. It

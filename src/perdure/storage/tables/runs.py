@@ -188,14 +188,13 @@ class Runs(Table):
 
     def get_by_key(self, key: RunKey) -> Run:
         """Raises: NotFound."""
-        runs = self._read("r.agent_id = :agent_id AND r.seq = :seq", **key._asdict())
-        return first(runs, "run", f"{key.seq} of {key.agent_id}")
+        return first([*self.list_by_keys([key]).values()], "run", f"{key.seq} of {key.agent_id}")
 
     def list_by_keys(self, keys: Sequence[RunKey]) -> Mapping[RunKey, Run]:
         """Key -> its run."""
         sql = f"SELECT r.agent_id, r.seq, {_RUN.columns_of('r')} FROM runs r WHERE {{keys}} AND {_OWN_RUN_OF_R}"
-        found = _RUN.read_each(self._rows_of_each(sql, ("r.agent_id", "r.seq"), keys))
-        return {key: runs[0] for key, runs in found.items() if runs}
+        found = _RUN.read_each(self._rows_of_each(sql, "r.agent_id = ? AND r.seq = ?", keys))
+        return {run.key: run for runs in found.values() for run in runs}
 
     def list_newest(self, agent_ids: Sequence[AgentId], *, limit: int) -> Mapping[AgentId, Sequence[Run]]:
         """Agent -> its newest runs, newest first."""

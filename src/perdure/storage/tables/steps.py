@@ -419,7 +419,7 @@ class SystemMessages(Table):
         """Conversation -> the id of its system message."""
         own = OWN_AGENT_OF.format("s")
         sql = f"SELECT agent_id, conversation_seq, id FROM system_messages s WHERE {{keys}} AND {own}"
-        found = self._rows_of_each(sql, ("agent_id", "conversation_seq"), keys)
+        found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
         return {key: MessageId(rows[0][0]) for key, rows in found.items() if rows}
 
     def list(

@@ -29,8 +29,8 @@ OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id 
 # As that, for statements about several agents `o`.
 OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
 
-VALUES_AT_ONCE, PAIRS_AT_ONCE = 1_000, 200
-"""How many values or pairs of values a statement names one by one."""
+VALUES_AT_ONCE, KEYS_AT_ONCE = 1_000, 200
+"""How many values, or keys of several values, a statement names one by one."""
 
 _DELETED = "/deleted"
 NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
@@ -55,11 +55,9 @@ class Table:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
 
-    def _rows_of_each(
-        self, sql: str, columns: str | tuple[str, str], keys: Sequence[Any], /, **params: Any
-    ) -> dict[Any, list[Row]]:
+    def _rows_of_each(self, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:
         """`rows_of_each` of this organisation."""
-        return rows_of_each(self._db, sql, columns, keys, org_id=self._org_id, **params)
+        return rows_of_each(self._db, sql, each, keys, org_id=self._org_id, **params)
 
     def _page(
         self,
@@ -127,27 +125,21 @@ class PagedTable(Table, Generic[Filter, T]):
         return int(self._rows(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params)[0][0])
 
 
-def rows_of_each(
-    db: Database, sql: str, columns: str | tuple[str, str], keys: Sequence[Any], /, **params: Any
-) -> dict[Any, list[Row]]:
+def rows_of_each(db: Database, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:
     """Key -> its rows, so that a page takes as many statements as one thing.
 
     Args:
-        sql: a statement whose first columns are the key, which the rows are returned without; `{keys}` in it stands for
-            the condition that limits it to some keys.
-        columns: that of the key, or those of a key that is a pair.
+        sql: its first columns are the key, which the rows are returned without; `{keys}` limits it to some keys.
+        each: the column of keys that are ids; for other keys the condition of one, of whose values the first two are
+            what its rows begin with.
     """
-    found: dict[Any, list[Row]] = {key: [] for key in keys}
-    for some in parts([*found], VALUES_AT_ONCE if isinstance(columns, str) else PAIRS_AT_ONCE):
+    is_id = "?" not in each
+    found: dict[Any, list[Row]] = {key if is_id else key[:2]: [] for key in keys}
+    for some in parts(list(dict.fromkeys(keys)), VALUES_AT_ONCE if is_id else KEYS_AT_ONCE):
         where = Conditions(**params)
-        if isinstance(columns, str):
-            where.among(columns, some)
-            for key, *row in db.rows(sql.format(keys=where), where.params):
-                found[key].append(row)
-        else:
-            where.among_pairs(columns, some)
-            for one, other, *row in db.rows(sql.format(keys=where), where.params):
-                found[one, other].append(row)
+        (where.among if is_id else where.any_of)(each, some)
+        for row in db.rows(sql.format(keys=where), where.params):
+            found[row[0] if is_id else tuple(row[:2])].append(row[1 if is_id else 2 :])
     return found
 
 

@@ -134,12 +134,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
         """Tool -> source, of those of these tools that have one."""
-        if not tool_ids:
-            return {}
-        where = Conditions("org_id = :org_id", "code IS NOT NULL")
-        where.among("id", tool_ids)
-        rows = self._rows(f"SELECT id, code FROM tools WHERE {where}", **where.params)
-        return {ToolId(row[0]): _load_code(row[1]) for row in rows}
+        sql = "SELECT id, code FROM tools WHERE {keys} AND org_id = :org_id AND code IS NOT NULL"
+        return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
         """Tools in order of their names."""
