@@ -494,13 +494,3 @@ def message_words_of(
         words = words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
             yield seq, role, words
-
-
-def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
-    """The numbers of an owner's texts that should have a vector."""
-    params = {"agent_id": owner_id, "first": first, "last": last}
-    if kind == "archive":
-        sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"
-        return [row[0] for row in db.rows(sql, params)]
-    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
-    return [message.seq for message in read_rows(db, where, params) if is_embedded(message)]
