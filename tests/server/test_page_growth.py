@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from perdure.core.ids import AgentId
 from perdure.server.app import build_document
 from perdure.testing import InlineStore
 from tests.server.many_things import MANY, fill, look, talkative
-from tests.server.routed import Routed, routed
+from tests.server.routed import Routed, new_agent, routed
 
 FEW = 2
 MORE = 2
@@ -87,3 +88,21 @@ async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
 
     assert not grown, "\n".join(grown)
     assert set(short) <= set(FEWER), sorted(set(short) - set(FEWER))
+
+
+async def test_when_many_agents_were_used_last_takes_as_many_statements_as_of_one() -> None:
+    """`perdure agent list` asks for all of them."""
+    store = Counting()
+    async with routed(store=store, model=talkative(), embedding="none") as server:
+        agents = [AgentId((await new_agent(server, f"agent {number}"))["id"]) for number in range(MANY)]
+        path = f"/v1/agents/{agents[0]}/messages"
+        await server.post(path, {"messages": [{"role": "user", "content": "hello"}]})
+        counts = []
+        for some in (agents[:1], agents):
+            store.statements.clear()
+            used = await server.library.services.agents.last_used(some)
+            counts.append(len(store.statements))
+            newest = (await server.get(path, limit=1))[0]["date"]
+
+            assert [*used] == agents[:1] and used[agents[0]].isoformat()[:16] == newest[:16]
+    assert counts[0] == counts[1]
