@@ -74,8 +74,7 @@ class Agents(Table):
 
     def get(self, agent_id: AgentId) -> Agent:
         """Raises: NotFound."""
-        rows = self._rows(f"{_SELECT} WHERE a.id = :id AND a.org_id = :org_id", id=storable(agent_id))
-        return AGENT.read(first(rows, "agent", agent_id))
+        return first([*self.list_by_ids([agent_id]).values()], "agent", agent_id)
 
     def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
         """Id -> agent, of those of these agents that there are."""

@@ -36,7 +36,7 @@ from perdure.storage.database.row_format import (
     load,
     storable,
 )
-from perdure.storage.tables.agents import AGENT, AGENT_SOURCE
+from perdure.storage.tables.agents import AGENT, AGENT_SOURCE, Agents
 from perdure.storage.tables.blocks import shown_blocks
 from perdure.storage.tables.message_rows import IN_VIEW, in_view_of, rows_in_view
 from perdure.storage.tables.table import (
@@ -142,9 +142,7 @@ class Conversations(Table):
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
         """The agent as the requests of this conversation need it. Raises: NotFound."""
-        sql = f"SELECT {AGENT.columns} FROM {AGENT_SOURCE} WHERE a.id = :id AND a.org_id = :org_id"
-        rows = self._rows(sql, id=storable(agent_id))
-        return agent_in(AGENT.read(first(rows, "agent", agent_id)), self.get_by_seq(agent_id, seq))
+        return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound.
