@@ -222,8 +222,9 @@ class AgentContract(Contract):
                 return agent.id, [message.id for message in (*first, rest[0], rest[2])]
 
             agent_id, ids = await store.write(fill)
-            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids
-            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0, limit=2)) == ids[2:]
+            line = (agent_id, 0)
+            assert await store.read(lambda tx: tx.conversations.list_view_ids([line])[line]) == ids
+            assert await store.read(lambda tx: tx.conversations.list_view_ids([line], limit=2)[line]) == ids[2:]
 
             def rewrite(tx: Tx) -> None:
                 prefix = Prefix(
@@ -239,7 +240,7 @@ class AgentContract(Contract):
                 tx.conversations.put_seen_versions(agent_id, 0, {}, prefix=tx.prefixes.add(prefix))
 
             await store.write(rewrite)
-            assert await store.read(lambda tx: tx.conversations.list_view_ids(agent_id, 0)) == ids[1:]
+            assert await store.read(lambda tx: tx.conversations.list_view_ids([line])[line]) == ids[1:]
 
     async def test_unknown_agents_are_not_found(self) -> None:
         """Getting, changing and deleting what is not there says so."""

@@ -194,7 +194,9 @@ class ConversationContract(Contract):
             assert await store.read(lambda tx: texts(tx, conversation_seq=1, before_seq=second.seq)) == []
             found = await store.read(lambda tx: tx.system_messages.find(agent.id, 1))
             assert found is not None and (found.compiled_at, found) == (LATER, stored)
-            assert await store.read(lambda tx: tx.system_messages.find_id(agent.id, 1)) == second.id
+            assert await store.read(lambda tx: tx.system_messages.find_ids([(agent.id, 1), (agent.id, 7)])) == {
+                (agent.id, 1): second.id
+            }
             renewed = lambda tx, seq: tx.system_messages.renew(agent.id, seq, {"block-1": 3}, at=AT)  # noqa: E731
             assert await store.write(renewed, 1) and not await store.write(renewed, 7)
             found = await store.read(lambda tx: tx.system_messages.find(agent.id, 1))

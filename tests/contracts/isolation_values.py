@@ -144,7 +144,7 @@ OF_VERBS: Mapping[str, Any] = {
         "passes.list.before": 9,
     },
     **{"passes.count_turns.from_seq": 0, "passes.count_turns.after_run_seq": -1},
-    "mentions.list_agents.table": "blocks",
+    **{"mentions.list_agents.table": "blocks", "identities.list_owners.kind": "agent"},
     "callbacks.request.callback": Callback(url="https://stolen.example"),
     "callbacks.put.due_at": None,
     **{"schedules.advance.firing": firing_at(UNTIL), "schedules.advance.next_at": LATER},
@@ -186,7 +186,8 @@ class Values:
             **{"entity": replace(of.entity, name="stolen"), "episode_id": of.episode.id, "rule": of.rule},
             **{"community": replace(of.community, name="stolen")},
             **{"group_id": of.group.id, "group": replace(of.group, description="stolen"), "turn": of.turn},
-            "pass_": of.companion_pass,
+            **{"pass_": of.companion_pass, "agent_ids": [of.agent.id], "owner_ids": [of.agent.id]},
+            **{"identity_ids": [of.identity.id], "archive_ids": [of.archive.id]},
             **{"member": GroupMember(agent_id=of.agent.id, name="ada", conversation_seq=1)},
             **{"schedule_id": of.schedule.id, "schedule": of.schedule},
         }
@@ -272,7 +273,15 @@ class Values:
             "facts.list_between.subject": of.fact.subject,
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
-            "groups.list_managed.agent_ids": [of.agent.id],
+            **{
+                f"{verb}.keys": [of.conversation.key, (of.agent.id, 0)]
+                for verb in (
+                    *("conversations.list_by_keys", "conversations.list_view_ids", "system_messages.find_ids"),
+                    *("blocks.list_isolated_of",),
+                )
+            },
+            "messages.views.starts": {(of.agent.id, 0): 0, of.conversation.key: 0},
+            "runs.list_by_keys.keys": [of.run.key, of.stopped_run.key],
             "groups.add.group": replace(of.group, id=GroupId(f"group-{NEW}")),
             "group_turns.add.turn": GroupTurn(group_id=of.group.id, created_at=LATER),
             "group_turns.claim.seq": of.turn.seq + 1,

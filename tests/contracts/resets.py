@@ -147,7 +147,7 @@ class ResetContract(Contract):
                         agent.id, parse_query("walrus"), where=MessageFilter(roles=("user",)), limit=9
                     ).seqs,
                     tx.messages.find_reset([message.id for message in tx.messages.list(agent.id, reset=True)]),
-                    tx.conversations.list_view_ids(agent.id, 0),
+                    tx.conversations.list_view_ids([(agent.id, 0)]),
                     tx.captures.get_backlog(agent.id, 0),
                     tx.resets.list(agent.id),
                 ]

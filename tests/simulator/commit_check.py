@@ -59,7 +59,7 @@ class CommitCheck:
         """Check a tool call that begins: its start is stored, so that a kill does not repeat its effects."""
 
         def is_started(tx: Tx) -> bool:
-            return context.call_id in tx.runs.get_call_leases(tx.runs.get(context.run_id).key)
+            return context.call_id in tx.runs.get_call_starts(tx.runs.get(context.run_id).key)
 
         if not self._store.read_now(is_started):
             self._report(f"call {context.call_id} of {context.run_id} runs, and is not stored as started")

@@ -584,7 +584,7 @@ async def test_reading_a_conversation_takes_as_long_whatever_others_say_meanwhil
             steps(path, lambda tx: tx.messages.view(agent.id, 0, from_seq=0, upto_seq=2**40, settings_revision=0)),
             steps(path, lambda tx: tx.messages.list(agent.id, conversation_seq=0, limit=4, newest_first=True)),
             steps(path, lambda tx: tx.captures.get_backlog(agent.id, 0)),
-            steps(path, lambda tx: tx.conversations.list_view_ids(agent.id, 0, limit=4)),
+            steps(path, lambda tx: tx.conversations.list_view_ids([(agent.id, 0)], limit=4)),
             steps(path, reset),
         ]
 

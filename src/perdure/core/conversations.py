@@ -13,6 +13,9 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, derived_id
 from perdure.core.messages import Message, Text
 from perdure.core.text.reprs import short_repr
 
+ConversationKey = tuple[AgentId, int]
+"""An agent, and the number of one of its conversations."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
@@ -50,6 +53,11 @@ class Conversation:
     created_at: datetime
     updated_at: datetime
     last_message_at: datetime | None = None
+
+    @property
+    def key(self) -> ConversationKey:
+        """The key of its rows."""
+        return self.agent_id, self.seq
 
 
 SYSTEM_SEQ = -(2**40)

@@ -194,7 +194,7 @@ class Histories:
     """A cache of the histories of the agents that were searched last. Several threads may use it."""
 
     def __init__(self, *, max_rows: int = CACHED_ROWS) -> None:
-        self._max_rows = max_rows
+        self._max_rows, self._rows = max_rows, 0
         self._entries: OrderedDict[AgentId, History] = OrderedDict()
         self._lock = threading.Lock()
         self._empty = History()
@@ -212,12 +212,13 @@ class Histories:
                 turns += page
             history = history.extend(turns, upto=upto)
         with self._lock:
-            cached = self._entries.get(agent_id)
-            if cached is None or cached.upto < history.upto:
+            cached = self._entries.get(agent_id, self._empty)
+            if cached.upto < history.upto or agent_id not in self._entries:
                 self._entries[agent_id] = history
+                self._rows += history.rows - cached.rows
             self._entries.move_to_end(agent_id)
-            while sum(entry.rows for entry in self._entries.values()) > self._max_rows and len(self._entries) > 1:
-                self._entries.popitem(last=False)
+            while self._rows > self._max_rows and len(self._entries) > 1:
+                self._rows -= self._entries.popitem(last=False)[1].rows
         return history
 
 

@@ -26,6 +26,8 @@ from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
 NO_AGENT = "`perdure` makes one and starts the chat."
+SHOWN = 500
+"""How many agents a person is shown, those used last: laying out a table of all would take longer than reading them."""
 
 
 async def create_agent(view: View, *, name: str, model: str | None, profile: str | None, sleeptime: bool) -> None:
@@ -47,7 +49,9 @@ async def list_agents(view: View) -> None:
     """Print the agents. No store is made."""
     async with open_store(view, empty=f"There are no agents yet. {NO_AGENT}") as perdure:
         rows = await load_agents(perdure)
-        view.show([agent_shape(row) for row in rows], agents_view(rows))
+        view.show([agent_shape(row) for row in rows], agents_view(rows[:SHOWN]))
+        if len(rows) > SHOWN:
+            view.hint(f"{len(rows) - SHOWN:,} more were used before these: `perdure agent list --json` lists all.")
         view.hint("`perdure chat NAME` talks to one of them." if rows else NO_AGENT)
 
 

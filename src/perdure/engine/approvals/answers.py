@@ -20,7 +20,7 @@ from perdure.context.retrieval.stubs import cut_result
 from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, ConversationKey
 from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
@@ -77,13 +77,21 @@ class Pending:
 
 def find_pending(tx: Tx, conversation: Conversation) -> Pending | None:
     """The calls that wait in this conversation; None: none do."""
-    if conversation.pending_run_seq is None or conversation.pending_from is None:
-        return None
-    run = tx.runs.get_by_key(RunKey(conversation.agent_id, conversation.pending_run_seq))
-    rows = tx.messages.view(
-        conversation.agent_id, conversation.seq, from_seq=conversation.pending_from, upto_seq=NEWEST
-    )
-    return Pending(run, tuple(rows), open_calls_in(rows))
+    return find_all_pending(tx, [conversation]).get(conversation.key)
+
+
+def find_all_pending(tx: Tx, conversations: Sequence[Conversation]) -> Mapping[ConversationKey, Pending]:
+    """Conversation -> the calls that wait in it; those in which none do are left out."""
+    waiting = {
+        one.key: RunKey(one.agent_id, one.pending_run_seq) for one in conversations if one.pending_run_seq is not None
+    }
+    runs = tx.runs.list_by_keys([*waiting.values()])
+    rows = tx.messages.views({one.key: one.pending_from for one in conversations if one.pending_from is not None})
+    return {
+        key: Pending(runs[run], tuple(rows[key]), open_calls_in(rows[key]))
+        for key, run in waiting.items()
+        if key in rows
+    }
 
 
 def approval_pending(tx: Tx, conversation: Conversation, *, what: str = "send a new message") -> ApprovalPending:

@@ -89,7 +89,8 @@ def _read_requests(
 ) -> Sequence[RequestCost]:
     """The costs of these steps, oldest first. `earlier`: the request before them, if it is listed too."""
     agent_id, seq = conversation.agent_id, conversation.seq
-    runs = {key: tx.runs.get_by_key(RunKey(agent_id, key)) for key in {step.run_seq for step in steps}}
+    found = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
+    runs = {key.seq: run for key, run in found.items()}
     before = tx.steps.list(agent_id, conversation_seq=seq, limit=1, before=steps[0])
     prefix_seqs = [before[0].recipe.prefix_seq if before else -1, *(step.recipe.prefix_seq for step in steps)]
     written = tx.prefixes.list_rewrites(agent_id, seq, after_seq=min(prefix_seqs), upto_seq=max(prefix_seqs))

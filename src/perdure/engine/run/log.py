@@ -284,7 +284,7 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
         run=run,
         messages=tuple(tx.messages.list_by_run(run)),
         steps=tuple(tx.steps.list_by_run(run.key)),
-        started=tx.runs.get_call_leases(run.key),
+        started={call_id: lease for call_id, (_, lease) in tx.runs.get_call_starts(run.key).items()},
         rule_scope=rule_scope_of(tx, run, *tx.agents.loop_settings(run.key.agent_id)),
     )
 

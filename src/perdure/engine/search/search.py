@@ -386,11 +386,7 @@ async def _rerank(late: LateInteraction, found: Ranked, query: str) -> Ranked:
 
 def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequence[Archive]:
     """The archives with these ids. Raises: NotFound: one is gone, unless those are to be skipped."""
-    found = []
-    for archive_id in archives:
-        try:
-            found.append(tx.archives.get(archive_id))
-        except NotFound:
-            if not skip_deleted:
-                raise
-    return found
+    found = tx.archives.list_by_ids(archives)
+    if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
+        raise NotFound("archive", gone[0])
+    return [*found.values()]

@@ -16,7 +16,6 @@ from perdure.core.files import Folder
 from perdure.core.groups.group import Group, GroupKind
 from perdure.core.hooks import ConversationEnd
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, ToolId, is_id
-from perdure.core.messages import MessageFilter
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
@@ -31,7 +30,7 @@ from perdure.domain.companions.passes import with_turns_counter
 from perdure.domain.companions.units import disable_companion, enable_companion, follow_blocks
 from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
-from perdure.engine.approvals.answers import Pending, find_pending
+from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
@@ -39,12 +38,11 @@ from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders.folders import attach_and_open
-from perdure.library.services.identities import IdentityState, load_identity, set_identities
+from perdure.library.services.identities import IdentityState, load_identities, set_identities
 from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
-READ_AT_ONCE = 200
 
 NAME_HELPS = "choose another name, or use get_or_create_agent, which returns the agent that is there"
 RENAME_HELPS = "choose another name"
@@ -209,21 +207,43 @@ class AgentService:
 
     def _load_states(self, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
         """The agents with everything that belongs to them."""
-        managed = tx.groups.list_managed([agent.id for agent in agents])
-        managed = {agent_id: with_turns_counter(tx, group) for agent_id, group in managed.items()}
-        return [_load_state(tx, self._in_effect(agent), managed.get(agent.id)) for agent in agents]
+        ids = [agent.id for agent in agents]
+        managed = {one: with_turns_counter(tx, group) for one, group in tx.groups.list_managed(ids).items()}
+        blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
+        custom = {tool.id for some in tools.values() for tool in some if tool.spec.kind == "custom"}
+        codes, folders, secrets = (
+            tx.tools.codes([*custom]),
+            tx.folders.list_by_agents(ids),
+            tx.secrets.list_by_owners(ids),
+        )
+        identities = tx.identities.list_by_agents(ids)
+        states = {
+            state.identity.id: state
+            for state in load_identities(tx, [*{one.id: one for some in identities.values() for one in some}.values()])
+        }
+        first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
+        pending = find_all_pending(tx, first)
+        message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
+        return [
+            AgentState(
+                agent=self._in_effect(agent),
+                blocks=blocks[agent.id],
+                tools=tools[agent.id],
+                codes=codes,
+                folders=folders[agent.id],
+                identities=[states[identity.id] for identity in identities[agent.id]],
+                message_ids=message_ids[agent.id, 0],
+                run=next((run for run in runs[agent.id] if run.ended), None),
+                secrets=secrets[agent.id],
+                pending=pending.get((agent.id, 0)),
+                group=managed.get(agent.id),
+            )
+            for agent in agents
+        ]
 
     async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-        """Agent -> the time of its newest message; not there: it has none."""
-
-        def read(tx: Tx, some: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-            newest = {one: tx.messages.newest(one, where=MessageFilter(), limit=1) for one in some}
-            return {one: messages[0].created_at for one, messages in newest.items() if messages}
-
-        found: dict[AgentId, datetime] = {}
-        for start in range(0, len(agent_ids), READ_AT_ONCE):
-            found |= await self._ports.store.read(read, agent_ids[start : start + READ_AT_ONCE])
-        return found
+        """Agent -> when the newest message was added to it; not there: it has none."""
+        return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
 
     async def list_tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
@@ -378,23 +398,3 @@ def _load_page(tx: Tx, where: AgentFilter, page: Page, order: AgentOrder) -> Seq
     """A page of agents. Raises: InvalidInput, NotFound."""
     check_page(page)
     return tx.agents.page(where=where, order=order, **page.arguments)
-
-
-def _load_state(tx: Tx, agent: Agent, group: Group | None) -> AgentState:
-    """The agent with everything that belongs to it, and the group that it manages."""
-    tools = tx.tools.list_by_agent(agent.id)
-    first = tx.conversations.get_by_seq(agent.id, 0)
-    pending = find_pending(tx, first)
-    return AgentState(
-        agent=agent,
-        blocks=tx.blocks.list_by_agent(agent.id),
-        tools=tools,
-        codes=tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"]),
-        folders=tx.folders.list_by_agent(agent.id),
-        identities=[load_identity(tx, identity) for identity in tx.identities.list_by_agent(agent.id)],
-        message_ids=ids_in_view(tx, first, pending),
-        run=next((run for run in tx.runs.list(agent.id, limit=2) if run.ended), None),
-        secrets=tx.secrets.list(agent.id),
-        pending=pending,
-        group=group,
-    )

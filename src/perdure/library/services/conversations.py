@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.app import App
@@ -12,6 +12,7 @@ from perdure.core.conversations import (
     CompactionSettings,
     Conversation,
     ConversationFilter,
+    ConversationKey,
     ConversationOrder,
     Reset,
 )
@@ -25,7 +26,7 @@ from perdure.domain.conversations.units import (
     check_summary,
     update_conversation,
 )
-from perdure.engine.approvals.answers import Pending, find_pending
+from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.compaction.on_request import Compacted, compact
 from perdure.engine.conversations.fork import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
@@ -79,7 +80,7 @@ class ConversationService:
                 tx, agent_id, conversation.seq, isolated_labels, inputs.ids, author=author or outside(), at=inputs.now
             )
             renew_system_message(tx, agent_id, conversation.seq, inputs)
-            return _load_state(tx, conversation)
+            return _load_states(tx, [conversation])[0]
 
         return await self._ports.store.write(create)
 
@@ -102,7 +103,7 @@ class ConversationService:
             )
             for seq in (0, conversation.seq):
                 renew_system_message(tx, agent.id, seq, inputs)
-            return _load_state(tx, conversation)
+            return _load_states(tx, [conversation])[0]
 
         return await self._ports.store.write(create)
 
@@ -114,7 +115,9 @@ class ConversationService:
         self, agent_id: AgentId | None, conversation: ConversationId | None = None
     ) -> ConversationState:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(lambda tx: _load_state(tx, find_conversation(tx, agent_id, conversation)))
+        return await self._ports.store.read(
+            lambda tx: _load_states(tx, [find_conversation(tx, agent_id, conversation)])[0]
+        )
 
     async def list_states(
         self, where: ConversationFilter, page: Page, order: ConversationOrder
@@ -125,7 +128,7 @@ class ConversationService:
 
         def read(tx: Tx) -> Sequence[ConversationState]:
             found = tx.conversations.page(where, order=order, ascending=page.ascending, limit=page.limit, after=after)
-            return [_load_state(tx, conversation) for conversation in found]
+            return _load_states(tx, found)
 
         return await self._ports.store.read(read)
 
@@ -165,7 +168,7 @@ class ConversationService:
 
         def write(tx: Tx) -> ConversationState:
             source = find_conversation(tx, agent_id, conversation)
-            return _load_state(tx, fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden))
+            return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]
 
         return await self._ports.store.write(write)
 
@@ -220,7 +223,7 @@ class ConversationService:
 
         def update(tx: Tx) -> ConversationState:
             found = find_conversation(tx, agent_id, conversation)
-            return _load_state(tx, update_conversation(tx, found.id, changes, at=now))
+            return _load_states(tx, [update_conversation(tx, found.id, changes, at=now)])[0]
 
         return await self._ports.store.write(update)
 
@@ -271,23 +274,27 @@ def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: Conversati
     return found
 
 
-def ids_in_view(tx: Tx, conversation: Conversation, pending: Pending | None) -> Sequence[MessageId]:
-    """The ids of the system message and of the messages in view, oldest first; but the one whose calls wait comes last,
-    behind the results of other calls: clients look there for what they have to answer."""
-    system = tx.system_messages.find_id(conversation.agent_id, conversation.seq)
-    ids = [] if system is None else [system]
-    ids += tx.conversations.list_view_ids(conversation.agent_id, conversation.seq)
-    if pending is not None and pending.message.id in ids:
-        ids.remove(pending.message.id)
-        ids.append(pending.message.id)
-    return ids
+def ids_in_view(
+    tx: Tx, conversations: Sequence[Conversation], pending: Mapping[ConversationKey, Pending]
+) -> Mapping[ConversationKey, Sequence[MessageId]]:
+    """Conversation -> the ids of its system message and of its messages in view, oldest first; but the one whose calls
+    wait comes last, behind the results of other calls: clients look there for what they have to answer."""
+    keys = [one.key for one in conversations]
+    systems, shown = tx.system_messages.find_ids(keys), tx.conversations.list_view_ids(keys)
+    last = {one.message.id for one in pending.values()}
+    ids = {key: [*([systems[key]] if key in systems else []), *shown[key]] for key in keys}
+    return {key: sorted(some, key=last.__contains__) for key, some in ids.items()}
 
 
-def _load_state(tx: Tx, conversation: Conversation) -> ConversationState:
-    """The conversation with the ids of the messages in its view, and of its own blocks."""
-    blocks = tx.blocks.list_isolated(conversation.agent_id, conversation.seq).values()
-    return ConversationState(
-        conversation,
-        message_ids=ids_in_view(tx, conversation, find_pending(tx, conversation)),
-        isolated_block_ids=[block_id for block_id in blocks if block_id is not None],
-    )
+def _load_states(tx: Tx, conversations: Sequence[Conversation]) -> Sequence[ConversationState]:
+    """The conversations, each with the ids of the messages in its view, and of its own blocks."""
+    message_ids = ids_in_view(tx, conversations, find_all_pending(tx, conversations))
+    blocks = tx.blocks.list_isolated_of([*message_ids])
+    return [
+        ConversationState(
+            one,
+            message_ids=message_ids[one.key],
+            isolated_block_ids=[block_id for block_id in blocks[one.key].values() if block_id is not None],
+        )
+        for one in conversations
+    ]

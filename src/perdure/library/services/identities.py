@@ -73,7 +73,7 @@ class IdentityService:
         """A page of identities. Raises: InvalidInput; NotFound: the page begins at no identity."""
         check_page(page)
         return await self._ports.store.read(
-            lambda tx: [load_identity(tx, one) for one in tx.identities.page(where=where, **page.arguments)]
+            lambda tx: load_identities(tx, tx.identities.page(where=where, **page.arguments))
         )
 
     async def count(self) -> int:
@@ -158,11 +158,14 @@ class IdentityService:
 
 def load_identity(tx: Tx, identity: Identity) -> IdentityState:
     """The identity with its agents and blocks."""
-    return IdentityState(
-        identity=identity,
-        agent_ids=tx.identities.list_agents(identity.id, limit=OWNERS_MAX),
-        block_ids=tx.identities.list_blocks(identity.id, limit=OWNERS_MAX),
-    )
+    return load_identities(tx, [identity])[0]
+
+
+def load_identities(tx: Tx, identities: Sequence[Identity]) -> Sequence[IdentityState]:
+    """The identities with their agents and blocks."""
+    ids = [identity.id for identity in identities]
+    agents, blocks = (tx.identities.list_owners(kind, ids, limit=OWNERS_MAX) for kind in ("agent", "block"))
+    return [IdentityState(identity=one, agent_ids=agents[one.id], block_ids=blocks[one.id]) for one in identities]
 
 
 def set_identities(tx: Tx, agent_id: AgentId, identity_ids: Sequence[IdentityId]) -> None:
@@ -177,12 +180,12 @@ def set_identities(tx: Tx, agent_id: AgentId, identity_ids: Sequence[IdentityId]
 def _set_owners(tx: Tx, identity_id: IdentityId, fields: IdentityFields) -> None:
     """Have these agents and blocks, and no others, have the identity; None leaves them."""
     if fields.agent_ids is not None:
-        for agent_id in {*tx.identities.list_agents(identity_id)} - {*fields.agent_ids}:
+        for agent_id in {*tx.identities.list_owners("agent", [identity_id])[identity_id]} - {*fields.agent_ids}:
             tx.identities.detach_agent(agent_id, identity_id)
         for agent_id in dict.fromkeys(fields.agent_ids):
             tx.identities.attach_agent(agent_id, identity_id)
     if fields.block_ids is not None:
-        for block_id in {*tx.identities.list_blocks(identity_id)} - {*fields.block_ids}:
+        for block_id in {*tx.identities.list_owners("block", [identity_id])[identity_id]} - {*fields.block_ids}:
             tx.identities.detach_block(block_id, identity_id)
         for block_id in dict.fromkeys(fields.block_ids):
             tx.identities.attach_block(block_id, identity_id)

@@ -98,7 +98,8 @@ class RunService:
         def read(tx: Tx) -> tuple[Run, Sequence[Span]]:
             run = tx.runs.get(run_id)
             steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)
-            return run, spans_of(run, steps, list_run_messages(tx, run), starts)
+            began = {call_id: at for call_id, (at, _) in starts.items()}
+            return run, spans_of(run, steps, list_run_messages(tx, run), began)
 
         return await self._ports.store.read(read)
 

@@ -154,8 +154,8 @@ class SearchService:
         hits = _by_cosine(found) if by_vector else _by_score(found)
         del hits[limit:]
         keys = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
-        conversations = await self._store.read(lambda tx: {key: tx.conversations.get_by_seq(*key).id for key in keys})
-        return FoundMessages(hits, conversations)
+        conversations = await self._store.read(lambda tx: tx.conversations.list_by_keys(keys))
+        return FoundMessages(hits, {one.key: one.id for one in conversations})
 
     async def recall(
         self,

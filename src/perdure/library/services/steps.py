@@ -109,9 +109,8 @@ class StepService:
 
             after, before = cursor(page.after), cursor(page.before)
             steps = tx.steps.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
-            keys = dict.fromkeys(RunKey(step.agent_id, step.run_seq) for step in steps)
-            runs = {key: tx.runs.get_by_key(key) for key in keys}
-            agents = {agent_id: tx.agents.get(agent_id) for agent_id in dict.fromkeys(key.agent_id for key in keys)}
+            runs = tx.runs.list_by_keys([RunKey(step.agent_id, step.run_seq) for step in steps])
+            agents = tx.agents.list_by_ids([step.agent_id for step in steps])
             return [StepOfRun(step, runs[RunKey(step.agent_id, step.run_seq)], agents[step.agent_id]) for step in steps]
 
         return await self._ports.store.read(read)
@@ -329,7 +328,7 @@ def _list_steps(
             for step in reversed(tx.steps.list_by_run(run.key))
             if older is None or _step_place(step) < _step_place(older)
         ][:limit]
-    runs = {key: tx.runs.get_by_key(key) for key in dict.fromkeys(RunKey(agent_id, step.run_seq) for step in steps)}
+    runs = tx.runs.list_by_keys([RunKey(agent_id, step.run_seq) for step in steps])
     prices = {model: prices_of(model, models) for model in dict.fromkeys(step.model for step in steps)}
     infos: list[StepInfo] = []
     for place, step in enumerate(steps):

@@ -49,6 +49,11 @@ class Conditions:
         elif not negate:
             self.add("1 = 0")
 
+    def any_of(self, clause: str, keys: Sequence[tuple[str | int, ...]]) -> None:
+        """A condition holds with the values of one of these keys for its `?`."""
+        values = [_stored(value) for key in keys for value in key]
+        self.add(f"({' OR '.join([f'({clause})'] * len(keys))})", *values)
+
     def between(self, column: str, above: int | None, below: int | None) -> None:
         """The column is between two numbers, both excluded; None: no bound."""
         self.add(f"{column} > ?", above)

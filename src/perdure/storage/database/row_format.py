@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from perdure.core.errors import StoreDamaged
 from perdure.core.text.json_strings import compact_json
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 Row = Sequence[Any]
@@ -147,6 +148,10 @@ class RowFormat(Generic[T]):
                 for name, codec, field in zip(self._names, self._codecs, row, strict=False)
             }
         )
+
+    def read_each(self, found: Mapping[K, Sequence[Row]]) -> dict[K, Sequence[T]]:
+        """Key -> the values of its rows."""
+        return {key: [self.read(row) for row in rows] for key, rows in found.items()}
 
 
 def insert_into(table: str, columns: str) -> str:

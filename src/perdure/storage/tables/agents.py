@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,8 +74,14 @@ class Agents(Table):
 
     def get(self, agent_id: AgentId) -> Agent:
         """Raises: NotFound."""
-        rows = self._rows(f"{_SELECT} WHERE a.id = :id AND a.org_id = :org_id", id=storable(agent_id))
-        return AGENT.read(first(rows, "agent", agent_id))
+        return first([*self.list_by_ids([agent_id]).values()], "agent", agent_id)
+
+    def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
+        """Id -> agent, of those of these agents that there are."""
+        found = self._rows_of_each(
+            f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND a.org_id = :org_id", "a.id", agent_ids
+        )
+        return {id_: AGENT.read(rows[0]) for id_, rows in found.items() if rows}
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model. Raises: NotFound."""

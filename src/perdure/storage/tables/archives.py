@@ -6,7 +6,7 @@ them without counting.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, NotFound
@@ -124,13 +124,13 @@ class Archives(Table):
         """The agent's archives in order of attachment; the agent inserts into the first."""
         # Agents and archives are two families of rows (`storage.distribution`), so this takes two statements.
         sql = "SELECT archive_id FROM agent_archives WHERE agent_id = :agent_id ORDER BY position"
-        ids = [row[0] for row in self._rows(sql, agent_id=agent_id)]
-        if not ids:
-            return []
-        where = Conditions("org_id = :org_id")
-        where.among("id", ids)
-        rows = self._rows(f"SELECT {_ARCHIVE.columns} FROM archives WHERE {where}", **where.params)
-        return sorted(map(_ARCHIVE.read, rows), key=lambda archive: ids.index(archive.id))
+        return [*self.list_by_ids([row[0] for row in self._rows(sql, agent_id=agent_id)]).values()]
+
+    def list_by_ids(self, archive_ids: Sequence[ArchiveId]) -> Mapping[ArchiveId, Archive]:
+        """Id -> archive, of those of these archives that there are, in this order."""
+        sql = f"SELECT id, {_ARCHIVE.columns} FROM archives WHERE {{keys}} AND org_id = :org_id"
+        found = self._rows_of_each(sql, "id", archive_ids)
+        return {id_: _ARCHIVE.read(rows[0]) for id_, rows in found.items() if rows}
 
     def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order."""

@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
 from perdure.core.facts.credentials import without_credentials, without_new_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
@@ -33,7 +34,17 @@ from perdure.storage.database.row_format import (
 )
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.provenance.sources import add_writes
-from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
+from perdure.storage.tables.table import (
+    OWN_AGENT,
+    OWN_AGENT_OF,
+    OwnId,
+    PagedTable,
+    first,
+    next_number,
+    own_agent,
+    parts,
+    rows_of_each,
+)
 from perdure.storage.upkeep.deleted import delete_shared
 
 _BLOCK = RowFormat(
@@ -85,32 +96,44 @@ VERSION_CHECKSUMS = ChecksumColumns(
     ),
 )
 
+_OWN_X = OWN_AGENT_OF.format("x")
 _PLACES = (
-    "SELECT block_id, position, CAST(NULL AS TEXT) FROM agent_blocks WHERE agent_id = :agent_id AND {own}"
-    " UNION ALL SELECT block_id, position, label FROM conversation_blocks"
-    " WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq AND {own}"
+    f"SELECT agent_id, block_id, position, CAST(NULL AS TEXT) FROM agent_blocks x WHERE {{keys}} AND {_OWN_X}"
+    " UNION ALL SELECT agent_id, block_id, position, label FROM conversation_blocks x"
+    f" WHERE {{keys}} AND conversation_seq = :conversation_seq AND {_OWN_X}"
 )
 
 
 def shown_blocks(
-    db: Database, org_id: OrgId, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
-) -> list[Row]:
-    """These columns of the blocks `b` that a conversation shows, in the order they were attached: the agent's, and its
-    own in their place. `label`: only of the block with it, as it is stored."""
+    db: Database,
+    org_id: OrgId,
+    columns: str,
+    agent_ids: Sequence[AgentId],
+    conversation_seq: int,
+    label: str | None = None,
+) -> Mapping[AgentId, list[Row]]:
+    """Agent -> these columns of the blocks `b` that its conversation shows, in the order they were attached: the
+    agent's, and the conversation's own in their place. `label`: only of the block with it, as it is stored."""
     # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
-    params = {"agent_id": agent_id, "org_id": org_id, "conversation_seq": conversation_seq}
-    places = db.rows(_PLACES.format(own=OWN_AGENT), params)
-    if not places:
-        return []
-    own = {row[0] for row in places if row[2] is not None}
-    hidden = {row[2] for row in places if row[2] is not None}
-    where = Conditions("b.org_id || '' = :org_id", org_id=org_id)  # not by the index of an organisation's blocks
-    where.among("b.id", [row[0] for row in places if row[0] is not None])
-    where.add("b.label = ?", None if own else label)
-    found = db.rows(f"SELECT b.id, b.label, b.number, {columns} FROM blocks b WHERE {where}", where.params)
-    hidden |= {row[1] for row in found if row[0] in own}
-    shown = [row for row in found if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
-    position = {row[0]: row[1] for row in sorted(places, key=lambda row: row[2] is not None)}
+    places = rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
+    every = [place for some in places.values() for place in some]
+    found: dict[str, Row] = {}
+    for some in parts(list({place[0]: None for place in every if place[0] is not None})):
+        where = Conditions("b.org_id || '' = :org_id", org_id=org_id)  # not by the index of an organisation's blocks
+        where.among("b.id", some)
+        where.add("b.label = ?", None if any(place[2] is not None for place in every) else label)
+        sql = f"SELECT b.id, b.label, b.number, {columns} FROM blocks b WHERE {where}"
+        found |= {row[0]: row for row in db.rows(sql, where.params)}
+    return {agent_id: _in_order(of, found, label) for agent_id, of in places.items()}
+
+
+def _in_order(places: Sequence[Sequence[Any]], found: Mapping[str, Row], label: str | None) -> list[Row]:
+    """What a conversation shows of the blocks that were found: (block, position, label in whose place) of each."""
+    own = {place[0] for place in places if place[2] is not None}
+    hidden = {place[2] for place in places if place[2] is not None} | {found[one][1] for one in own if one in found}
+    position = {place[0]: place[1] for place in sorted(places, key=lambda place: place[2] is not None)}
+    rows = [found[one] for one in position if one in found]
+    shown = [row for row in rows if (row[0] in own or row[1] not in hidden) and label in (None, row[1])]
     return [row[3:] for row in sorted(shown, key=lambda row: (position[row[0]], row[2]))]
 
 
@@ -249,13 +272,18 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
     def list_isolated(self, agent_id: AgentId, conversation_seq: int) -> Mapping[str, BlockId | None]:
         """Label of the agent -> the conversation's own block in its place, in the order of the agent's blocks."""
-        rows = self._rows(
-            "SELECT label, block_id FROM conversation_blocks WHERE agent_id = :agent_id"
-            f" AND conversation_seq = :conversation_seq AND {OWN_AGENT} ORDER BY position, label",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
+        return self.list_isolated_of([(agent_id, conversation_seq)])[agent_id, conversation_seq]
+
+    def list_isolated_of(
+        self, keys: Sequence[ConversationKey]
+    ) -> Mapping[ConversationKey, Mapping[str, BlockId | None]]:
+        """Conversation -> the same."""
+        sql = (
+            "SELECT agent_id, conversation_seq, label, block_id FROM conversation_blocks x"
+            f" WHERE {{keys}} AND {_OWN_X} ORDER BY position, label"
         )
-        return {restore(row[0]): row[1] for row in rows}
+        found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
+        return {key: {restore(row[0]): row[1] for row in rows} for key, rows in found.items()}
 
     def delete_isolated(self, agent_id: AgentId, conversation_seq: int) -> None:
         """Delete the conversation's own blocks; one that an agent was given stays."""
@@ -279,6 +307,10 @@ class Blocks(PagedTable[BlockFilter, Block]):
     def list_by_agent(self, agent_id: AgentId, conversation_seq: int = 0) -> Sequence[Block]:
         """The blocks that the agent has in this conversation, in the order they were attached."""
         return [_BLOCK.read(row) for row in self._shown(_BLOCK.columns_of("b"), agent_id, conversation_seq)]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Block]]:
+        """Agent -> the blocks that it has in its first conversation, in the order they were attached."""
+        return _BLOCK.read_each(shown_blocks(self._db, self._org_id, _BLOCK.columns_of("b"), agent_ids, 0))
 
     def list_versions(self, agent_id: AgentId, conversation_seq: int = 0) -> dict[str, int]:
         """Id -> version of these blocks, in this order."""
@@ -310,7 +342,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
     def _shown(self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None) -> Sequence[Row]:
         """`shown_blocks` of this organisation."""
-        return shown_blocks(self._db, self._org_id, columns, agent_id, conversation_seq, label)
+        return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
     def _check_labels(self, block: Block) -> None:
         """An agent can't have two blocks of one label, also not by renaming a shared one."""

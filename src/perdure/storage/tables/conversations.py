@@ -12,6 +12,7 @@ from perdure.core.conversations import (
     EPHEMERAL,
     Conversation,
     ConversationFilter,
+    ConversationKey,
     ConversationOrder,
     ConversationState,
     agent_in,
@@ -29,15 +30,25 @@ from perdure.storage.database.row_format import (
     RowFormat,
     assignments,
     dump,
+    from_iso,
     insert_into,
     iso,
     load,
     storable,
 )
-from perdure.storage.tables.agents import AGENT, AGENT_SOURCE
+from perdure.storage.tables.agents import AGENT, AGENT_SOURCE, Agents
 from perdure.storage.tables.blocks import shown_blocks
-from perdure.storage.tables.message_rows import IN_VIEW
-from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, own_agent, register, revise_settings
+from perdure.storage.tables.message_rows import IN_VIEW, in_view_of, rows_in_view
+from perdure.storage.tables.table import (
+    OWN_AGENT,
+    OWN_AGENT_OF,
+    Table,
+    first,
+    locate,
+    own_agent,
+    register,
+    revise_settings,
+)
 
 _STUBS = Codec(dump, lambda text: {int(seq): chars for seq, chars in load(text).items()})
 """Row number -> characters."""
@@ -54,6 +65,8 @@ _CONVERSATION = RowFormat(
     },
 )
 _C_COLUMNS = _CONVERSATION.columns_of("c")
+_OWN_C = OWN_AGENT_OF.format("c")
+_SHOWN = "kind IN ('message', 'compaction')"
 _OWN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
 
 _ORDERS: dict[ConversationOrder, str] = {
@@ -129,9 +142,7 @@ class Conversations(Table):
 
     def get_agent(self, agent_id: AgentId, seq: int) -> Agent:
         """The agent as the requests of this conversation need it. Raises: NotFound."""
-        sql = f"SELECT {AGENT.columns} FROM {AGENT_SOURCE} WHERE a.id = :id AND a.org_id = :org_id"
-        rows = self._rows(sql, id=storable(agent_id))
-        return agent_in(AGENT.read(first(rows, "agent", agent_id)), self.get_by_seq(agent_id, seq))
+        return agent_in(Agents(self._db, self._org_id).get(agent_id), self.get_by_seq(agent_id, seq))
 
     def put(self, conversation: Conversation, *, at: datetime, shapes_requests: bool = False) -> Conversation:
         """Update summary, settings and `archived_at`. Raises: NotFound.
@@ -197,30 +208,50 @@ class Conversations(Table):
         )
         return [_CONVERSATION.read(row) for row in rows]
 
-    def list_view_ids(self, agent_id: AgentId, seq: int, *, limit: int = 100) -> Sequence[MessageId]:
-        """The newest messages in the model's view of the conversation, oldest first, without the engine's own. Where
+    def list_view_ids(
+        self, keys: Sequence[ConversationKey], *, limit: int = 100
+    ) -> Mapping[ConversationKey, Sequence[MessageId]]:
+        """Conversation -> the newest messages in the model's view of it, oldest first, without the engine's own. Where
         messages left the view, the note of the newest compaction, which holds their summary, precedes them."""
-        rows = self._rows(
-            f"SELECT id, kind FROM messages{self._db.by_index('messages_by_conversation')}"
-            " WHERE agent_id = :agent_id AND conversation_seq = :seq"
-            " AND seq >= COALESCE((SELECT p.from_message_seq FROM conversations c JOIN prefixes p"
-            " ON p.agent_id = c.agent_id AND p.seq = c.prefix_seq WHERE c.agent_id = :agent_id AND c.seq = :seq), 0)"
-            f" AND kind IN ('message', 'compaction') AND {IN_VIEW} AND {OWN_AGENT} ORDER BY seq DESC LIMIT :limit",
-            agent_id=agent_id,
-            seq=seq,
-            limit=limit,
+        sql = (
+            "SELECT c.agent_id, c.seq, COALESCE((SELECT messages.seq"
+            f" FROM messages{self._db.by_index('messages_by_conversation')} WHERE messages.agent_id = c.agent_id"
+            " AND messages.conversation_seq = c.seq AND messages.seq >= COALESCE(p.from_message_seq, 0)"
+            f" AND {_SHOWN} AND {in_view_of('c.agent_id')} ORDER BY messages.seq DESC LIMIT 1 OFFSET :most),"
+            " p.from_message_seq, 0) FROM conversations c LEFT JOIN prefixes p ON p.agent_id = c.agent_id"
+            f" AND p.seq = c.prefix_seq WHERE {{keys}} AND {_OWN_C}"
         )
-        notes = [id_ for id_, kind in rows if kind == "compaction"]
-        return notes[:1] + [id_ for id_, kind in reversed(rows) if kind == "message"]
+        starts = self._rows_of_each(sql, "c.agent_id = ? AND c.seq = ?", keys, most=limit - 1)
+        begin = {key: rows[0][0] for key, rows in starts.items() if rows}
+        found = rows_in_view(self._db, self._org_id, "id, kind", begin, _SHOWN)
+        return {
+            key: [
+                *[id_ for id_, kind in rows if kind == "compaction"][-1:],
+                *(id_ for id_, kind in rows if kind == "message"),
+            ]
+            for key, rows in ((key, found.get(key, ())) for key in keys)
+        }
+
+    def last_message_times(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
+        """Agent -> when the newest message was added to one of its conversations; not there: it has none."""
+        sql = (
+            "SELECT c.agent_id, MAX(c.last_message_at) FROM conversations c"
+            f" WHERE {{keys}} AND c.last_message_at IS NOT NULL AND {_OWN_C} GROUP BY c.agent_id"
+        )
+        found = self._rows_of_each(sql, "c.agent_id", agent_ids)
+        return {agent_id: from_iso(rows[0][0]) for agent_id, rows in found.items() if rows}
+
+    def list_by_keys(self, keys: Sequence[ConversationKey]) -> Sequence[Conversation]:
+        """Those of these conversations that there are, in this order."""
+        sql = f"SELECT agent_id, seq, {_CONVERSATION.columns} FROM conversations c WHERE {{keys}} AND {_OWN_C}"
+        found = _CONVERSATION.read_each(self._rows_of_each(sql, "agent_id = ? AND seq = ?", keys))
+        return [conversation for some in found.values() for conversation in some]
 
     def get_by_seq(self, agent_id: AgentId, seq: int) -> Conversation:
         """Raises: NotFound."""
-        sql = f"SELECT {_CONVERSATION.columns} FROM conversations WHERE {_OWN}"
-        rows = self._rows(sql, agent_id=agent_id, seq=seq)
-        if not rows:
-            # Every agent has its first conversation, so it is the agent that is not there.
-            raise NotFound("agent", agent_id) if seq == 0 else NotFound("conversation", f"{seq} of {agent_id}")
-        return _CONVERSATION.read(rows[0])
+        # Every agent has its first conversation, so it is the agent that is not there.
+        missing = ("conversation", f"{seq} of {agent_id}") if seq else ("agent", agent_id)
+        return first(self.list_by_keys([(agent_id, seq)]), *missing)
 
     def get_state(self, agent_id: AgentId, seq: int) -> ConversationState:
         """The state of a conversation and its agent. A caller that writes by it holds the agent's lock (`Agents.lock`).
@@ -235,7 +266,7 @@ class Conversations(Table):
         rows = self._rows(sql, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
-        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version", agent.id, seq)
+        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version", [agent.id], seq)[agent.id]
         return ConversationState(
             agent=agent_in(agent, conversation),
             message_count=agent.message_count,

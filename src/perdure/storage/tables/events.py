@@ -12,10 +12,9 @@ from datetime import datetime
 from perdure.core.events import DeltaStreamed, Event, MessageAdded, StoredEvent, events_from_text, events_to_text
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
-from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
 from perdure.storage.tables.messages import read_messages
-from perdure.storage.tables.table import OWN_AGENT, Table, first, parts
+from perdure.storage.tables.table import OWN_AGENT, Table, first
 
 _OWN_RUN = f"agent_id = :agent_id AND run_seq = :run_seq AND {OWN_AGENT}"
 _INSERT = insert_into("events", "agent_id, run_seq, seq, type, body, created_at")
@@ -94,14 +93,12 @@ class Events(Table):
 
     def kinds(self, agent_id: AgentId, run_seqs: Sequence[int]) -> Mapping[int, Sequence[str]]:
         """Number of a run -> the kinds of its events, in order, without previews of answers; not there: it has none."""
-        found: dict[int, list[str]] = {}
-        for some in parts(sorted(set(run_seqs))):
-            where = Conditions("agent_id = :agent_id", OWN_AGENT, "type <> 'delta.streamed'")
-            where.among("run_seq", some)
-            sql = f"SELECT run_seq, type FROM events WHERE {where} ORDER BY run_seq, seq"
-            for run_seq, kinds in self._rows(sql, agent_id=agent_id, **where.params):
-                found.setdefault(run_seq, []).extend(kinds.split(","))
-        return found
+        sql = (
+            f"SELECT run_seq, type FROM events WHERE agent_id = :agent_id AND {OWN_AGENT} AND {{keys}}"
+            " AND type <> 'delta.streamed' ORDER BY run_seq, seq"
+        )
+        found = self._rows_of_each(sql, "run_seq", run_seqs, agent_id=agent_id)
+        return {seq: [kind for row in rows for kind in row[0].split(",")] for seq, rows in found.items() if rows}
 
     def trim_deltas(self, key: RunKey, *, keep: int, since: datetime) -> int:
         """Remove stored previews that are older than `since` or not among the newest `keep`; return how many. A run's

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -124,12 +124,15 @@ class Folders(Table):
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Folder]:
         """The agent's folders in order of attachment."""
-        rows = self._rows(
-            f"SELECT {_FOLDER.columns_of('f')} FROM agent_folders x JOIN folders f ON f.id = x.folder_id"
-            " WHERE x.agent_id = :agent_id AND f.org_id = :org_id ORDER BY x.position",
-            agent_id=agent_id,
+        return self.list_by_agents([agent_id])[agent_id]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Folder]]:
+        """Agent -> its folders in order of attachment."""
+        sql = (
+            f"SELECT x.agent_id, {_FOLDER.columns_of('f')} FROM agent_folders x CROSS JOIN folders f"
+            " WHERE {keys} AND f.id = x.folder_id AND f.org_id = :org_id ORDER BY x.position"
         )
-        return [_FOLDER.read(row) for row in rows]
+        return _FOLDER.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
     def list_agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
         """The agents that have it, oldest first; with `limit`, some of them in order of ids.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -118,31 +118,29 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Identity]:
         """The agent's identities in order of creation."""
+        return self.list_by_agents([agent_id])[agent_id]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Identity]]:
+        """Agent -> its identities in order of creation."""
         # CROSS JOIN: the few links come first. In its own order SQLite would read all identities.
-        rows = self._rows(
-            f"SELECT {_IDENTITY.columns_of('i')} FROM agent_identities x CROSS JOIN identities i"
-            " WHERE x.agent_id = :agent_id AND i.id = x.identity_id AND i.org_id = :org_id ORDER BY i.number",
-            agent_id=agent_id,
+        sql = (
+            f"SELECT x.agent_id, {_IDENTITY.columns_of('i')} FROM agent_identities x CROSS JOIN identities i"
+            " WHERE {keys} AND i.id = x.identity_id AND i.org_id = :org_id ORDER BY i.number"
         )
-        return [_IDENTITY.read(row) for row in rows]
+        return _IDENTITY.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
-    def list_agents(self, identity_id: IdentityId, *, limit: int | None = None) -> Sequence[AgentId]:
-        """Agents that have it, oldest first."""
-        return self._having("agent", identity_id, limit)
-
-    def list_blocks(self, identity_id: IdentityId, *, limit: int | None = None) -> Sequence[BlockId]:
-        """Blocks that have it, oldest first."""
-        return self._having("block", identity_id, limit)
-
-    def _having(self, kind: str, identity_id: IdentityId, limit: int | None) -> Sequence[Any]:
-        rows = self._rows(
-            f"SELECT o.id FROM {kind}_identities x CROSS JOIN {kind}s o WHERE x.identity_id = :identity_id"
-            f" AND o.id = x.{kind}_id AND o.org_id = :org_id ORDER BY o.number"
-            f"{'' if limit is None else ' LIMIT :limit'}",
-            identity_id=self._own(identity_id),
-            limit=limit,
+    def list_owners(
+        self, kind: Literal["agent", "block"], identity_ids: Sequence[IdentityId], *, limit: int | None = None
+    ) -> Mapping[IdentityId, Sequence[Any]]:
+        """Identity -> the agents or blocks that have it, oldest first: all, or so many of each."""
+        sql = (
+            f"SELECT identity_id, owner_id FROM (SELECT x.identity_id, o.id AS owner_id, o.number,"
+            " ROW_NUMBER() OVER (PARTITION BY x.identity_id ORDER BY o.number) AS place"
+            f" FROM {kind}_identities x CROSS JOIN {kind}s o WHERE {{keys}} AND o.id = x.{kind}_id"
+            f" AND o.org_id = :org_id) y{'' if limit is None else ' WHERE place <= :limit'} ORDER BY number"
         )
-        return [row[0] for row in rows]
+        found = self._rows_of_each(sql, "x.identity_id", identity_ids, limit=limit)
+        return {identity_id: [row[0] for row in rows] for identity_id, rows in found.items()}
 
     def _read(self, where: str, **params: str) -> Sequence[Identity]:
         sql = f"SELECT {_IDENTITY.columns} FROM identities WHERE org_id = :org_id AND {where}"

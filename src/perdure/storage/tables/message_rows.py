@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from perdure.core.conversations import ConversationKey
 from perdure.core.errors import NotFound, StoreDamaged
 from perdure.core.ids import PREFIXES, AgentId, MessageId, OrgId, run_of
 from perdure.core.messages import (
@@ -28,12 +29,13 @@ from perdure.storage.database.row_format import (
     TIME,
     ChecksumColumns,
     Codec,
+    Row,
     RowFormat,
     iso,
     restore,
     storable,
 )
-from perdure.storage.tables.table import Table, find, find_all, find_run_of
+from perdure.storage.tables.table import OWN_AGENT_OF, Table, find, find_all, find_run_of, rows_of_each
 
 _PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
 _UNREADABLE = f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}"
@@ -103,9 +105,19 @@ def read_rows(db: Database, where: str, params: dict[str, Any], *, of_conversati
     names a conversation."""
     source = f"messages{db.by_index('messages_by_conversation') if of_conversation else ''}"
     messages = [MESSAGE.read(row) for row in db.rows(f"SELECT {MESSAGE.columns} FROM {source} WHERE {where}", params)]
+    return with_revisions(db, messages)
+
+
+def with_revisions(db: Database, messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages with the parts of their newest revisions."""
+    sql = (
+        "SELECT v.agent_id, v.seq, v.parts FROM message_revisions v JOIN messages m"
+        " ON m.agent_id = v.agent_id AND m.seq = v.seq AND m.revision = v.revision WHERE {keys}"
+    )
+    keys = [(one.agent_id, one.seq) for one in messages if one.revision]
+    found = rows_of_each(db, sql, "v.agent_id = ? AND v.seq = ?", keys)
     return [
-        replace(one, parts=parts_of(revised_parts(db, one.agent_id, one.seq, one.revision))) if one.revision else one
-        for one in messages
+        replace(one, parts=parts_of(found[one.agent_id, one.seq][0][0])) if one.revision else one for one in messages
     ]
 
 
@@ -143,12 +155,30 @@ def reset_pending(table: str, *, agent: str = ":agent_id") -> str:
     )
 
 
-IN_VIEW = (
-    "removed = 0 AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = :agent_id)"
-    f" OR NOT {reset_pending('messages')})"
-)
-"""The condition that a message of `:agent_id` is in view. The first EXISTS reads `resetting`, nearly always empty, once
-per statement."""
+def in_view_of(agent: str) -> str:
+    """The condition that a message of this agent is in view."""
+    return (
+        f"removed = 0 AND (NOT EXISTS (SELECT 1 FROM resetting WHERE agent_id = {agent})"
+        f" OR NOT {reset_pending('messages', agent=agent)})"
+    )
+
+
+IN_VIEW = in_view_of(":agent_id")
+"""That of `:agent_id`. The first EXISTS reads `resetting`, nearly always empty, once per statement."""
+
+
+def rows_in_view(
+    db: Database, org_id: OrgId, columns: str, starts: Mapping[ConversationKey, int], condition: str = "1 = 1"
+) -> dict[ConversationKey, list[Row]]:
+    """Conversation -> these columns of its rows in view from a number on that fulfil a condition, in order."""
+    sql = (
+        f"SELECT agent_id, conversation_seq, {columns} FROM messages{db.by_index('messages_by_conversation')}"
+        f" WHERE {{keys}} AND {OWN_AGENT_OF.format('messages')} AND {in_view_of('messages.agent_id')} AND {condition}"
+        " ORDER BY seq"
+    )
+    each = "agent_id = ? AND conversation_seq = ? AND seq >= ?"
+    return rows_of_each(db, sql, each, [(*key, seq) for key, seq in starts.items()], org_id=org_id)
+
 
 # The end is looked up in messages, not in runs: between two runs of a conversation an agent may have many of others. It
 # is a scalar subquery without outer columns, so that the database does not scan all later messages.

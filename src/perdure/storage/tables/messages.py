@@ -9,13 +9,13 @@ agent, from its `words_seq` on, are searched in their rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
-from perdure.core.conversations import ConversationState
+from perdure.core.conversations import ConversationKey, ConversationState
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, OrgId, StepId, run_of
 from perdure.core.messages import (
@@ -55,6 +55,8 @@ from perdure.storage.tables.message_rows import (
     reset_pending,
     revised_parts,
     row_text,
+    rows_in_view,
+    with_revisions,
     words_in,
     words_of,
 )
@@ -258,6 +260,11 @@ class Messages(Table):
         )
         messages = (load_revision(self._db, MESSAGE.read(row), settings_revision) for row in rows)
         return [message for message in messages if message is not None]
+
+    def views(self, starts: Mapping[ConversationKey, int]) -> Mapping[ConversationKey, Sequence[Message]]:
+        """Conversation -> its rows from a number on that a model is shown, the engine's own included."""
+        found = MESSAGE.read_each(rows_in_view(self._db, self._org_id, MESSAGE.columns, starts))
+        return {key: with_revisions(self._db, messages) for key, messages in found.items()}
 
     def list_by_run(self, run: Run, *, reset: bool = False) -> Sequence[Message]:
         """The run's input and all its other messages; `reset` includes those that a reset took out of view."""
@@ -487,13 +494,3 @@ def message_words_of(
         words = words_in(parts_of(stored)) if '"tool_result"' in stored else index_words(row_text(stored))
         if words:
             yield seq, role, words
-
-
-def embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
-    """The numbers of an owner's texts that should have a vector."""
-    params = {"agent_id": owner_id, "first": first, "last": last}
-    if kind == "archive":
-        sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"
-        return [row[0] for row in db.rows(sql, params)]
-    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
-    return [message.seq for message in read_rows(db, where, params) if is_embedded(message)]

@@ -43,7 +43,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.background.batches import CALLBACK
-from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, locate, register
+from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, OwnId, Table, first, locate, register
 
 USAGE = Codec(usage_to_json, lambda text: Usage(**load(text)), null=NO_USAGE)
 FAILURE = Codec(dump_fields, lambda text: Failure(**load(text)))
@@ -73,6 +73,7 @@ _RUN: RowFormat[Run] = RowFormat(
     {"agent_id": attrgetter("key.agent_id"), "seq": attrgetter("key.seq"), "hook_context": attrgetter("context")},
 )
 
+_SELECT = f"SELECT {_RUN.columns_of('r')} FROM runs r"
 _NEW_COLUMNS = (
     "id, agent_id, seq, conversation_seq, conversation_id, status, background, max_steps, first_message_seq,"
     " lease_owner, lease_number, lease_until, created_at, started_at, options,"
@@ -84,7 +85,7 @@ _END_COLUMNS = "status, stop_reason, failure, usage, step_count, lease_owner, le
 # A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
 # until they are removed.
 _OWN_RUN = f"agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
-_OWN_RUN_OF_R = "EXISTS (SELECT 1 FROM agents a WHERE a.id = r.agent_id AND a.org_id = :org_id)"
+_OWN_RUN_OF_R = OWN_AGENT_OF.format("r")
 
 _UNENDED = "status IN ('queued', 'running')"
 
@@ -173,9 +174,8 @@ class Runs(Table):
         )
         waiting = None if waiting_input is None else storable(waiting_input)
         self._run(_INSERT, waiting_input=waiting, origin_id=options.origin, **_RUN.params(run, _NEW_COLUMNS))
-        input_ids = [(draft.id, opening.next_message_seq + index) for index, draft in enumerate(drafts)]
-        unlinked_ids = [(id_, seq) for id_, seq in input_ids if run_of(id_) != run_id]
-        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *unlinked_ids])
+        ids = [(one.id, seq) for seq, one in enumerate(drafts, opening.next_message_seq) if run_of(one.id) != run_id]
+        register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *ids])
         return run
 
     def get(self, run_id: RunId) -> Run:
@@ -188,8 +188,21 @@ class Runs(Table):
 
     def get_by_key(self, key: RunKey) -> Run:
         """Raises: NotFound."""
-        runs = self._read("r.agent_id = :agent_id AND r.seq = :seq", **key._asdict())
-        return first(runs, "run", f"{key.seq} of {key.agent_id}")
+        return first([*self.list_by_keys([key]).values()], "run", f"{key.seq} of {key.agent_id}")
+
+    def list_by_keys(self, keys: Sequence[RunKey]) -> Mapping[RunKey, Run]:
+        """Key -> its run."""
+        sql = f"SELECT r.agent_id, r.seq, {_RUN.columns_of('r')} FROM runs r WHERE {{keys}} AND {_OWN_RUN_OF_R}"
+        found = _RUN.read_each(self._rows_of_each(sql, "r.agent_id = ? AND r.seq = ?", keys))
+        return {run.key: run for runs in found.values() for run in runs}
+
+    def list_newest(self, agent_ids: Sequence[AgentId], *, limit: int) -> Mapping[AgentId, Sequence[Run]]:
+        """Agent -> its newest runs, newest first."""
+        sql = (
+            f"SELECT r.agent_id, {_RUN.columns_of('r')} FROM agents a CROSS JOIN runs r WHERE {{keys}}"
+            " AND a.org_id = :org_id AND r.agent_id = a.id AND r.seq >= a.run_seq - :limit ORDER BY r.seq DESC"
+        )
+        return _RUN.read_each(self._rows_of_each(sql, "a.id", agent_ids, limit=limit))
 
     def count_by_origin(self, origin: RunId) -> int:
         """How many runs of messages between agents go back to this run."""
@@ -220,7 +233,7 @@ class Runs(Table):
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
         rows = self._page(
-            f"SELECT {_RUN.columns_of('r')} FROM runs r",
+            _SELECT,
             _conditions(where),
             columns,
             ascending=not newest_first,
@@ -362,8 +375,7 @@ class Runs(Table):
         """The set of client tools with this digest; empty if there is none."""
         sql = f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}"
         rows = self._rows(sql, agent_id=agent_id, digest=digest)
-        tools: list[Mapping[str, Any]] = load(rows[0][0]) if rows else []
-        return tools
+        return list(load(rows[0][0])) if rows else []
 
     def request_cancel(self, key: RunKey) -> bool:
         """Request a run's end. Whether the run was unended and had no such request yet."""
@@ -456,27 +468,17 @@ class Runs(Table):
         """Hide a run from lists and look-ups by id."""
         self._run(f"UPDATE runs SET hidden = 1 WHERE {_OWN_RUN}", **key._asdict())
 
-    def get_call_starts(self, key: RunKey) -> Mapping[str, datetime]:
-        """call id -> when it was last started."""
+    def get_call_starts(self, key: RunKey) -> Mapping[str, tuple[datetime, int]]:
+        """call id -> when it was last started, and the number of the lease under which it was."""
         rows = self._rows(
-            "SELECT call_id, MAX(started_at) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
-            f" AND {OWN_AGENT} GROUP BY call_id",
+            "SELECT call_id, MAX(started_at), MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id"
+            f" AND run_seq = :seq AND {OWN_AGENT} GROUP BY call_id",
             **key._asdict(),
         )
-        return {restore(row[0]): from_iso(row[1]) for row in rows}
-
-    def get_call_leases(self, key: RunKey) -> Mapping[str, int]:
-        """call id -> number of the lease under which it was last started."""
-        rows = self._rows(
-            "SELECT call_id, MAX(lease_number) FROM call_starts WHERE agent_id = :agent_id AND run_seq = :seq"
-            f" AND {OWN_AGENT} GROUP BY call_id",
-            **key._asdict(),
-        )
-        return {restore(row[0]): row[1] for row in rows}
+        return {restore(row[0]): (from_iso(row[1]), row[2]) for row in rows}
 
     def _read(self, where: str, *, index: str = "", **params: Any) -> Sequence[Run]:
-        by_index = self._db.by_index(index) if index else ""
-        sql = f"SELECT {_RUN.columns_of('r')} FROM runs r{by_index} WHERE {_OWN_RUN_OF_R} AND {where}"
+        sql = f"{_SELECT}{index and self._db.by_index(index)} WHERE {_OWN_RUN_OF_R} AND {where}"
         return [_RUN.read(row) for row in self._rows(sql, **params)]
 
 

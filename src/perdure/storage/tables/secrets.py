@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from perdure.core.errors import AlreadyExists, NotFound
@@ -62,10 +62,14 @@ class Secrets(Table):
         rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name))
         return _SECRET.read(rows[0]) if rows else None
 
-    def list(self, owner_id: str, *, limit: int = 1_000) -> Sequence[Secret]:
+    def list(self, owner_id: str) -> Sequence[Secret]:
         """Secrets sorted by name."""
-        sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} ORDER BY name LIMIT :limit"
-        return [_SECRET.read(row) for row in self._rows(sql, agent_id=storable(owner_id), limit=limit)]
+        return self.list_by_owners([owner_id])[owner_id]
+
+    def list_by_owners(self, owner_ids: Sequence[str]) -> Mapping[str, Sequence[Secret]]:
+        """Owner -> its secrets, sorted by name."""
+        sql = f"SELECT owner_id, {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND {{keys}} ORDER BY name"
+        return _SECRET.read_each(self._rows_of_each(sql, "owner_id", owner_ids))
 
     def list_behind(self, owner_id: str, name: str, *, limit: int = 200) -> Sequence[Secret]:
         """The secrets of all owners behind this owner and name, in this order."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from perdure.core.conversations import SYSTEM_SEQ, SystemMessage
+from perdure.core.conversations import SYSTEM_SEQ, ConversationKey, SystemMessage
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, StepId, run_of
 from perdure.core.models import Exchange
@@ -46,7 +46,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.runs import FAILURE, USAGE
-from perdure.storage.tables.table import OWN_AGENT, Table, find, find_run_of, first, register
+from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, Table, find, find_run_of, first, register
 
 _RECIPE_DEFAULTS: dict[str, Any] = {
     field.name: {} if field.default is MISSING else field.default
@@ -383,7 +383,8 @@ class SystemMessages(Table):
         NotFound: no such agent."""
         params = _SYSTEM_MESSAGE.params(message)
         values = ", ".join(f":{name}" for name in _SYSTEM_MESSAGE.columns.split(", "))
-        is_new = self.find_id(message.agent_id, message.conversation_seq) is None
+        key = (message.agent_id, message.conversation_seq)
+        is_new = key not in self.find_ids([key])
         rows = self._rows(
             f"INSERT INTO system_messages ({_SYSTEM_MESSAGE.columns}) SELECT {values} WHERE {OWN_AGENT}"
             " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET text = excluded.text, blocks = excluded.blocks,"
@@ -414,11 +415,12 @@ class SystemMessages(Table):
         found = self._select(agent_id, after_seq=place - 1, before_seq=place + 1, limit=1)
         return found[0] if found else None
 
-    def find_id(self, agent_id: AgentId, conversation_seq: int) -> MessageId | None:
-        """Its id."""
-        sql = f"SELECT id FROM system_messages WHERE agent_id = :agent_id AND conversation_seq = :seq AND {OWN_AGENT}"
-        rows = self._rows(sql, agent_id=agent_id, seq=conversation_seq)
-        return MessageId(rows[0][0]) if rows else None
+    def find_ids(self, keys: Sequence[ConversationKey]) -> Mapping[ConversationKey, MessageId]:
+        """Conversation -> the id of its system message."""
+        own = OWN_AGENT_OF.format("s")
+        sql = f"SELECT agent_id, conversation_seq, id FROM system_messages s WHERE {{keys}} AND {own}"
+        found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
+        return {key: MessageId(rows[0][0]) for key, rows in found.items() if rows}
 
     def list(
         self,

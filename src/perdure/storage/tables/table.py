@@ -27,8 +27,11 @@ OWN_AGENT = "EXISTS (SELECT 1 FROM agents WHERE id = :agent_id AND org_id = :org
 # A passage has no organisation column: its archive has.
 OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id = :org_id)"
 
-VALUES_AT_ONCE = 1_000
-"""How many values a statement names one by one."""
+# As that, for statements about several agents `o`.
+OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
+
+VALUES_AT_ONCE, KEYS_AT_ONCE = 1_000, 200
+"""How many values, or keys of several values, a statement names one by one."""
 
 _DELETED = "/deleted"
 NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
@@ -52,6 +55,10 @@ class Table:
     def _run_counted(self, sql: str, /, **params: Any) -> int:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
+
+    def _rows_of_each(self, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:
+        """`rows_of_each` of this organisation."""
+        return rows_of_each(self._db, sql, each, keys, org_id=self._org_id, **params)
 
     def _put_upto(
         self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime, *, resets: str = ""
@@ -139,6 +146,24 @@ class PagedTable(Table, Generic[Filter, T]):
     def count(self, where: Filter) -> int:
         conditions = self._where(where)
         return int(self._rows(f"SELECT COUNT(*) FROM {self._source} WHERE {conditions}", **conditions.params)[0][0])
+
+
+def rows_of_each(db: Database, sql: str, each: str, keys: Sequence[Any], /, **params: Any) -> dict[Any, list[Row]]:
+    """Key -> its rows, so that a page takes as many statements as one thing.
+
+    Args:
+        sql: its first columns are the key, which the rows are returned without; `{keys}` limits it to some keys.
+        each: the column of keys that are ids; for other keys the condition of one, of whose values the first two are
+            what its rows begin with.
+    """
+    is_id = "?" not in each
+    found: dict[Any, list[Row]] = {key if is_id else key[:2]: [] for key in keys}
+    for some in parts(list(dict.fromkeys(keys)), VALUES_AT_ONCE if is_id else KEYS_AT_ONCE):
+        where = Conditions(**params)
+        (where.among if is_id else where.any_of)(each, some)
+        for row in db.rows(sql.format(keys=where), where.params):
+            found[row[0] if is_id else tuple(row[:2])].append(row[1 if is_id else 2 :])
+    return found
 
 
 def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
@@ -234,6 +259,6 @@ def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[s
     return {row[0] for row in db.rows(f"SELECT id FROM agents WHERE {where}", where.params)}
 
 
-def parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+def parts(values: Sequence[T], most: int = VALUES_AT_ONCE) -> Iterator[Sequence[T]]:
     """The values in parts that a statement can name."""
-    return (values[start : start + VALUES_AT_ONCE] for start in range(0, len(values), VALUES_AT_ONCE))
+    return (values[start : start + most] for start in range(0, len(values), most))

@@ -6,7 +6,7 @@ rest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -134,12 +134,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
         """Tool -> source, of those of these tools that have one."""
-        if not tool_ids:
-            return {}
-        where = Conditions("org_id = :org_id", "code IS NOT NULL")
-        where.among("id", tool_ids)
-        rows = self._rows(f"SELECT id, code FROM tools WHERE {where}", **where.params)
-        return {ToolId(row[0]): _load_code(row[1]) for row in rows}
+        sql = "SELECT id, code FROM tools WHERE {keys} AND org_id = :org_id AND code IS NOT NULL"
+        return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
         """Tools in order of their names."""
@@ -178,12 +174,16 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         """Sorted by name."""
+        return self.list_by_agents([agent_id])[agent_id]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Tool]]:
+        """Agent -> its tools, sorted by name."""
         # SQLite keeps to the order of a cross join. Otherwise it reads all tools, which have an index of names.
         sql = (
-            f"SELECT {_TOOL.columns} FROM agent_tools x CROSS JOIN tools"
-            " WHERE x.agent_id = :agent_id AND id = x.tool_id AND org_id = :org_id ORDER BY name"
+            f"SELECT x.agent_id, {_TOOL.columns} FROM agent_tools x CROSS JOIN tools"
+            " WHERE {keys} AND id = x.tool_id AND org_id = :org_id ORDER BY name"
         )
-        return [_TOOL.read(row) for row in self._rows(sql, agent_id=agent_id)]
+        return _TOOL.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
     def _read(self, where: str, **params: Any) -> Sequence[Tool]:
         rows = self._rows(f"SELECT {_TOOL.columns} FROM tools WHERE org_id = :org_id AND {where}", **params)

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.ids import AgentId, OrgId
+from perdure.core.messages import is_embedded
 from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
 from perdure.core.vectors import OwnerKind
 from perdure.storage.database.base import Database
@@ -20,8 +21,13 @@ from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words,
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
-from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, reset_pending
-from perdure.storage.tables.messages import embedded_texts_of
+from perdure.storage.tables.message_rows import (
+    IN_VIEW,
+    MESSAGE_CHECKSUMS,
+    REVISION_CHECKSUMS,
+    read_rows,
+    reset_pending,
+)
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts
@@ -305,7 +311,7 @@ class _Part:
         )
         texts: set[int] = set()
         if scopes:
-            texts = set(embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
+            texts = set(_embedded_texts_of(self._db, self._owner.kind, self._owner.id, self._first, self._last))
         vectors = {row[0] & LAST: row for row in rows}
         orphans = sorted((vectors.keys() | queued) - texts)
         wrong = [seq for seq, row in vectors.items() if row[1] == generation and row[2] != 2 * (dimensions or 0)]
@@ -434,3 +440,13 @@ def _check_rows(
         keys = " AND ".join(f"{column} = :{column}" for column in what.key)
         db.run_many(f"UPDATE {what.table} SET checksum = :checksum WHERE {keys}", without)
     return damaged, len(without)
+
+
+def _embedded_texts_of(db: Database, kind: str, owner_id: str, first: int, last: int) -> list[int]:
+    """The numbers of an owner's texts that should have a vector."""
+    params = {"agent_id": owner_id, "first": first, "last": last}
+    if kind == "archive":
+        sql = "SELECT seq FROM passages WHERE archive_id = :agent_id AND seq BETWEEN :first AND :last"
+        return [row[0] for row in db.rows(sql, params)]
+    where = "agent_id = :agent_id AND seq BETWEEN :first AND :last AND removed = 0 AND kind = 'message'"
+    return [message.seq for message in read_rows(db, where, params) if is_embedded(message)]

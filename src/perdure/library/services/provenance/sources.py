@@ -15,7 +15,6 @@ from perdure.core.provenance.sources import (
     TRUSTED,
     MemoryWrite,
     RevertResult,
-    Source,
     SourceSummary,
     TrustLabel,
     WriteText,
@@ -48,7 +47,12 @@ class SourceService:
 
         def read(tx: Tx) -> Sequence[SourceSummary]:
             tx.agents.model(agent_id)
-            return [replace(one, title=_title(tx, one.source)) for one in tx.sources.summarise(agent_id, limit=limit)]
+            found = tx.sources.summarise(agent_id, limit=limit)
+            agents = tx.agents.list_by_ids(
+                [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
+            )
+            names = {str(id_): agent.name for id_, agent in agents.items()}
+            return [replace(one, title=names.get(one.source.name, "")) for one in found]
 
         return await self._ports.store.read(read)
 
@@ -138,16 +142,6 @@ def _find_write(tx: Tx, agent_id: AgentId, write_id: str) -> MemoryWrite:
     if write.owner_id not in {id_ for _, id_ in tx.mentions.owners(agent_id)}:
         raise NotFound("write", write_id, hint="it is no memory of this agent")
     return write
-
-
-def _title(tx: Tx, source: Source) -> str:
-    """The name of an agent that is a source."""
-    if source.label not in ("agent", "other_agent") or not is_id("agent", source.name):
-        return ""
-    try:
-        return tx.agents.get(AgentId(source.name)).name
-    except NotFound:
-        return ""
 
 
 def _text_of(tx: Tx, write: MemoryWrite) -> WriteText:

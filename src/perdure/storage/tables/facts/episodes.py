@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 
 from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EpisodeId, GraphId
@@ -57,13 +58,10 @@ class Episodes(Table):
 
     def find(self, refs: Sequence[str]) -> Sequence[Episode]:
         """The episodes of these messages and passages, in all graphs of the organisation."""
-        found: list[Episode] = []
-        for some in parts(list(dict.fromkeys(refs))):
-            where = Conditions("graph_id IN (SELECT id FROM graphs WHERE org_id = :org_id)")
-            where.among("ref", some)
-            rows = self._rows(f"SELECT {_EPISODE.columns} FROM episodes WHERE {where}", **where.params)
-            found += map(_EPISODE.read, rows)
-        return sorted(found, key=lambda episode: (episode.graph_id, episode.seq))
+        graphs = "graph_id IN (SELECT id FROM graphs WHERE org_id = :org_id)"
+        sql = f"SELECT ref, {_EPISODE.columns} FROM episodes WHERE {{keys}} AND {graphs}"
+        found = _EPISODE.read_each(self._rows_of_each(sql, "ref", refs)).values()
+        return sorted(chain.from_iterable(found), key=lambda episode: (episode.graph_id, episode.seq))
 
     def list_by_messages(self, agent_id: AgentId, message_seqs: Sequence[int]) -> Sequence[Episode]:
         """The episodes of these messages of an agent, in any graph of the organisation."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -194,21 +193,21 @@ class Groups(PagedTable[GroupFilter, Group]):
 
     def _with_members(self, groups: Sequence[Group]) -> Sequence[Group]:
         """These groups with their participants and shared blocks."""
-        if not groups:
-            return groups
-        agents: defaultdict[str, list[AgentId]] = defaultdict(list)
-        blocks: defaultdict[str, dict[BlockId, None]] = defaultdict(dict)
-        where = Conditions("a.org_id = :org_id", f"x.position > {MANAGER}")
-        where.among("x.group_id", [group.id for group in groups])
-        members = f"SELECT x.group_id, x.agent_id FROM group_agents x JOIN agents a ON a.id = x.agent_id WHERE {where}"
-        for group_id, agent_id in self._rows(f"{members} ORDER BY x.group_id, x.position", **where.params):
-            agents[group_id].append(AgentId(agent_id))
-        where = Conditions("b.org_id = :org_id")
-        where.among("x.group_id", [group.id for group in groups])
-        shared = f"SELECT x.group_id, x.block_id FROM group_blocks x JOIN blocks b ON b.id = x.block_id WHERE {where}"
-        for group_id, block_id in self._rows(f"{shared} ORDER BY x.group_id, x.position", **where.params):
-            blocks[group_id][BlockId(block_id)] = None
+        ids = [group.id for group in groups]
+        members = (
+            "SELECT x.group_id, x.agent_id FROM group_agents x JOIN agents a ON a.id = x.agent_id"
+            f" WHERE {{keys}} AND a.org_id = :org_id AND x.position > {MANAGER} ORDER BY x.position"
+        )
+        shared = (
+            "SELECT x.group_id, x.block_id FROM group_blocks x JOIN blocks b ON b.id = x.block_id"
+            " WHERE {keys} AND b.org_id = :org_id ORDER BY x.position"
+        )
+        agents, blocks = (self._rows_of_each(sql, "x.group_id", ids) for sql in (members, shared))
         return [
-            replace(group, agent_ids=tuple(agents[group.id]), shared_block_ids=tuple(blocks[group.id]))
+            replace(
+                group,
+                agent_ids=tuple(row[0] for row in agents[group.id]),
+                shared_block_ids=tuple(dict.fromkeys(row[0] for row in blocks[group.id])),
+            )
             for group in groups
         ]
