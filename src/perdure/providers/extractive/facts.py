@@ -6,13 +6,16 @@ quotes tells nothing.
 
 from __future__ import annotations
 
+import functools
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from importlib.resources import files
+from typing import Any, Final
 
-from perdure.providers.extractive.language import Sentence, is_question, one_line, pattern, sentences_in, stem
+from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
 
 MAX_VALUE_CHARS = 600
 MAX_LINE_CHARS = 700
@@ -32,6 +35,14 @@ _GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
     r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
 )
+# One to four words that begin with a capital, and what may follow a name.
+_CAPITAL = rf"(?!I\b)(?![{CJK}])[^\W\d_a-z](?:(?![{CJK}])[\w'.-])*"
+_NAME_EN = re.compile(
+    rf"(?P<v>{_CAPITAL}(?:\s+(?:(?:van|von|der|den|de|del|della|di|da|dos|la|le|bin|ibn|al|el|y)\s+){{0,2}}{_CAPITAL}){{0,3}})"
+    r"(?P<rest>(?=[\s.!,;:)(–—-]*$)|\s*[,;(–—]|\s+(?:by|btw|and|but|or|from|though|too|now|actually|if|as|for|here|please|so|not|I|my)\b)"
+)
+_NAME_ZH = re.compile(rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:[，,。！!].*)?$", re.DOTALL)
+_FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
         (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
@@ -52,7 +63,7 @@ _BREAK = pattern(
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
-    r"(?:[\s,]+(?:now|too|as\s+well|anymore|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+    r"(?:[\s,]+(?:now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
@@ -180,7 +191,8 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
     """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
     if greeted and (introduced := _INTRODUCES.match(clause.masked)):
-        yield Fact("Name", introduced["v"])
+        if name := _name_of(introduced["v"]):
+            yield Fact("Name", name)
         return
     for key, form in FACTS:
         match = form.match(clause.masked)
@@ -191,11 +203,53 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
             noun = one_line(clause.cut(*match.span("k")).text)
         elif ending := _SUBORDINATE.search(value.masked):
             value = value.cut(0, ending.start())
-        tidy = _tidy(value.text)
+        tidy = (
+            _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
+        )
+        if _is_idiom(key, tidy):
+            return
         if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
             yield from (Fact(key.format(noun), item) for item in items)
         return
+
+
+def _name_of(value: str, *, says_name: bool = False) -> str:
+    """The name that a value begins with; empty: it may be something else.
+
+    Args:
+        says_name: "my name is" came before it, so that one word in lower case is a name, too.
+    """
+    value = one_line(value).strip(" \"'“”「」.!?…。！？~")
+    if (found := _NAME_EN.match(value)) or (
+        says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
+    ):
+        words = found["v"].rstrip(".,'").split()
+        return (
+            ""
+            if words[0].casefold() in _idioms()["no_names"] or (value[0].islower() and found["rest"])
+            else " ".join(words)
+        )
+    found = _NAME_ZH.match(value)
+    if found is None or found["v"].startswith(_idioms()["no_names_zh"]) or found["v"].endswith(_idioms()["no_ends_zh"]):
+        return ""
+    return found["v"]
+
+
+@functools.cache
+def _idioms() -> dict[str, Any]:
+    """The lists of `idioms.toml`, each a tuple of words."""
+    data = tomllib.loads(files("perdure.providers.extractive").joinpath("idioms.toml").read_text(encoding="utf-8"))
+    places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
+    return {name: tuple(words.split()) for name, words in data.items()} | {"no_places": places}
+
+
+def _is_idiom(key: str, value: str) -> bool:
+    """Whether a value makes the clause a phrase that is no fact: "at night" is no place of work."""
+    words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
+    first = _FIRST_WORD.match(value)
+    word = (first[1] or "") if first else ""
+    return value in words or (word.isascii() and word in words) or (key == "Works at" and word.isdigit())
 
 
 def _items(value: str) -> list[str]:
