@@ -18,11 +18,9 @@ from typing import Any, Final
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
 
 MAX_VALUE_CHARS = 600
-MAX_LINE_CHARS = 700
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 
 
-_LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")
 # What may stand before a statement without changing it.
 _LEAD = pattern(
     r"""\s*(?:
@@ -139,14 +137,6 @@ class Fact:
         if self.key in (LIKES, DISLIKES, REMEMBER):
             return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
         return " ".join(map(stem, self.key.split())), ""
-
-
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
-
-    old: str | None
-    new: str
 
 
 def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
@@ -291,45 +281,3 @@ def _tidy(value: str) -> str:
     value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
     value = _TRAILING.sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value
-
-
-def parse_note(line: str) -> Fact | None:
-    """The fact in a line of a block; None for free text, which is somebody's own wording and must stay."""
-    if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
-        return None
-    key, value = match[1].strip(), match[2]
-    return Fact(key, value) if key == REMEMBER or len(sentences_in(value)) < 2 else None
-
-
-def holds(value: str, fact: Fact) -> bool:
-    """Whether a block's value has this fact, letter case aside."""
-    lines = (note.line if (note := parse_note(line)) else line for line in value.split("\n"))
-    return fact.line.casefold() in map(str.casefold, lines)
-
-
-def plan_edits(value: str, facts: Sequence[Fact]) -> tuple[list[Edit], str]:
-    """Plan the edits for one answer, in order, and the value of the block after them.
-
-    The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
-    its own: if an edit before it were refused, it would not find its text.
-    """
-    edits: list[Edit] = []
-    for fact in facts:
-        if holds(value, fact):
-            continue
-        lines = value.split("\n") if value else []
-        notes = enumerate(map(parse_note, lines))
-        place = next((place for place, note in notes if note and note.slot == fact.slot), None)
-        if place is None:
-            edits.append(Edit(None, fact.line))
-            value = "\n".join([*lines, fact.line])
-            continue
-        corrected = "\n".join([*lines[:place], fact.line, *lines[place + 1 :]])
-        if value.count(lines[place]) == 1:
-            edits.append(Edit(lines[place], fact.line))
-        elif edits:
-            continue  # the next answer makes it
-        else:
-            return [Edit(value, corrected)], corrected
-        value = corrected
-    return edits, value
