@@ -39,7 +39,10 @@ _NAME_EN = re.compile(
     rf"(?P<v>{_CAPITAL}(?:\s+(?:(?:van|von|der|den|de|del|della|di|da|dos|la|le|bin|ibn|al|el|y)\s+){{0,2}}{_CAPITAL}){{0,3}})"
     r"(?P<rest>(?=[\s.!,;:)(–—-]*$)|\s*[,;(–—]|\s+(?:by|btw|and|but|or|from|though|too|now|actually|if|as|for|here|please|so|not|I|my)\b)"
 )
-_NAME_ZH = re.compile(rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:[，,。！!].*)?$", re.DOTALL)
+_NAME_ZH = re.compile(
+    rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:(?:[，,。！!]|\s(?:by|btw|and|but|from)\b).*)?$",
+    re.DOTALL,
+)
 _FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)

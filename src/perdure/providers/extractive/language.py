@@ -35,7 +35,9 @@ _WORKS_ON = re.compile(
             |polish|review|check|explain|shorten|expand|simplify|reply|respond|answer|read|analy[sz]e|classify|extract|convert
             |format|draft|type|repeat|say|echo|print|complete|continue|quote|grade|comment|tag|parse|store|save|send|post
             |copy|cite|look\s+at|turn\s+this|make\s+this|what\s+do\s+you\s+think\s+of|here(?:'s|\s+is|\s+are))
-        \b[^\n:：.!?]{0,120}(?:[:：]|\n)
+        \b(?:[^\n:：.!?]{0,120}(?:[:：]|\n)
+            |[^\n:：.!?]{0,60}?\b(?:this|these|following|below|text|e-?mail|message|letter|paragraph|sentence|note)\b
+             [^\n:：.!?]{0,60}[.!?][ \t]*\n)
       | (?:^|[。！？，]\s*|\n)\s*[^\n:：。！？，]{0,20}?
         (?:翻译|翻成|译成|总结|概括|改写|润色|校对|修改|检查|回复|续写|解释|分析|朗读|重复|摘要|看看|读一?下|改一?下|写一[封篇段])
         [^\n:：。！？]{0,40}(?:[:：]|\n)

@@ -346,7 +346,9 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
     if relation in ("LIVES_IN", "COMES_FROM"):
         value = re.sub(r"\s+for\s.*$", "", value)  # "Milan for work"
-    if relation == "LIVES_IN" and _ARTICLE.match(value):  # "a small flat in Turin"
+    if (
+        relation == "LIVES_IN" and _ARTICLE.match(value) and not re.match(r"[Tt]he\s+[^\W\d_a-z]", value)
+    ):  # "a small flat in Turin"
         value = value.rpartition(" in ")[2] if " in " in value else ""
     if relation:
         yield from _fitting(relation, value, kind)
