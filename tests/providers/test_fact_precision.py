@@ -107,7 +107,7 @@ def test_there_are_three_hundred_sentences() -> None:
         ("I like tea.", "I stopped liking tea.", ["Dislikes: tea"], []),
         ("I like tea.", "I'm not a fan of tea any more.", ["Dislikes: tea"], []),
         ("我喜欢喝酒。", "我再也不喝酒了。", [], ["Likes: 喝酒"]),
-        ("我喜欢喝茶。", "我不喜欢喝茶了。", [], ["Likes: 喝茶"]),
+        ("我喜欢喝茶。", "我不喜欢喝茶了。", ["Dislikes: 喝茶"], []),
         ("I live in Oslo.", "Forget that I live in Oslo.", [], ["Lives in: Oslo"]),
         ("我住在奥斯陆。", "忘了我住在奥斯陆这件事。", [], ["Lives in: 奥斯陆"]),
         ("I live in Lisbon.", "I no longer live in Lisbon.", [], ["Lives in: Lisbon"]),
