@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from perdure.core.facts.values import Fact
 from perdure.core.passages import Passage
+from perdure.core.text.words import differ_in_order_or_sense
 from perdure.domain.facts.settings import Forgetting
 
 PAGE = 1_000
@@ -25,9 +26,6 @@ USE_DAYS = 30.0
 NEARLY_ALL = 0.8
 """The share of common words from which two sentences are near-duplicates."""
 _WORD = re.compile(r"[^\W_\u3400-\u9fff\u3040-\u30ff]+|[\u3400-\u9fff\u3040-\u30ff]")
-_TELLING: Final = frozenset({"not", "no", "never", "don't", "t", "without", "不", "没", "無", "无", "非"})
-"""Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
-
 Reason = Literal["faded", "unused", "used", "duplicate"]
 """`unused`: it had faded before. `used`: it had faded, and is active again."""
 Memory = Fact | Passage
@@ -96,8 +94,11 @@ def count_words(text: str) -> Counter[str]:
 
 
 def says_same(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
-    """Return whether two sentences have this share of their words in common, and differ in no number or negation."""
-    common = sum(min(one[word], other[word]) for word in one.keys() & other.keys())
-    if common < share * max(1, one.total() + other.total() - common):
+    """Return whether two sentences have this share of their words in common, in one order, and differ in no number or
+    negation; if nearly all are in common, neither has a word in place of another's."""
+    common = one & other
+    if common.total() < share * max(1, one.total() + other.total() - common.total()):
         return False
-    return not any(word in _TELLING or word.isnumeric() for word in one.keys() ^ other.keys())
+    if share >= NEARLY_ALL and one - other and other - one:  # "enable it" and "disable it"
+        return False
+    return not differ_in_order_or_sense(one, other)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.domain.forgetting import count_words, says_same
 from perdure.search.ranking.fuse import merge_duplicates
 from tests.support.strategies import any_text, effort
 
@@ -54,6 +56,30 @@ def test_what_is_shown_keeps_its_order(texts: list[str], limit: int) -> None:
 
 
 WORDS = [f"word{number}" for number in range(24)] + ["été", "日本", "7", "room8"]
+
+
+PAIRS = [
+    ("Anna owes Ben 50 euros for the tickets.", "Ben owes Anna 50 euros for the tickets."),
+    ("Flight from Rome to Oslo leaves at nine in June.", "Flight from Oslo to Rome leaves at nine in June."),
+    (
+        "Please enable the two-factor login for the shop and tell all of the customers.",
+        "Please disable the two-factor login for the shop and tell all of the customers.",
+    ),
+    (
+        "After a long talk the client approved the budget of the next year.",
+        "After a long talk the client never approved the budget of the next year.",
+    ),
+    ("C is fast.", "C# is fast."),
+    ("a > b", "a < b"),
+    ("pip install kestrel==2.0", "pip uninstall kestrel==2.0"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_texts_that_say_different_things_are_both_shown(one: str, other: str) -> None:
+    """Words in another order, one word in place of another, a negation, a sign."""
+    assert merge_duplicates([one, other], [1, 2], limit=9) == [(0, ()), (1, ())]
+    assert len(one) < 30 or not says_same(count_words(one), count_words(other))
 
 
 @effort(12, 1000)

@@ -8,9 +8,9 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -219,6 +219,21 @@ def _without_marks(word: str) -> str:
     if not _LATIN.search(word):
         return word
     return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFD", word)))
+
+
+_TELLING: Final = re.compile(
+    "(?:not|no|never|don't|t|without|cannot|nobody|nothing|none|neither|nor|unless|except|不|没|無|无|非|未|别)"
+)
+"""Words that turn a sentence round: sentences that differ in one of them, or in a number, say different things."""
+
+
+def differ_in_order_or_sense(one: Iterable[str], other: Iterable[str]) -> bool:
+    """Return whether two sentences, as distinct words in their order, have what they share in another order, or differ
+    in a number or a negation: "Anna owes Ben" and "Ben owes Anna"."""
+    first, second = dict.fromkeys(one), dict.fromkeys(other)
+    if [word for word in first if word in second] != [word for word in second if word in first]:
+        return True
+    return any(_TELLING.fullmatch(word) or any(map(str.isnumeric, word)) for word in first.keys() ^ second.keys())
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from perdure.core.text.words import differ_in_order_or_sense
 from perdure.search.hits import Why
 from perdure.search.ranking.arms import (
     DAY_S,
@@ -37,8 +38,7 @@ ALIKE = 0.9
 COMPARED_CHARS = 2_000
 SMALL_PAGE = 20  # so many texts are compared all with all; in longer pages, each with those that share a rare word
 FEWEST_WORDS = 8  # shorter texts must be equal: one word more is a tenth of them
-_WORDS = re.compile(r"\w+")
-_DIGIT = re.compile(r"\d")
+_WORDS = re.compile(r"\w+|[^\w\s.,!?;:'\"()…—。，！？；：、“”‘’]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -327,7 +327,7 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
     """
     same_as: dict[int, list[int]] = {}
     words_of: dict[int, str] = {}
-    sets: dict[int, frozenset[str]] = {}
+    sets: dict[int, Mapping[str, None]] = {}
     by_words: dict[str, int] = {}
     by_rare_word: dict[str, list[int]] = {}
     for index, text in enumerate(texts):
@@ -335,7 +335,7 @@ def merge_duplicates(texts: Sequence[str], seqs: Sequence[int], *, limit: int) -
             break
         found = _WORDS.findall(text[:COMPARED_CHARS].casefold())
         words = " ".join(found)
-        distinct = frozenset(found)
+        distinct = dict.fromkeys(found)
         words_of[index] = words
         key = words if len(text) <= COMPARED_CHARS else f"{words}\n{text}"
         rare = _rare_words(distinct) if limit > SMALL_PAGE else []
@@ -362,20 +362,20 @@ def _newest(
     return newest, tuple(at for at in (index, *others) if at != newest)
 
 
-def _are_alike(words: frozenset[str], others: frozenset[str]) -> bool:
-    """Return whether two texts share nearly all their words, and all their numbers."""
+def _are_alike(words: Mapping[str, None], others: Mapping[str, None]) -> bool:
+    """Return whether one of two texts has nearly all words of the other and none in place of another, in one order."""
     small, large = len(words), len(others)
     if small > large:
         small, large = large, small
     if small < ALIKE * large:
         return False
-    shared = len(words & others)
-    if shared < ALIKE * (small + large - shared):
+    shared = len(words.keys() & others.keys())
+    if shared < ALIKE * (small + large - shared) or shared < small:
         return False
-    return not any(map(_DIGIT.search, words ^ others))  # "invoice 17 is paid" and "invoice 18 is paid" are two memories
+    return not differ_in_order_or_sense(words, others)  # "invoice 17 is paid" and "invoice 18 is paid" are two memories
 
 
-def _rare_words(distinct: frozenset[str]) -> list[str]:
+def _rare_words(distinct: Iterable[str]) -> list[str]:
     """Return the longest words of a text: any text that is alike shares one of them.
 
     Long words are rare, so few texts need a comparison.
