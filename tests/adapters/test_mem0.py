@@ -96,6 +96,28 @@ def test_metadata_are_found_and_changed(memory: Memory) -> None:
     assert changed["created_at"] < changed["updated_at"]
 
 
+def test_the_time_that_is_shown_is_the_one_that_filters_compare(memory: Memory) -> None:
+    """That of the first version, however often the memory was changed since."""
+    (added,) = memory.add("I live in Oslo.", user_id="ada", infer=False)["results"]
+    memory.update(added["id"], text="I live in Bergen.")
+    shown = memory.get(added["id"])
+
+    def found(**bounds: str) -> list[str]:
+        return texts(memory.get_all(filters={"user_id": "ada", "created_at": bounds}))
+
+    assert shown is not None and shown["created_at"] < shown["updated_at"]
+    assert found(lte=shown["created_at"]) == found(gte=shown["created_at"]) == ["I live in Bergen."]
+    assert found(gt=shown["created_at"]) == []
+
+
+async def test_the_history_of_another_graph_is_not_shown() -> None:
+    async with await AsyncPerdure.open(store=InlineStore()) as perdure:
+        one, other = (AsyncMemory(perdure, graph=name) for name in ("one", "other"))
+        (added,) = (await one.add("I live in Oslo.", user_id="ada", infer=False))["results"]
+        assert len(await one.history(added["id"])) == 1
+        assert await other.history(added["id"]) == []
+
+
 def test_memories_are_deleted_by_scope(memory: Memory) -> None:
     """One, all of a user, or all."""
     for user in ("ada", "bob"):

@@ -9,7 +9,7 @@ from dataclasses import fields as own_fields
 
 import pytest
 
-from perdure import NotFound
+from perdure import AlreadyExists, NotFound
 from perdure.adapters import zep
 from perdure.adapters.zep import AsyncSessions, Message, Sessions, Zep
 from perdure.testing import InlineStore
@@ -123,3 +123,17 @@ def test_what_is_no_message_is_refused(client: Zep) -> None:
     """With what it should be."""
     with pytest.raises(TypeError, match="role_type"):
         client.memory.add("s1", messages=["I live in Turin."])
+
+
+def test_a_session_is_begun_once(client: Zep) -> None:
+    """Again by the same user it is the same session, and pushes no message out of `get`; by another it is refused."""
+    client.memory.add_session(session_id="s", user_id="ada", metadata={"a": 1})
+    for number in range(12):
+        assert client.memory.add_session(session_id="s", user_id="ada").metadata == {"a": 1}
+        client.memory.add("s", messages=[said(f"m{number}")])
+
+    assert len(client.memory.get("s", lastn=10).messages or ()) == 10
+    with pytest.raises(AlreadyExists, match="user_id"):
+        client.memory.add_session(session_id="s", user_id="bob")
+    with pytest.raises(AlreadyExists, match="metadata"):
+        client.memory.add_session(session_id="s", user_id="ada", metadata={"a": 2})

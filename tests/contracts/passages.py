@@ -251,6 +251,9 @@ class PassageContract(Contract):
             assert await page(text="%") == [1]
             assert await page(text="_") == [2]
             assert await page(text="nothing") == []
+            for text in ("ПРИВЕТ ÉCOLE", "Straße ΑΘΗΝΑ"):
+                await store.write(self.add_passage, archive.id, text)
+            assert [await page(text=word) for word in ("привет", "école", "straße", "αθηνα")] == [[5], [5], [6], [6]]
 
     async def test_many_passages_come_in_one_go(self) -> None:
         """They are numbered in the order given, and counts, tags and words follow."""

@@ -67,6 +67,8 @@ async def test_a_key_is_asked_for_when_there_is_one(tmp_path: Path) -> None:
             assert (await client.get("/openapi.json", headers=headers)).status_code == 401
         for path in (HEALTH, "/v1/health", "/v1/ready/"):
             assert (await client.get(path)).status_code == 200
+            probe = await client.head(path)
+            assert (probe.status_code, probe.content) == (200, b"")
 
 
 async def test_bodies_are_bounded(tmp_path: Path) -> None:

@@ -304,6 +304,20 @@ async def test_a_block_is_edited_and_restored() -> None:
         assert (await agent.blocks.get("human")).value == "Likes tea."
 
 
+@pytest.mark.parametrize("number", ["²", "１２", "9" * 30, "-1"])
+async def test_what_only_looks_like_a_number_is_no_error_of_the_server(number: str) -> None:
+    """Python calls "²" a digit, and reads no number in it."""
+    async with dashboard() as (client, library):
+        agent = await library.create_agent("Ada")
+        chat = await client.get(f"/agents/{agent.id}", params={"before": number})
+        form = {"value": "b", "version": number, "number": number, "limit": number, "label": "human"}
+        answers = [
+            await client.post(f"/agents/{agent.id}/{path}", data=form)
+            for path in ("memory/blocks/human", "memory/undo", f"facts/rules/{number}/delete", "memory/blocks")
+        ]
+    assert [one.status_code for one in (chat, *answers) if one.status_code >= 500] == []
+
+
 async def test_an_unknown_agent_is_a_page_that_says_so() -> None:
     async with dashboard() as (client, _):
         page = await client.get("/agents/agent-00000000-0000-4000-8000-000000000000")

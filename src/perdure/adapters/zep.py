@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 from perdure import AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore
+from perdure.core.errors import AlreadyExists
 from perdure.library.services.facts.episodes import NewEpisode
 
 LAST_MESSAGES = 10
@@ -105,7 +107,16 @@ class AsyncSessions:
         self._id: Any = None
 
     async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
-        """Begin a session of a user. Raises: InvalidInput."""
+        """Begin a session of a user; one that is there already is returned.
+
+        Raises: InvalidInput; AlreadyExists: it is another user's, or has other metadata.
+        """
+        with suppress(NotFound):
+            session = await self._session(session_id)
+            if session.user_id != user_id or metadata not in (None, session.metadata):
+                differing = ("user_id",) if session.user_id != user_id else ("metadata",)
+                raise AlreadyExists("session", session_id, differing=differing, helps="take another id, or delete it")
+            return session
         text = json.dumps({"user_id": user_id, "metadata": metadata})
         record = NewEpisode(text=text, kind="json", scope={"session_id": session_id, "user_id": user_id}, extract=False)
         await self._episodes.add(await self._graph(), [record])

@@ -97,10 +97,12 @@ def count_words(text: str) -> Counter[str]:
 
 def says_same(one: Counter[str], other: Counter[str], *, share: float = NEARLY_ALL) -> bool:
     """Return whether two sentences have this share of their words in common, in one order, and differ in no number or
-    negation."""
+    negation; if nearly all are in common, neither has a word in place of another's."""
     common = sum(min(one[word], other[word]) for word in one.keys() & other.keys())
     if common < share * max(1, one.total() + other.total() - common):
         return False
+    if share >= NEARLY_ALL and one - other and other - one:
+        return False  # "enable it" and "disable it"
     if [word for word in one if word in other] != [word for word in other if word in one]:
         return False  # "Ann owes Ben" and "Ben owes Ann"
     return not any(word in _TELLING or word.isnumeric() for word in one.keys() ^ other.keys())

@@ -44,4 +44,4 @@ class Signals:
 def key_of(rest: str) -> RunKey | None:
     """The run that a topic `run` is about; None: of any."""
     agent_id, _, seq = rest.rpartition(" ")
-    return RunKey(AgentId(agent_id), int(seq)) if agent_id and seq.isdigit() else None
+    return RunKey(AgentId(agent_id), int(seq)) if agent_id and seq.isdecimal() else None

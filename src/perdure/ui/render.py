@@ -197,6 +197,11 @@ def field_of(form: Mapping[str, str], name: str) -> str:
     return value
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number that a store may hold. "²" is a digit to Python, and no number."""
+    return text.isascii() and text.isdecimal() and len(text) <= 12
+
+
 def agent_id_of(request: Request) -> AgentId:
     """The agent of the path. Raises: InvalidInput."""
     value: str = request.path_params["agent_id"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from perdure.domain.forgetting import count_words, says_same
 from perdure.search.ranking.fuse import merge_duplicates
 from tests.support.strategies import any_text, effort
 
@@ -105,3 +106,27 @@ def test_no_two_of_those_shown_are_alike(data: st.DataObject) -> None:
             added = "".join((Counter(large) - Counter(small)).elements())
             assert first == second or texts[first] != texts[second]
             assert first == second or not (is_longer and in_order and not any(map(str.isdigit, added)))
+
+
+PAIRS = [
+    ("Anna owes Ben 50 euros for the tickets.", "Ben owes Anna 50 euros for the tickets."),
+    ("Flight from Rome to Oslo leaves at nine in June.", "Flight from Oslo to Rome leaves at nine in June."),
+    (
+        "Please enable the two-factor login for the shop and tell all of the customers.",
+        "Please disable the two-factor login for the shop and tell all of the customers.",
+    ),
+    (
+        "After a long talk the client approved the budget of the next year.",
+        "After a long talk the client never approved the budget of the next year.",
+    ),
+    ("C is fast.", "C# is fast."),
+    ("a > b", "a < b"),
+    ("pip install kestrel==2.0", "pip uninstall kestrel==2.0"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), PAIRS)
+def test_texts_that_say_different_things_are_both_shown(one: str, other: str) -> None:
+    """Words in another order, one word in place of another, a negation, a sign."""
+    assert merge_duplicates([one, other], [1, 2], limit=9) == [(0, ()), (1, ())]
+    assert len(one) < 30 or not says_same(count_words(one), count_words(other))

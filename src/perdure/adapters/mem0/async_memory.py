@@ -134,7 +134,7 @@ class AsyncMemory:
         found = [
             (hit, score)
             for hit, score in scaled(hits)
-            if score >= (threshold or 0.0) and (not rest or matches(fields_of(hit.fact), rest))
+            if score >= (threshold or 0.0) and (not rest or matches(await self._fields(hit.fact), rest))
         ]
         results = []
         for hit, score in found[:most]:
@@ -171,7 +171,7 @@ class AsyncMemory:
                 after=None if last is None else last.fact.id,
                 conditions=_conditions(scope, show_expired),
             )
-            chosen = [hit.fact for hit in page if not rest or matches(fields_of(hit.fact), rest)]
+            chosen = [hit.fact for hit in page if not rest or matches(await self._fields(hit.fact), rest)]
             results += [await self._item(fact) for fact in chosen[: most - len(results)]]
             if len(page) < PAGE:
                 break
@@ -230,9 +230,10 @@ class AsyncMemory:
     async def history(self, memory_id: str) -> list[Result]:
         """List the changes of a memory, oldest first; none for an unknown one."""
         try:
-            return history_items((await self._facts.history(_as_id(memory_id))).versions)
+            versions = (await self._facts.history(_as_id(memory_id))).versions
         except NotFound:
             return []
+        return history_items(versions) if versions[0].graph_id == await self._graph() else []
 
     async def reset(self) -> None:
         """Delete all memories of all users."""
@@ -306,8 +307,16 @@ class AsyncMemory:
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
         """Return a fact in mem0's shape."""
+        return item(fact, await self._created_at(fact), score)
+
+    async def _fields(self, fact: Fact) -> Mapping[str, Any]:
+        """Return what filters are compared with."""
+        return fields_of(fact, await self._created_at(fact))
+
+    async def _created_at(self, fact: Fact) -> datetime:
+        """Return when a memory was added, whatever was changed since."""
         first = fact if fact.seq == fact.first_seq else (await self._facts.history(fact.id)).versions[0]
-        return item(fact, first.created_at, score)
+        return first.created_at
 
     async def _graph(self) -> Any:
         """Return the id of the graph."""

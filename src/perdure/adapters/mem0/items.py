@@ -40,9 +40,10 @@ def metadata_of(fact: Fact) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def fields_of(fact: Fact) -> Mapping[str, Any]:
-    """Return what filters are compared with: metadata, whose it is, and its times."""
-    return {**metadata_of(fact), **_shown(fact), "created_at": fact.created_at.isoformat()}
+def fields_of(fact: Fact, created_at: datetime) -> Mapping[str, Any]:
+    """Return what filters are compared with: metadata, whose it is, and its times, as `item` shows them."""
+    times = {"created_at": created_at.isoformat(), "updated_at": fact.created_at.isoformat()}
+    return {**metadata_of(fact), **_shown(fact), **times}
 
 
 def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:

@@ -84,7 +84,7 @@ def is_dead(owner: str) -> bool:
     After a crash a run does not wait for its lease to end, if the next process starts on the same machine.
     """
     parts = owner.rsplit("/", 4)
-    if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdigit():
+    if len(parts) != 5 or parts[0] != socket.gethostname() or parts[1] != _namespace() or not parts[2].isdecimal():
         return False
     pid = int(parts[2])
     if pid == os.getpid():

@@ -111,7 +111,8 @@ def list_shown(history: History, page: HistoryPage, show: Show[T]) -> Sequence[T
     def scan(after: Place | None, before: Place | None, *, newest_first: bool) -> list[tuple[Place, Sequence[T]]]:
         found: list[tuple[Place, Sequence[T]]] = []
         scanned = 0
-        while len(found) < page.limit and scanned < SCANNED_MAX:
+        # An empty page says that the list has ended, so the first that is shown is looked for however far it is.
+        while len(found) < page.limit and (scanned < SCANNED_MAX or not found):
             size = max(page.limit - len(found), SCANNED_AT_ONCE if scanned else 0)
             messages = history.load(after, before, limit=size, newest_first=newest_first)
             places = [(message.agent_id, message.seq) for message in messages]

@@ -13,7 +13,7 @@ from typing import Final
 
 from perdure.core.messages import ToolResult
 from perdure.core.text.forms import lower_in_place
-from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact, parse_note
+from perdure.providers.extractive.facts import DISLIKES, LIKES, REMEMBER, Fact
 from perdure.providers.extractive.language import (
     Keywords,
     Language,
@@ -25,6 +25,7 @@ from perdure.providers.extractive.language import (
     pattern,
     sentences_in,
 )
+from perdure.providers.extractive.notes import parse_note
 
 MAX_LINES = 12
 TASTES = frozenset({"like", "dislike"})

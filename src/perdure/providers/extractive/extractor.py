@@ -299,7 +299,7 @@ class _Extraction:
 def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
     """Return what a statement means for a fact of its subject with this relation; None: nothing."""
     if statement.relation == relation and same_object:
-        return {"is": "NONE", "was": "UPDATE", "not": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
+        return {"is": "NONE", "was": "UPDATE", "not": "UPDATE", "ends": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
     if statement.mode != "is" or statement.invalid_at is not None:
         return None
     if statement.relation == relation and relation in SINGLE:

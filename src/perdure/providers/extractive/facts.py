@@ -6,20 +6,21 @@ quotes tells nothing.
 
 from __future__ import annotations
 
+import functools
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from importlib.resources import files
+from typing import Any, Final
 
-from perdure.providers.extractive.language import Sentence, is_question, one_line, pattern, sentences_in, stem
+from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
 
 MAX_VALUE_CHARS = 600
-MAX_LINE_CHARS = 700
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 
 
-_LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")
 # What may stand before a statement without changing it.
 _LEAD = pattern(
     r"""\s*(?:
@@ -32,6 +33,17 @@ _GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
     r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
 )
+# One to four words that begin with a capital, and what may follow a name.
+_CAPITAL = rf"(?!I\b)(?![{CJK}])[^\W\d_a-z](?:(?![{CJK}])[\w'.-])*"
+_NAME_EN = re.compile(
+    rf"(?P<v>{_CAPITAL}(?:\s+(?:(?:van|von|der|den|de|del|della|di|da|dos|la|le|bin|ibn|al|el|y)\s+){{0,2}}{_CAPITAL}){{0,3}})"
+    r"(?P<rest>(?=[\s.!,;:)(–—-]*$)|\s*[,;(–—]|\s+(?:by|btw|and|but|or|from|though|too|now|actually|if|as|for|here|please|so|not|I|my)\b)"
+)
+_NAME_ZH = re.compile(
+    rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:(?:[，,。！!]|\s(?:by|btw|and|but|from)\b).*)?$",
+    re.DOTALL,
+)
+_FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
         (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
@@ -52,7 +64,7 @@ _BREAK = pattern(
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
-    r"(?:[\s,]+(?:now|too|as\s+well|anymore|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+    r"(?:[\s,]+(?:now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
@@ -130,14 +142,6 @@ class Fact:
         return " ".join(map(stem, self.key.split())), ""
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
-    """One call of an edit tool: `old` is replaced by `new`, or, when `old` is None, `new` is a line to append."""
-
-    old: str | None
-    new: str
-
-
 def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
     """The facts of a text, in order. Of two facts with one slot the later counts: people correct themselves.
 
@@ -180,7 +184,8 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
     """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
     if greeted and (introduced := _INTRODUCES.match(clause.masked)):
-        yield Fact("Name", introduced["v"])
+        if name := _name_of(introduced["v"]):
+            yield Fact("Name", name)
         return
     for key, form in FACTS:
         match = form.match(clause.masked)
@@ -191,11 +196,53 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
             noun = one_line(clause.cut(*match.span("k")).text)
         elif ending := _SUBORDINATE.search(value.masked):
             value = value.cut(0, ending.start())
-        tidy = _tidy(value.text)
+        tidy = (
+            _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
+        )
+        if _is_idiom(key, tidy):
+            return
         if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
             yield from (Fact(key.format(noun), item) for item in items)
         return
+
+
+def _name_of(value: str, *, says_name: bool = False) -> str:
+    """The name that a value begins with; empty: it may be something else.
+
+    Args:
+        says_name: "my name is" came before it, so that one word in lower case is a name, too.
+    """
+    value = one_line(value).strip(" \"'“”「」.!?…。！？~")
+    if (found := _NAME_EN.match(value)) or (
+        says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
+    ):
+        words = found["v"].rstrip(".,'").split()
+        return (
+            ""
+            if words[0].casefold() in _idioms()["no_names"] or (value[0].islower() and found["rest"])
+            else " ".join(words)
+        )
+    found = _NAME_ZH.match(value)
+    if found is None or found["v"].startswith(_idioms()["no_names_zh"]) or found["v"].endswith(_idioms()["no_ends_zh"]):
+        return ""
+    return found["v"]
+
+
+@functools.cache
+def _idioms() -> dict[str, Any]:
+    """The lists of `idioms.toml`, each a tuple of words."""
+    data = tomllib.loads(files("perdure.providers.extractive").joinpath("idioms.toml").read_text(encoding="utf-8"))
+    places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
+    return {name: tuple(words.split()) for name, words in data.items()} | {"no_places": places}
+
+
+def _is_idiom(key: str, value: str) -> bool:
+    """Whether a value makes the clause a phrase that is no fact: "at night" is no place of work."""
+    words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
+    first = _FIRST_WORD.match(value)
+    word = (first[1] or "") if first else ""
+    return value in words or (word.isascii() and word in words) or (key == "Works at" and word.isdigit())
 
 
 def _items(value: str) -> list[str]:
@@ -237,45 +284,3 @@ def _tidy(value: str) -> str:
     value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
     value = _TRAILING.sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value
-
-
-def parse_note(line: str) -> Fact | None:
-    """The fact in a line of a block; None for free text, which is somebody's own wording and must stay."""
-    if len(line) > MAX_LINE_CHARS or (match := _LINE.fullmatch(line)) is None:
-        return None
-    key, value = match[1].strip(), match[2]
-    return Fact(key, value) if key == REMEMBER or len(sentences_in(value)) < 2 else None
-
-
-def holds(value: str, fact: Fact) -> bool:
-    """Whether a block's value has this fact, letter case aside."""
-    lines = (note.line if (note := parse_note(line)) else line for line in value.split("\n"))
-    return fact.line.casefold() in map(str.casefold, lines)
-
-
-def plan_edits(value: str, facts: Sequence[Fact]) -> tuple[list[Edit], str]:
-    """Plan the edits for one answer, in order, and the value of the block after them.
-
-    The replace tools refuse text that stands in the value twice. Then the whole value is replaced, by an answer of
-    its own: if an edit before it were refused, it would not find its text.
-    """
-    edits: list[Edit] = []
-    for fact in facts:
-        if holds(value, fact):
-            continue
-        lines = value.split("\n") if value else []
-        notes = enumerate(map(parse_note, lines))
-        place = next((place for place, note in notes if note and note.slot == fact.slot), None)
-        if place is None:
-            edits.append(Edit(None, fact.line))
-            value = "\n".join([*lines, fact.line])
-            continue
-        corrected = "\n".join([*lines[:place], fact.line, *lines[place + 1 :]])
-        if value.count(lines[place]) == 1:
-            edits.append(Edit(lines[place], fact.line))
-        elif edits:
-            continue  # the next answer makes it
-        else:
-            return [Edit(value, corrected)], corrected
-        value = corrected
-    return edits, value

@@ -26,6 +26,26 @@ _LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
 
 # Openers can't stand inside their own quotation: that keeps a row of lone openers linear.
 _QUOTED = re.compile(r'^[ \t]*>[^\n]*$|"[^"\n]*"|“[^“”\n]*”|「[^「」\n]*」|' r"(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
+# After a request to work on a text and a colon or the end of its line, the rest is that text, not what the person says.
+_WORKS_ON = re.compile(
+    r"""(?:^|[.!?。！？,，]\s*|\n)\s*
+        (?:(?:hi|hello|hey|please|now|and|then|just|ok|(?:could|can|would|will)\s+you|you|I\s+(?:need|want)\s+you\s+to
+            |I'd\s+like\s+you\s+to|help\s+me(?:\s+to)?)\b[\s,]*)*
+        (?:(?:re-?)?(?:translate|phrase|paraphrase|write|word)|summari[sz]e|proof-?read|spell-?check|correct|fix|edit|improve
+            |polish|review|check|explain|shorten|expand|simplify|reply|respond|answer|read|analy[sz]e|classify|extract|convert
+            |format|draft|type|repeat|say|echo|print|complete|continue|quote|grade|comment|tag|parse|store|save|send|post
+            |copy|cite|look\s+at|turn\s+this|make\s+this|what\s+do\s+you\s+think\s+of|here(?:'s|\s+is|\s+are))
+        \b(?:[^\n:：.!?]{0,120}(?:[:：]|\n)
+            |[^\n:：.!?]{0,60}?\b(?:this|these|following|below|text|e-?mail|message|letter|paragraph|sentence|note)\b
+             [^\n:：.!?]{0,60}[.!?][ \t]*\n)
+      | (?:^|[。！？，]\s*|\n)\s*[^\n:：。！？，]{0,20}?
+        (?:翻译|翻成|译成|总结|概括|改写|润色|校对|修改|检查|回复|续写|解释|分析|朗读|重复|摘要|看看|读一?下|改一?下|写一[封篇段])
+        [^\n:：。！？]{0,40}(?:[:：]|\n)
+      | \b(?:wrote|writes|said|says|forwarded\s+message|original\s+message)\b[^\n:：.!?]{0,40}(?:[:：]|-+\s*\n)
+      | (?:写道|说道?)\s*[:：] | ^```[^\n]*\n
+      | (?:^|\n)(?:from|subject|to|date|sent)[ \t]*:[^\n]*\n(?=(?:from|subject|to|date|sent|cc)[ \t]*:)""",
+    re.IGNORECASE | re.VERBOSE,
+)
 # A point ends a sentence only before space or Chinese, and not after a title or an initial.
 _END = re.compile(
     rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
@@ -128,7 +148,10 @@ def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Se
     Apostrophes come out straight and runs of white space as one character, or patterns would take their square.
     """
     plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
-    whole = Sentence(plain, _QUOTED.sub(lambda quoted: "\ue000" * len(quoted[0]), plain))
+    masked = _QUOTED.sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
+    if request := _WORKS_ON.search(masked):
+        masked = masked[: request.end()] + re.sub(r"[^\s]", "\ue000", masked[request.end() :])
+    whole = Sentence(plain, masked)
     ends = [0, *(end.end() for end in _END.finditer(whole.masked)), len(plain)]
     sentences = (whole.cut(start, end) for start, end in itertools.pairwise(ends))
     return [sentence for sentence in sentences if sentence.text.strip()]

@@ -20,7 +20,7 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
 from perdure.providers.extractive.answers import answer_from_blocks, best_quotes, notes_in, read_hits, say
-from perdure.providers.extractive.facts import Edit, Fact, facts_in, holds, plan_edits
+from perdure.providers.extractive.facts import Fact
 from perdure.providers.extractive.language import (
     CJK,
     clean,
@@ -31,6 +31,7 @@ from perdure.providers.extractive.language import (
     one_line,
     sentences_in,
 )
+from perdure.providers.extractive.notes import Edit, holds, notes_of, plan_edits
 
 _EDIT_TOOLS = frozenset(tools_with("shows_block"))
 
@@ -239,7 +240,8 @@ class Step:
     def __init__(self, request: ModelRequest) -> None:
         self.turn, self.tools, self.blocks = read_turn(request), offered_tools(request), visible_blocks(request)
         self.language = language_of(self.turn.text)
-        self.facts = facts_in(self.turn.text)
+        notes = notes_of(self.turn.text)
+        self.facts, self.ended = notes.facts, notes.ended
         questions = (one_line(sentence.text) for sentence in sentences_in(self.turn.text) if is_question(sentence))
         self.questions = list(dict.fromkeys(questions))[:MAX_QUESTIONS]
 
@@ -248,7 +250,7 @@ class Step:
         if self.turn.answers >= MAX_ANSWERS_WITH_CALLS:
             return []
         new_facts = [fact for fact in self.facts if self._attempt(fact) is None]
-        edits, edited = plan_edits(self.blocks.get(HUMAN, ""), new_facts)
+        edits, edited = plan_edits(self.blocks.get(HUMAN, ""), new_facts, self.ended)
         calls = [call for edit in edits if HUMAN in self.blocks and (call := self._edit_call(edit)) is not None]
         # Both searches for every question that the blocks, with this answer's edits made, leave open.
         for question in self.questions:

@@ -16,8 +16,9 @@ from perdure.core.text.dates import EARLIEST, LATEST, spans
 from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
 
-Mode = Literal["is", "was", "not", "never"]
-"""`was`: it was so, and is no more. `not`: it is not so, and ends what is known. `never`: it never was so."""
+Mode = Literal["is", "was", "not", "ends", "never"]
+"""`was`: it was so, and is no more. `not` and `ends`: it is not so, and ends what is known; with "no more" and the like
+`not` is `was`. `never`: it never was so."""
 
 RELATIONS: Final = {
     "Age": ("HAS_AGE", "Concept"),
@@ -74,9 +75,18 @@ _BIRTHDAY = re.compile(
 _CORRECTS = re.compile(
     r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*I\s+(?:meant|mean)(?:\s+to\s+say)?\s+
         (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
-      | \s*(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)\s*
+      | \s*(?:no|sorry|wait|oops|actually)\b[,.!\s]+
+        (?:(?:in|at|from)\s+(?P<in>[^,.;!?]+?)|(?P<bare>[A-Z][\w'-]*(?:\s[A-Z][\w'-]*)?))
+        (?:,?\s+not\s+(?P<old_in>[^,.;!?]+))?[\s.!]*$
+      | \s*(?:不对|不是|不|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是|在|住在)\s*
         (?P<zh>[^，,。！？]+?)[。！\s]*$""",
     re.VERBOSE | re.IGNORECASE,
+)
+_CORRECT_NAMES = ("v", "in", "bare", "zh")
+_FORGETS = re.compile(
+    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?(?=I\b|my\b)"
+    r"|(?:请|你|可以|帮我)*(?:忘掉|忘了|忘记|别记|不要记)(?:得|住)?(?=我)",
+    re.IGNORECASE,
 )
 _CLAUSES = re.compile(
     r"""[,;]?\s+(?:but|and|so|then)\s+(?=(?:now\s+|currently\s+)?(?:I|my|she|he)\b) | [;；]
@@ -93,6 +103,17 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI\s+didn't\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
     (r"\bI\s+(?:no\s+longer|do\s+not|don't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "not"),
     (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
+    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+(?:liking|loving|enjoying)\b", "I don't like", "is"),
+    (r"\bI(?:\s+have|'ve)?\s+(?:gone|went)\s+off\b", "I don't like", "is"),
+    (
+        r"\bI(?:'m|\s+am)\s+(?:not|no\s+longer)\s+(?:(?:really|much\s+of|such)\s+)?(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b",
+        "I don't like",
+        "is",
+    ),
+    (r"\bI(?:'m|\s+am)\s+(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b", "I like", "is"),
+    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+living\s+in\b", "I live in", "was"),
+    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+working\s+(?=at|for|as)", "I work ", "was"),
+    (r"\bI\s+(?:hate|dislike)\b(?=.*\bno\s+longer\b|.*\bany\s?more\b)", "I like", "is"),
     (r"\bI\s+used\s+to\s+", "I ", "was"),
     (r"\bI\s+lived\s+in\b", "I live in", "was"),
     (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
@@ -108,6 +129,11 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:joined)\s+", "I work at ", "is"),
     (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
     (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
+    (
+        r"我(?:现在|已经)*(?:再也不|不再)(?:(?:喜[欢歡]|[爱愛])?(?=[喝吃玩抽看听打跑骑养逛唱跳画读写])|(?:喜[欢歡]|[爱愛])|想)",
+        "我喜欢",
+        "ends",
+    ),
     (r"我(?:从来|从)?(?:都)?没有?住[在过]\s*", "我住在", "never"),
     (r"我(?:从来|从)?(?:都)?没有?在(.{1,20}?)(?:工作|上班)过?", r"我在\1工作", "never"),
     (r"我(?:现在)?(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "not"),
@@ -117,6 +143,7 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
 )
 _PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for form, plain, mode in _FORMS)
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
+_PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
 _IDLE_WORDS = re.compile(r"\s+any\s?more\b|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
 _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
@@ -174,19 +201,26 @@ class Statement:
 def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Sequence[Statement]:
     """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`."""
     found: list[Statement] = []
-    named = list(people)
+    named, spoken_of = list(people), dict[str, None]()
     greeted = False
     for sentence in sentences_in(text):
         greeted = greeted or greets(sentence.masked)
-        if is_question(sentence) or supposes(sentence):
+        if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
         if correction := _CORRECTS.match(sentence.masked):
-            value = sentence.cut(*correction.span("v" if correction["v"] else "zh")).text
-            found.append(Statement(relation=CORRECTION, object=_tidy(value), old=_tidy(correction["old"] or "")))
+            value = sentence.cut(*next(correction.span(name) for name in _CORRECT_NAMES if correction[name])).text
+            old = correction["old"] or correction["old_in"] or ""
+            found.append(Statement(relation=CORRECTION, object=_tidy(value), old=_tidy(old)))
             continue
         for clause in _clauses(sentence):
             statements = list(_statements_of(clause, now, named, greeted))
+            if len(spoken_of) == 1 and (pronoun := _PRONOUN.match(clause.masked)):
+                # "She left Fiat" ends what the text has said of the only person in it; else "she" may be anybody.
+                rest, they = _about(clause.cut(pronoun.end())), next(iter(spoken_of))
+                statements = [one for one in _plain_statements(rest, now, they, greeted) if one.mode != "is"]
             named += [one.object for one in statements if one.word]
+            spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
+            spoken_of.pop("", None)
             found += statements
     return found
 
@@ -251,8 +285,11 @@ def _about(rest: Sentence) -> Sentence:
 
 def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bool) -> Iterator[Statement]:
     """Find the facts of a clause in its plain form, with its times."""
-    text, start, end, is_stretch = _without_times(clause, now)
+    forget = _FORGETS.match(clause.masked)
+    text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
     text, mode = _plain_form(text)
+    if forget:
+        text, mode = re.sub(r"(?:的事情?|这件?事)?[。！\s]*$", "", text), "never"
     if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
         mode = "was"
     if not is_stretch:
@@ -287,7 +324,7 @@ def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | Non
         start = span.start.astimezone(UTC) if span.start > EARLIEST else start
         end = span.end.astimezone(UTC) if span.end < LATEST else end
         is_stretch |= span.start <= EARLIEST or span.end >= LATEST or _STRETCH.match(span.text) is not None
-    return re.sub(rf"(?<=[{CJK}]) +| +(?=[{CJK}])", "", one_line(text)), start, end, is_stretch
+    return re.sub(rf"(?<=[{CJK}]) +(?=[{CJK}])", "", one_line(text)), start, end, is_stretch
 
 
 def _of_fact(fact: Fact) -> Iterator[Statement]:
@@ -306,7 +343,11 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
         value = value[: job.start()]
     elif relation == "HAS_AGE":
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
-    if relation == "LIVES_IN" and _ARTICLE.match(value):  # "a small flat in Turin"
+    if relation in ("LIVES_IN", "COMES_FROM"):
+        value = re.sub(r"\s+for\s.*$", "", value)  # "Milan for work"
+    if (
+        relation == "LIVES_IN" and _ARTICLE.match(value) and not re.match(r"[Tt]he\s+[^\W\d_a-z]", value)
+    ):  # "a small flat in Turin"
         value = value.rpartition(" in ")[2] if " in " in value else ""
     if relation:
         yield from _fitting(relation, value, kind)

@@ -21,12 +21,14 @@ log = logging.getLogger(__name__)
 VERSION = version("perdure")
 
 
+@router.head("/v1/health/", include_in_schema=False)
 @router.get("/v1/health/")
 async def health() -> Response:
     """Answer while the process runs. Nothing else is checked."""
     return json_answer({"version": VERSION, "status": "ok"})
 
 
+@router.head("/v1/ready/", include_in_schema=False)
 @router.get("/v1/ready/")
 async def ready(request: Request, library: Library) -> Response:
     """Answer if the store can be read soon and has the tables of this version; else 503 and the kind of the error, or

@@ -297,7 +297,7 @@ def _remove_leftovers(folder: Path, name: str) -> None:
     """Remove the copies of restores that were killed."""
     for file in folder.glob(f".{name}.restore-*"):
         number = file.name.rpartition("-")[2]
-        if number.isdigit() and not _is_alive(int(number)):
+        if number.isdecimal() and not _is_alive(int(number)):
             remove_files(file)
 
 

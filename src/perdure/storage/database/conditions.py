@@ -64,7 +64,7 @@ class Conditions:
         if not text:
             return
         escaped = _escaped(storable(text))
-        # The database may not lower-case every script, so the exact text matches too.
+        # PostgreSQL may not know the lower case of every script, so the exact text matches too.
         clause = f"(LOWER({column}) LIKE LOWER(?) ESCAPE '!' OR {column} LIKE ? ESCAPE '!')"
         self.add(clause, f"%{escaped}%", f"%{escaped}%")
 

@@ -241,6 +241,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     except SQLITE_ERRORS as error:
         raise store_error(error, path) from error
     try:
+        connection.create_function("lower", 1, _lower, deterministic=True)  # its own knows ASCII only
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA synchronous = FULL")
         if read_only:
@@ -250,6 +251,10 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         connection.close()
         raise store_error(error, path) from error
     return connection
+
+
+def _lower(value: object) -> str | None:
+    return None if value is None else str(value).lower()
 
 
 def scrub(connection: sqlite3.Connection, path: Path) -> None:

@@ -37,7 +37,7 @@ from perdure.library.services.transcripts import TranscriptEntry
 from perdure.server.http import library_of, require_scope
 from perdure.server.sse import HEADERS as STREAM_HEADERS
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of
+from perdure.ui.render import HEADERS, Data, Notice, Pages, agent_id_of, environment, field_of, form_of, is_number
 
 MESSAGES_MAX, CONVERSATIONS_MAX = 50, 100
 
@@ -60,7 +60,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         agent_id,
         conversation=conversation.id,
         limit=MESSAGES_MAX,
-        before_seq=int(before) if before.isdigit() else None,
+        before_seq=int(before) if is_number(before) else None,
     )
     lines = await services.conversations.list_of_agent(agent_id, limit=CONVERSATIONS_MAX, after_seq=-1)
     return {
@@ -238,7 +238,7 @@ async def events(request: Request) -> Response:
     library = library_of(request)
     run = await library.services.runs.get(RunId(request.path_params["run_id"]))
     last = request.headers.get("last-event-id", "")
-    followed = library.services.runs.follow(run, after=int(last) if last.isdigit() else 0)
+    followed = library.services.runs.follow(run, after=int(last) if is_number(last) else 0)
     return StreamingResponse(
         _fragments(followed), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
     )

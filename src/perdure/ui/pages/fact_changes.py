@@ -22,7 +22,7 @@ from perdure.library.services.facts.facts import NewFactFields
 from perdure.search.query.times import parse_time
 from perdure.ui.format import date_of
 from perdure.ui.pages.facts import FACTS_MAX, as_relation, facts
-from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of, is_number
 
 MODES: Mapping[str, str] = {
     "on": "Facts are remembered as they are said.",
@@ -35,7 +35,6 @@ STATE_NOTICES: Mapping[FactState, str] = {
     "proposed": "{} wait as before.",
     "archived": "{} faded as before.",
 }
-NUMBER_DIGITS = 12
 
 pages = Pages()
 
@@ -129,7 +128,7 @@ async def add_rule(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
     """Lift a rule; with `fact` also bring back the fact that was forgotten with it."""
     agent_id, number, service = agent_id_of(request), request.path_params["number"], library.services.facts
-    if not number.isdecimal() or len(number) > NUMBER_DIGITS:
+    if not is_number(number):
         raise InvalidInput(f"{number!r:.40} is no rule's number")
     rule = next((one for one in await service.list_rules(agent_id) if one.seq == int(number)), None)
     await service.delete_rule(agent_id, int(number))

@@ -25,7 +25,7 @@ from perdure.library.checks import Page, outside
 from perdure.library.origins import MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_shape
-from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
 PLOTTED_MAX = 8
@@ -324,7 +324,7 @@ def _settings_of(form: dict[str, str]) -> dict[str, Any]:
 
 def _number(name: str, text: str) -> int:
     """A whole number of a form. Raises: InvalidInput."""
-    if not text.strip().isdecimal() or len(text) > 12:
+    if not is_number(text.strip()):
         raise InvalidInput(f"{name} is {text!r:.40}: write a whole number")
     return int(text)
 
@@ -338,7 +338,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
         agent_id,
         label,
         {"value": form.get("value", "")},
-        expected=int(expected) if expected.isdigit() else None,
+        expected=int(expected) if is_number(expected) else None,
         author=page_author(),
     )
     return Notice(

@@ -10,7 +10,7 @@ from perdure.core.ids import PassageId
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.memory import memory, page_author
-from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of, is_number
 
 pages = Pages()
 
@@ -42,7 +42,7 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
 async def undo(request: Request, library: AsyncPerdure) -> Notice:
     """Undo a correction of memory."""
     number = field_of(await form_of(request), "number")
-    if not number.isdecimal():
+    if not is_number(number):
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
     result = await library.services.corrections.undo(agent_id_of(request), int(number), author=page_author())
     if result.conflicts:

@@ -1,0 +1,141 @@
+"""Three hundred sentences, half of which state something about the speaker; the other half gives nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from perdure.providers.extractive.notes import notes_of
+from perdure.providers.extractive.statements import statements_in
+
+NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
+
+NAMES = ("Ada", "Ludwig van Beethoven", "Jean-Luc Picard", "O'Brien", "María José", "王芳", "欧阳修", "Зоя")
+NAME_FORMS = (
+    *(
+        "My name is {}.",
+        "my name is {} by the way",
+        "Please call me {}.",
+        "I'm called {}, nice to meet you",
+        "我叫{}。",
+    ),
+    *("My name's {}!", "请叫我{}", "我的名字是{}，你好"),
+)
+PLACES = ("Turin", "New York", "the Bronx", "東京", "São Paulo", "Hope", "北京")
+PLACE_FORMS = (
+    *("I live in {}.", "I moved to {} last Tuesday.", "I now live in {} for work.", "我住在{}。", "我上周搬到了{}。"),
+    *("I moved back to {}.", "I'm living in {} these days", "Actually I live in {} there.", "我现在住在{}"),
+)
+FIRMS = ("Fiat", "Norvik GmbH", "the university", "家乐福", "Night School")
+FIRM_FORMS = ("I work at {}.", "I work for {} now", "I started a new job at {}.", "我在{}工作。", "我在{}上班")
+
+IDIOMS = """
+Call me maybe|Call me crazy, but it works|Call me later|call me tomorrow at nine|call me a taxi
+Call me back please|call me old-fashioned|Just call me when you are done|Please call me if it fails
+You can call me anytime|Don't call me that|They called me names|My name is on the list|My name is Mud
+my name is legion|My name is not Bob|my name is spelled wrong|My name is misspelt on the form
+My name is in the file|My name is the third one|my name is hard to pronounce|My name is common
+My name is already taken|My name is used by somebody else|My name is missing from the invoice
+My name is unusual here|my name is fine as it is|I'm called in for duty every week|I am named in the will
+Hi, I'm German|Hello, I'm Ok|Hi, I'm vegetarian|Hey, I'm Sorry|I work at night|I work at home|I work at weekends
+I work at it every day|I work at a desk|I work at the moment|I work for free|I work for a living
+I work for peanuts|I work for myself|I work at least ten hours|I work for two hours a day|I work at 9
+I work for fun|I work at full speed|I work for money|I work at noon|I work for now|I work for food
+I work at my own pace|I live in fear|I live in hope|I live in the moment|I live in the past|I live in a dream
+I live in peace|I live in hell|I live in denial|I live in interesting times|I live in my own world
+I live in the present|I live in luxury|I live in constant pain|I moved to the next question|I moved to the left
+I moved to another topic|I moved to a new flat|I moved to the front|I moved to tears|I am from here
+I'm from work|I come from nowhere|I like it|I like that|I love you|I don't like this|I hate when it rains so
+translate this: I live in Rome|Translate into French: my name is Bob|Please translate: I work at Fiat
+summarize: I moved to Rome|Proofread this:\\nI live in Rome.
+Can you translate this mail?\\n\\nHi, my name is Bob.\\nI moved to Rome.|Fix the grammar:\\n\\nI live in Oslo.
+Rewrite the following:\\n\\nMy name is Bob and I work at Norvik.
+Reply to this mail:\\nHi, I'm Bob. I live in Rome.|Please check:\\n\\nI like tea. I live in Rome.
+Here is the text:\\nMy name is Carl.|Bob wrote: I live in Paris|Eve said: my name is Eve
+She wrote: "I live in Paris."|> I live in Paris.|```\\nMy name is Bob\\n```
+If I lived in Paris, I would be happy|From: Bob\\nTo: Ann\\nSubject: Hello\\n\\nMy name is Bob. I live in Rome.
+Maybe I live in a dream|Do I live in Turin?|Where do I work?|Is my name Bob?|What if I moved to Rome?
+My question is simple|My point is that it works|I'm not from Rome|I never worked at Fiat|I don't live in Turin
+I'd like tea|I would live in Rome|I could work at Fiat|Would you call me Ada?|我叫外卖了|我叫了外卖
+我叫滴滴去机场|我叫车了|我叫他来|我叫小明来吃饭|我叫人帮忙|我叫了一辆出租车|我叫妈妈起床|我叫救护车|叫我起床
+明天叫我起床|请叫我一声|你叫我去吗？|我叫什么？|叫我回家吃饭|我叫快递了|我叫朋友一起去|我叫不出名字|我叫服务员来
+我在家上班|我在家工作|我在晚上工作|我在夜里上班|我在努力工作|我在认真工作|我在线上工作|我在这里上班|我在外地工作
+我在周末上班|我在远程工作|我在路上工作|我在外面工作|我在家里上班|我住在回忆里|我住在心里|我住在哪里？
+如果我住在巴黎|我没住在上海|帮我翻译：我住在北京|请翻译：我叫小明|翻译成英文：我在华为工作
+请总结下面的话：\\n我住在北京。|润色：我喜欢喝茶|他说：“我叫小明。”|帮我改写这段：\\n我住在上海，我叫王芳。
+小明写道：我住在北京|请回复这封邮件：\\n我叫李雷，我在华为工作。|我的问题是什么|我的意思是好的|也许我住在北京
+要是我住在北京|你住在北京吗|我不是来自上海|我喜欢它|我喜欢这个|我讨厌你|我从来没住在天津|我不住在杭州
+"""
+NOTHING = [one.replace("\\n", "\n") for line in IDIOMS.strip().splitlines() for one in line.split("|")]
+
+
+@pytest.mark.parametrize("text", NOTHING)
+def test_an_idiom_a_request_or_a_quotation_is_no_fact(text: str) -> None:
+    """Neither for the block nor for the graph: a wrong fact takes the place of a true one."""
+    assert [one for one in statements_in(text, now=NOW) if one.mode == "is"] == []
+    assert notes_of(text).facts == ()
+
+
+def told(forms: tuple[str, ...], values: tuple[str, ...], key: str, relation: str) -> list[tuple[str, str, str, str]]:
+    return [(form.format(value), key, relation, value.removeprefix("the ")) for form in forms for value in values]
+
+
+TOLD = [
+    *told(NAME_FORMS, NAMES, "Name", "HAS_NAME"),
+    *told(PLACE_FORMS, PLACES, "Lives in", "LIVES_IN"),
+    *told(FIRM_FORMS, FIRMS, "Works at", "WORKS_AT"),
+]
+
+
+@pytest.mark.parametrize(("text", "key", "relation", "value"), TOLD)
+def test_a_statement_gives_its_name_and_nothing_of_its_tail(text: str, key: str, relation: str, value: str) -> None:
+    """The block and the graph say the same."""
+    (statement,) = statements_in(text, now=NOW)
+    (note,) = notes_of(text).facts
+    assert (statement.relation, statement.object.removeprefix("the ")) == (relation, value)
+    assert (note.key, note.value.removeprefix("the ")) == (key, value)
+
+
+def test_there_are_three_hundred_sentences() -> None:
+    assert min(len(NOTHING), len(TOLD)) >= 150
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left", "ended"),
+    [
+        ("I like tea.", "I stopped liking tea.", ["Dislikes: tea"], []),
+        ("I like tea.", "I'm not a fan of tea any more.", ["Dislikes: tea"], []),
+        ("我喜欢喝酒。", "我再也不喝酒了。", [], ["Likes: 喝酒"]),
+        ("我喜欢喝茶。", "我不喜欢喝茶了。", ["Dislikes: 喝茶"], []),
+        ("I live in Oslo.", "Forget that I live in Oslo.", [], ["Lives in: Oslo"]),
+        ("我住在奥斯陆。", "忘了我住在奥斯陆这件事。", [], ["Lives in: 奥斯陆"]),
+        ("I live in Lisbon.", "I no longer live in Lisbon.", [], ["Lives in: Lisbon"]),
+        ("I work at Norvik.", "I left Norvik.", [], ["Works at: Norvik"]),
+        ("I live in Oslo.", "I never lived in Oslo.", [], ["Lives in: Oslo"]),
+        ("I live in Turin.", "No, in Milan.", [], []),
+        ("", "I live in Turin. No, in Milan.", ["Lives in: Milan"], []),
+        ("", "I live in Turin. No, Milan.", ["Lives in: Milan"], []),
+        ("", "I like 围棋.", ["Likes: 围棋"], []),
+        ("", "I live in Turin. I no longer live in Turin.", [], ["Lives in: Turin"]),
+    ],
+)
+def test_what_a_sentence_ends(before: str, after: str, left: list[str], ended: list[str]) -> None:
+    notes = notes_of(after)
+    assert [fact.line for fact in notes.facts] == left
+    assert [fact.line for fact in notes.ended] == ended
+    assert not ended or not before or [fact.line for fact in notes_of(before).facts] == ended
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My sister Eva works at Fiat. She left Fiat in March.",
+        "My sister Eva works at Fiat. Eva no longer works at Fiat.",
+        "My brother Tom works at Fiat, but he no longer works at Fiat.",
+    ],
+)
+def test_the_end_of_what_a_relative_did_is_found_in_the_same_text(text: str) -> None:
+    statements = [one for one in statements_in(text, now=NOW) if one.relation == "WORKS_AT"]
+    assert [one.mode for one in statements] == ["is", "was"]
+    assert len({one.subject for one in statements}) == 1
