@@ -231,17 +231,30 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
     )
 
 
+_SECRET_PART = re.compile(r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])[\w.~-]{16,}")
+
+
 def hide_query(url: str) -> tuple[str, str]:
-    """(The address with `HIDDEN_QUERY` in place of its query, the query; empty: it has none, or it is hidden)."""
-    base, _, query = url.partition("?")
-    if not query:
+    """(The address without what may hold a key, with `HIDDEN_QUERY` in its place; that part, empty: none, or hidden).
+
+    That is all from its query on, or from `;`, `#` or a part of the path that looks like a key.
+    """
+    found = _SECRET_PART.search(url, url.find("//") + 2)
+    if found is None:
         return url, ""
-    return base + HIDDEN_QUERY, "" if f"?{query}" == HIDDEN_QUERY else query
+    base, secret = url[: found.start()], url[found.start() :]
+    return base + HIDDEN_QUERY, "" if secret == HIDDEN_QUERY else secret[1:] if secret[0] == "?" and secret[
+        1:2
+    ] not in (*"/;#?", "") else secret
 
 
 def whole_url(server: McpServer, secrets: ServerSecrets) -> str:
     """The address of a server with its query."""
-    return server.url.replace(HIDDEN_QUERY, f"?{secrets.query}") if secrets.query else server.url
+    if not secrets.query:
+        return server.url
+    # A query is kept without its `?`, the other parts with their sign.
+    sign = "" if secrets.query[0] in "/;#?" else "?"
+    return server.url.removesuffix(HIDDEN_QUERY) + sign + secrets.query
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
