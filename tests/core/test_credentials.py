@@ -6,10 +6,64 @@ import time
 
 import pytest
 
-from perdure.core.facts.credentials import HIDDEN, holds_credential, without_credentials
+from perdure.core.facts.credentials import (
+    HIDDEN,
+    holds_credential,
+    without_credentials,
+    without_new_credentials,
+)
 
 # text -> what must not be left of it
 CREDENTIALS = {
+    "Mein Passwort ist Sommer2026!": "Sommer2026!",
+    "mot de passe : Soleil2026": "Soleil2026",
+    "La contraseña es Verano2026": "Verano2026",
+    "パスワードは Natsu2026 です": "Natsu2026",
+    "비밀번호는 Yeoreum2026": "Yeoreum2026",
+    "пароль: Leto2026": "Leto2026",
+    "OpenRouter sk-or-v1-0123456789abcdef0123456789abcdef": "0123456789abcdef",
+    "Anthropic sk-ant-api03-AbCd_EfGh-IjKlMnOpQrStUvWx": "IjKlMnOpQrStUvWx",
+    "Groq gsk_abcdefghijklmnop0123456789": "gsk_abc",
+    "xAI xai-abcdefghijklmnop0123456789": "xai-abc",
+    "Google AIzaSyA-abcdefghijklmnopqrstuvwxyz01234": "AIzaSyA",
+    "Perplexity pplx-0123456789abcdefghijklmnop": "pplx-0",
+    "Tavily tvly-0123456789abcdefghijkl": "tvly-0",
+    "Replicate r8_abcdefghijklmnopqrstuvwxyz0123456789ab": "r8_abc",
+    "Stripe sk_live_51AbCdEfGhIjKlMnOp": "51AbCd",
+    "Slack xoxe.xoxp-1-AbCdEfGhIjKlMnOpQr": "AbCdEfGh",
+    "Discord bot MTAxMjM0NTY3ODkwMTIzNDU2.Gabcde.abcdefghijklmnopqrstuvwxyz0123": "Gabcde",
+    "Telegram 123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw": "AAHdqTcv",
+    "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY": "wJalrXUtn",
+    "PERDURE_API_KEY=abcdEFGH1234": "abcdEFGH1234",
+    "OPENAI_API_KEY=abcdEFGH1234": "abcdEFGH1234",
+    "DB_PASSWORD: s3cr3tpw": "s3cr3tpw",
+    "my_password=hunter2x": "hunter2x",
+    "X-API-Key: abcdEFGH1234": "abcdEFGH1234",
+    "apikey=abcdEFGH1234": "abcdEFGH1234",
+    "The api key you need is abcdEFGH1234": "abcdEFGH1234",
+    "Here is my API key, abcdEFGH1234": "abcdEFGH1234",
+    "api-key abcdEFGH1234": "abcdEFGH1234",
+    "hf_AbCdEfGhIjKlMnOpQrSt": "hf_AbCd",
+    "glpat-AbCdEfGhIjKlMnOpQrSt": "glpat-Ab",
+    "npm_AbCdEfGhIjKlMnOpQrSt0123": "npm_Ab",
+    "https://api.example.com/v1?api_key=abcdEFGH1234": "abcdEFGH1234",
+    "https://x.example/mcp?key=abcdEFGH1234abcd": "abcdEFGH1234abcd",
+    "https://x.example/mcp?token=abcdEFGH1234abcd": "abcdEFGH1234abcd",
+    '"password": "s3cr3tpw"': "s3cr3tpw",
+    "export PASSWORD='s3cr3tpw'": "s3cr3tpw",
+    "The password's hunter2x": "hunter2x",
+    "password is: \n hunter2x": "hunter2x",
+    "PASSWORD = hunter2x": "hunter2x",
+    "`password`: hunter2x": "hunter2x",
+    "**Password:** hunter2x": "hunter2x",
+    "Password -> hunter2x": "hunter2x",
+    "ssh ada@host password hunter2x": "hunter2x",
+    "pass: hunter2x": "hunter2x",
+    "postgres://ada:s3c/r3t@db": "s3c/r3t",
+    "https://ghp_abcdefghijklmnopqrst@github.com": "ghp_abc",
+    "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC\n-----END OPENSSH PRIVATE KEY-----": "b3Blbn",
+    "-----BEGIN PGP PRIVATE KEY BLOCK-----\nxcLYBF\n-----END PGP PRIVATE KEY BLOCK-----": "xcLYBF",
+    "密码 hunter2x": "hunter2x",
     "The admin password is hunter22x.": "hunter22x",
     "my Password: Tr0ub4dor&3": "Tr0ub4dor&3",
     "password for the router is swordfish": "swordfish",
@@ -105,3 +159,12 @@ def test_the_time_grows_with_the_length(unit: str) -> None:
         spent.append(time.process_time() - begin)
 
     assert spent[1] < 40 * max(spent[0], 0.001)
+
+
+def test_what_a_person_keeps_stays_when_an_agent_edits_the_line() -> None:
+    """Credentials are compared, not lines; what an edit makes one is hidden."""
+    before = "Likes tea; the old router, its password is swordfish99. Key sk-proj-abcdefghij0123456789\nadmin password:"
+    after = before.replace("old router", "new router")
+    assert without_new_credentials(before, after) == after
+    assert "hunter2xyz99" not in without_new_credentials(before, f"{before}\nhunter2xyz99")
+    assert without_new_credentials(before, f"{before} PIN: 4821").startswith(before)

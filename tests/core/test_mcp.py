@@ -14,13 +14,16 @@ from pydantic import BaseModel, ValidationError
 from perdure.core.errors import InvalidInput, SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
 from perdure.core.mcp import (
+    HIDDEN_QUERY,
     McpServer,
     McpTool,
     ServerSecrets,
     check_server,
+    hide_secret,
     local_name,
     parse_definition,
     seal_server,
+    whole_url,
 )
 from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
@@ -204,3 +207,17 @@ async def test_a_sealed_server_opens_in_its_own_place_only() -> None:
     for other in others:
         with pytest.raises(SecretUnreadable):
             await store.read(open_server, other, cipher=cipher)
+
+
+@pytest.mark.parametrize(
+    "secret", ["?key=K123", "#key=abc1", ";key=abc1", "s3cr3tKEY12345678/mcp", "s3cr3tKEY12345678/mcp?a=1", "?a#b"]
+)
+def test_what_may_hold_a_key_in_an_address_is_hidden_and_comes_back(secret: str) -> None:
+    """A query, what stands behind `#` or `;`, and a part of the path that looks like a key, with all behind it."""
+    url = f"https://a.example/api/{secret}"
+    base, hidden = hide_secret(url)
+    assert base in ("https://a.example/api/" + HIDDEN_QUERY, "https://a.example/api" + HIDDEN_QUERY)
+    assert hide_secret(base) == (base, "")
+    server = a_server(transport="http", url=base)
+    assert whole_url(server, ServerSecrets(query=hidden)) == url
+    assert hide_secret("https://a.example:8080/sse/v1") == ("https://a.example:8080/sse/v1", "")

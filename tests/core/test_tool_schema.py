@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import pydantic
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.tools.schema import schema_of
+from perdure.core.tools.schema import parse_docs, schema_of
 
 
 class Colour(enum.Enum):
@@ -171,3 +172,10 @@ def test_a_function_that_can_be_no_tool_is_told_why(function: Callable[..., Any]
         schema_of(function)
 
     assert function.__name__ in str(caught.value)
+
+
+@pytest.mark.parametrize("first", ["@a ", "@return ", ":param a: ", "Args:\n    a: ", ""])
+def test_a_docstring_with_an_endless_word_takes_no_time(first: str) -> None:
+    """It is a description as it is: the parser's time grows with the square of the word."""
+    text = first + "Z" * 200_000
+    assert parse_docs(text).description == inspect.cleandoc(text)

@@ -17,7 +17,7 @@ from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
 from perdure.core.text.json_strings import compact_json, sorted_json
-from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
+from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.core.tools.schema_check import check_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
@@ -103,7 +103,7 @@ class McpServer:
     @property
     def shown_url(self) -> str:
         """The address without its query."""
-        return hide_query(self.url)[0]
+        return hide_secret(self.url)[0]
 
     @property
     def place(self) -> str:
@@ -215,7 +215,7 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
 
     Raises: SecretKeyMissing.
     """
-    url, query = hide_query(server.url)
+    url, query = hide_secret(server.url)
     server, query = replace(server, url=url), query or (secrets.query if url.endswith(HIDDEN_QUERY) else "")
     values = {"token": secrets.token, "headers": dict(secrets.headers), "environment": dict(secrets.environment)}
     if query:
@@ -230,9 +230,29 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
     )
 
 
+_SECRET_PART = re.compile(
+    r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
+)
+
+
+def hide_secret(url: str) -> tuple[str, str]:
+    """Return the address of a server with `HIDDEN_QUERY` in place of what may hold a key, and that part; empty: it has
+    none, or it is hidden. It is all from the query on, or from `;`, `#` or a part of the path that looks like a key."""
+    found = _SECRET_PART.search(url, url.find("//") + 2)
+    if found is None or url.endswith(HIDDEN_QUERY):
+        return url, ""
+    base, secret = url[: found.start()], url[found.start() :]
+    is_query = secret[0] == "?" and secret[1:2] not in (*"/;#?", "")
+    return base + HIDDEN_QUERY, secret[1:] if is_query else secret
+
+
 def whole_url(server: McpServer, secrets: ServerSecrets) -> str:
     """The address of a server with its query."""
-    return server.url.replace(HIDDEN_QUERY, f"?{secrets.query}") if secrets.query else server.url
+    if not secrets.query:
+        return server.url
+    # A query is kept without its `?`, the other parts with their sign.
+    sign = "" if secrets.query[0] in "/;#?" else "?"
+    return server.url.removesuffix(HIDDEN_QUERY) + sign + secrets.query
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:

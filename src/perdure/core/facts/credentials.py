@@ -4,7 +4,7 @@ other memory that an agent writes."""
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from collections.abc import Collection
 
 HIDDEN = "[credential: keep it with `perdure secret`]"
 
@@ -12,18 +12,23 @@ HIDDEN = "[credential: keep it with `perdure secret`]"
 _FORMS = re.compile(
     r"""-----BEGIN\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----.*?(?:-----END\ [A-Z ]*PRIVATE\ KEY(?:\ BLOCK)?-----|\Z)
     | \b(?:sk|pk|rk|whsec)[-_](?:[A-Za-z0-9]{1,99}[-_]){0,9}[A-Za-z0-9]{16,}
-    | \b(?:gh[pousr]|github_pat|glpat|xox[abprs]|xapp|hf|npm|pypi|dop_v1|shpat|AIza|ya29|sq0[a-z]{3})
+    | \b(?:gh[pousr]|github_pat|glpat|xox[abprs]|xapp|hf|npm|pypi|dop_v1|shpat|AIza|ya29|sq0[a-z]{3}
+        |gsk|xai|pplx|tvly|r8|nvapi|lsv2|fal|xoxe)
       [-_.]?[A-Za-z0-9_-]{16,}
     | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
     | \bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}
     | \beyJ[A-Za-z0-9_-]{8,600}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*
     | \b[a-z][a-z0-9+.-]{0,30}://[^\s/:@]*:[^\s/@]+@
+    | \b(?:postgres(?:ql)?|mysql|redis|mongodb(?:\+srv)?|amqps?)://[^\s:@]*:[^\s@]+@
+    | \b\d{8,10}:AA[A-Za-z0-9_-]{30,}
+    | \b[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{25,}
     | (?i:\b(?:Bearer|Basic))\s+(?=[A-Za-z0-9+/_.~-]*\d)[A-Za-z0-9+/_.~-]{16,}=*
     | \b(?:\d[ -]?){15}\d\b(?=.{0,40}\b(?i:cvv|cvc)\b)""",
     re.VERBOSE | re.DOTALL,
 )
 # Names of credentials. What follows a weak one is a credential only with a digit: "the secret is patience".
-_STRONG = r"""(?:pass[\s_-]?word|pass[\s_-]?phrase|pass[\s_-]?code|passwd|pwd
+_STRONG = r"""(?:passwort|kennwort|mot\s+de\s+passe|contrase[ñn]a|senha|hasło|wachtwoord|lösenord|şifre|пароль
+    |pass[\s_-]?word|pass[\s_-]?phrase|pass[\s_-]?code|passwd|pwd
     |(?:api|access|private|secret|encryption|ssh|license|signing)[\s_-]?key
     |(?:client|api|app)[\s_-]?secret|(?:access|auth|api|bearer|refresh|secret)[\s_-]?token)s?"""
 _WEAK = r"""(?:token|secret|pin(?:[\s_-]?code)?|cvv|cvc|otp
@@ -37,14 +42,19 @@ _PLAIN = r"""(?!(?i:(?:a|an|the|my|his|her|our|your|their|not|no|never|now|too|v
     |inside|important|public|private|\w+(?:ed|ing|ly))\b(?![-_@\#$%\d])))"""
 
 
+# What stands before a name in the name of a variable or a header: OPENAI_API_KEY, X-API-Key.
+_BEFORE = r"(?<![\w-])(?:[A-Za-z][A-Za-z0-9]{0,30}[_-]){0,5}"
+_MIXED = r"(?=[^\s,;]*\d)(?=[^\s,;]*[A-Za-z])[^\s,;]{8}"
+
+
 def _named(names: str, sign: str) -> re.Pattern[str]:
     """Return the pattern of "the password for the router is ..."; the value has a character like `sign`."""
     return re.compile(
-        rf"""(?i:(?<![\w-]){names})
-        (?:(?i:\s+(?:for|of|to|on|at)\s+[\w'.@/ -]{{1,40}}?)?
+        rf"""(?i:{names})
+        (?:(?i:\s+(?:(?:for|of|to|on|at)\s+[\w'.@/ -]{{1,40}}?|(?:that\s+)?(?:you|we|I)\s+[a-z]{{2,12}}))?
            (?i:\s+(?:(?:is|was|are|will\s+be|(?:has|have)\s+been)\s+)?(?:changed|set|reset)\s+to
-              |\s+(?:is|was|are|will\s+be))
-           (?i:\s+now)?\s*[:=]?\s* | ["']?\s*(?:=>|[=:：])\s*)
+              |\s+(?:is|was|are|will\s+be|ist|lautet|est|es|é|jest|это|is:)|'s)
+           (?i:\s+now)?\s*[:=]?\s* | [*_`"']{{0,3}}\s*(?:=>|->|[=:：])\s*[*_`"']{{0,3}}\s*)
         ["'“‘`(]?{_PLAIN}(?P<value>(?={sign})[^\s"'”’`,，。;；)]{{3,}})""",
         re.VERBOSE,
     )
@@ -66,7 +76,22 @@ _NAMED_ZH = re.compile(
     re.VERBOSE,
 )
 
-_NAMED = (_PHRASE, _named(_STRONG, "."), _named(_WEAK, r"[^\s,;]*\d"), _NAMED_ZH, _USE)
+_BARE = re.compile(
+    rf"""(?:(?i:{_BEFORE}{_STRONG})[\s,*`]{{1,4}} | (?i:(?<![\w-])pass)\s*[:=]\s* | {_ZH}\s+
+        | (?:パスワード|暗証番号|비밀번호)\s*(?:[はが는은:：=]\s*)?
+        | (?i:\b(?:secret|token|key))["']?[\s:=]{1, 3}(?=["']?[^\s"']{20})
+        | [?&;\#](?i:(?:api|access|auth)?[_-]?(?:key|token)|secret|sig(?:nature)?|password|pwd)=)
+        ["'“「]?(?P<value>(?=[\x21-\x7e]*\d)(?=[\x21-\x7e]*[A-Za-z])[^\s"'”」,，。;；&]{{6,}})""",
+    re.VERBOSE,
+)
+"""The name of a credential, and a value of letters and digits with nothing between that says so: "api-key Ab12Cd"."""
+
+_NAMED = (
+    _PHRASE,
+    _named(_BEFORE + _STRONG, "."),
+    _named(rf"(?<![\w-]){_WEAK}", r"[^\s,;]*\d"),
+    *(_named(_BEFORE + _WEAK, _MIXED), _NAMED_ZH, _USE, _BARE),
+)
 
 
 def holds_credential(text: str) -> bool:
@@ -76,23 +101,27 @@ def holds_credential(text: str) -> bool:
 
 def without_credentials(text: str) -> str:
     """Return the text with a note in place of each credential."""
-    for pattern in _NAMED:
-        text = pattern.sub(_hide, text)
-    return _FORMS.sub(HIDDEN, text)
+    return _hide(text, ())[0]
 
 
 def without_new_credentials(before: str, after: str) -> str:
     """Return the new value of a text that somebody edits with a note in place of each credential that comes with it;
     those that were there, which a person may have put there, stay."""
-    if (masked := without_credentials(after)) == after or not holds_credential(before):
-        return masked
-    there = set(before.split("\n"))
-    runs = groupby(after.split("\n"), there.__contains__)
-    return "\n".join("\n".join(run) if old else without_credentials("\n".join(run)) for old, run in runs)
+    return _hide(after, _hide(before, ())[1])[0]
 
 
-def _hide(match: re.Match[str]) -> str:
-    """Return a match with the note in place of its value; one that holds the note stays."""
-    if match["value"].startswith(HIDDEN[:12]):
-        return match[0]
-    return match[0][: match.start("value") - match.start()] + HIDDEN + match[0][match.end("value") - match.start() :]
+def _hide(text: str, kept: Collection[str]) -> tuple[str, Collection[str]]:
+    """Return the text with a note in place of each credential but those to keep, and what is hidden."""
+    hidden = dict[str, None]()
+
+    def note(match: re.Match[str]) -> str:
+        start, end = match.span("value" if "value" in match.re.groupindex else 0)
+        value = match.string[start:end]
+        if value in kept or value.startswith(HIDDEN[:12]):
+            return match[0]
+        hidden[value] = None
+        return match.string[match.start() : start] + HIDDEN + match.string[end : match.end()]
+
+    for pattern in (*_NAMED, _FORMS):
+        text = pattern.sub(note, text)
+    return text, hidden

@@ -110,6 +110,8 @@ def is_json(value: Any) -> bool:
 _SECTION = re.compile(r"(args|arguments|parameters|params|returns?|raises|yields|examples?)\s*:?\s*$|[:@]\w+", re.I)
 """A first line of a docstring that does not describe the tool itself."""
 
+_LONG_WORD = re.compile(r"\S{500}")
+
 _STAND_IN = "-\n\n"
 
 
@@ -127,6 +129,8 @@ def parse_docs(docstring: str | None) -> Docs:
     import docstring_parser
 
     text = inspect.cleandoc(docstring or "")
+    if _LONG_WORD.search(text):  # the parser's time grows with the square of a word's length
+        return Docs(text, {})
     first = text.split("\n", 1)[0]
     nameless = bool(_SECTION.match(first.strip()))
     try:

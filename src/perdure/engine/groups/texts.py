@@ -22,10 +22,12 @@ CHARS_MAX = 100_000
 USER = "User"
 USER_CHARS = 80
 MARK_CHARS, MARK_ENDS = 400, 4
-"""How far a name in brackets is looked for, and how many closing brackets may be its end."""
+"""How many characters that are seen a name in brackets may have, and how many closing brackets may be its end."""
 
-# White space and what nobody sees, as far as it goes. Each run is matched once, so the time is linear.
-_GAP = re.compile(rf"(?<![\s{UNSEEN}])[\s{UNSEEN}]++|\A")
+# White space, what nobody sees, and marks without a letter, as far as they go: matched once, so the time is linear.
+_BLANK = rf"\s{UNSEEN}\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f"
+_GAP = re.compile(rf"(?<![{_BLANK}])[{_BLANK}]++|\A")
+_MARK = re.compile(rf"[\[［](?:[{_BLANK}]*+[^{_BLANK}]){{0,{MARK_CHARS}}}+")
 _BREAK = re.compile(r"[\n\v\f\r\x1c-\x1e\x85\u2028\u2029]")
 _UNREAD = re.compile(rf"[\[\]［］{UNSEEN}]+")
 
@@ -200,11 +202,11 @@ def _names_of(entries: Sequence[GroupMessage], labels: Mapping[AgentId, str]) ->
 
 def _begins_speech(gap: re.Match[str], names: Collection[str]) -> bool:
     """Whether a gap is the beginning of a line on which one of these names follows, as a model would read it."""
-    mark = gap.string[gap.end() : gap.end() + MARK_CHARS]
-    if mark[:1] not in ("[", "［") or (gap.start() and not _BREAK.search(gap[0])):
+    mark = _MARK.match(gap.string, gap.end())
+    if mark is None or (gap.start() and not _BREAK.search(gap[0])):
         return False
-    ends = [end.start() for end in re.finditer("[]］]", mark)][:MARK_ENDS]
-    return any(_read_name(mark[:end]) in names for end in ends)
+    ends = [end.start() for end in re.finditer("[]］]", mark[0])][:MARK_ENDS]
+    return any(_read_name(mark[0][:end]) in names for end in ends)
 
 
 def _read_name(name: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 
 from perdure.core.blocks import Author, Block, BlockFilter, BlockVersion, check_limit
 from perdure.core.conversations import ConversationKey
-from perdure.core.errors import AlreadyExists, NotFound, VersionConflict
-from perdure.core.facts.credentials import without_credentials, without_new_credentials
+from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConflict
+from perdure.core.facts.credentials import holds_credential, without_credentials, without_new_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.line_diff import unified_diff
@@ -138,10 +138,12 @@ def _in_order(places: Sequence[Sequence[Any]], found: Mapping[str, Row], label: 
 
 
 def _as_written(block: Block, before: str, author: Author) -> Block:
-    """A block as its author may write it: agents write no credentials, by whichever tool. Raises: BlockLimitExceeded:
-    the note in place of one is too long."""
+    """A block as its author may write it: agents write no credentials, by whichever tool. Raises: ToolError: the
+    label is one; BlockLimitExceeded: the note in place of one is too long."""
     if author.kind != "agent":
         return block
+    if holds_credential(block.label):
+        raise ToolError("the label of the block looks like a credential: choose a name that says what it is about")
     value = without_new_credentials(before, block.value)
     description = block.description and without_credentials(block.description)
     return check_limit(replace(block, value=value, description=description))
