@@ -210,8 +210,9 @@ def _detach(agent: Agent) -> bool:
     return True
 
 
-def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path) -> None:
-    """It is given the words to read; their sources come with them."""
+@pytest.mark.parametrize(("policy", "companion", "kept"), [("block", "allow", False), ("allow", "block", True)])
+def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path, policy: str, companion: str, kept: bool) -> None:
+    """It is given the words to read; their sources come with them. Whose memory it is decides what may be written."""
 
     def answer(request: Any) -> Any:
         if "You are a background agent" not in request.system:
@@ -221,16 +222,18 @@ def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path) -> None:
 
     with open_with(tmp_path, answer, answer, answer, answer, answer) as perdure:
         agent = perdure.create_agent(
-            "ada", tools=["read_mail"], human="Ada", sleeptime=True, settings={"untrusted_writes": "block"}
+            "ada", tools=["read_mail"], human="Ada", sleeptime=True, settings={"untrusted_writes": policy}
         )
+        info = agent.companion.info()
+        assert info is not None
+        reader = perdure.agent(info.companion.id)
+        reader.update(settings={**reader.info.settings, "untrusted_writes": companion})
         agent.send("What is new?")
         agent.companion.wake()
 
-        assert agent.blocks.get("human").value == "Ada"
-        info = agent.companion.info()
-        assert info is not None
-        results = [one for row in perdure.agent(info.companion.id).messages(limit=50) for one in row.results]
-        assert any("tool:read_mail" in one.text for one in results)
+        assert (ORDER in agent.blocks.get("human").value) == kept
+        results = [one for row in reader.messages(limit=50) for one in row.results]
+        assert any("tool:read_mail" in one.text for one in results) != kept
 
 
 def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> None:
