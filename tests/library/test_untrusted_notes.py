@@ -254,6 +254,46 @@ def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> No
         assert ORDER not in agent.blocks.get("human").value
 
 
+def filed(perdure: Perdure, agent: Agent) -> None:
+    folder = perdure.folders.create("mails")
+    folder.upload(b"The office of Norvik is in Bergen.", name="a.txt")
+    folder.wait(timeout_s=20)
+    agent.files.attach("mails", open_files=False)
+
+
+def passed_on(perdure: Perdure, agent: Agent) -> None:
+    """Another agent has put what it read into an archive that this one shares."""
+    archive = perdure.archives.create("shared")
+    clerk = perdure.create_agent("clerk", tools=["read_mail", "archival_memory_insert"])
+    clerk.archives.attach(archive.id)
+    clerk.send("What is new?")
+    agent.archives.attach(archive.id)
+
+
+def stored_by_a_person(perdure: Perdure, agent: Agent) -> None:
+    agent.archive("The office of Norvik is in Bergen.")
+
+
+@pytest.mark.parametrize("bring", [filed, passed_on, stored_by_a_person])
+def test_what_is_recalled_brings_its_sources(tmp_path: Path, bring: Callable[[Perdure, Agent], None]) -> None:
+    """A file, a passage; what a person stored forbids nothing."""
+    asked: list[Any] = []
+
+    def write(request: Any) -> Any:
+        asked.append(request)
+        return WRITE
+
+    script = [calls("read_mail"), calls("archival_memory_insert", content="The office of Norvik is in Bergen.")]
+    script = [*script, says("Noted.")] if bring is passed_on else []
+    with open_with(tmp_path, *script, write, says("Done.")) as perdure:
+        agent = make_agent(perdure, auto_recall={"budget_tokens": 200, "floor": 0.1})
+        bring(perdure, agent)
+        agent.send("Do I work at the office of Norvik?")
+
+        assert "Norvik" in asked[0].tail
+        assert (ORDER in agent.blocks.get("human").value) == (bring is stored_by_a_person)
+
+
 def test_no_turn_from_outside_is_recalled_unasked(tmp_path: Path) -> None:
     """A request is filled up with the newest turns, but its writes would take over their sources."""
     asked: list[Any] = []
