@@ -159,9 +159,9 @@ def test_an_eviction_that_frees_too_little_is_not_made_while_a_result_can_be_cut
 def test_a_cut_frees_more_than_is_over(over: int) -> None:
     """By what a rewritten prefix is worth: the next few words need no other cut."""
     call = (ToolCall("call-1", "work", "{}"),)
-    talk = Talk([ROW, call, ToolResult("call-1", "work", "r" * 10)])
-    room = talk.situation().certificate.budget_tokens - talk.situation().certificate.tokens
-    talk = Talk([ROW, call, ToolResult("call-1", "work", "r" * (10 + room + over))])
+    room = Talk().situation().room_tokens
+    input_tokens = room - 900 + over
+    talk = Talk([Text("x" * (input_tokens - 20)), call, ToolResult("call-1", "work", "r" * 890)])
     talk.sent_upto = talk.rows[-1].seq
     before = talk.situation().certificate
     assert before.over_tokens == over
@@ -170,6 +170,17 @@ def test_a_cut_frees_more_than_is_over(over: int) -> None:
     assert isinstance(found, Stub)
     talk.carry_out(found, "window")
     assert before.tokens - talk.situation().certificate.tokens >= over + WORTH_TOKENS
+
+
+@pytest.mark.parametrize(("seen_upto", "first_kept"), [(-1, 5), (4, 5), (9, 10)])
+def test_nothing_leaves_that_no_model_has_answered(seen_upto: int, first_kept: int) -> None:
+    """Though much more would have to; what was said in earlier runs may leave in any case."""
+    talk = Talk([ROW] * 5, [ROW] * 30)
+    talk.seen_upto = talk.sent_upto = seen_upto
+    found = plan(talk.situation())
+
+    assert isinstance(found, Evict)
+    assert found.from_seq == first_kept
 
 
 def test_a_cut_moves_to_a_run_that_begins_near_behind_it() -> None:
