@@ -297,6 +297,19 @@ async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
         assert scribe.texts == [["open plans", "OK."]]
 
 
+async def test_a_captured_turn_is_read_as_a_message_only() -> None:
+    """Its passage says the same once more."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent(settings={"auto_capture": {"commit_token_threshold": 50}})
+        text = "I moved to a house with a garden near the harbour. " * 6
+        await agent.send(text)
+        await perdure.app.runner.after_runs.captures.close()
+        assert len(await agent.passages()) == 1
+        await agent.facts.extract()
+
+        assert scribe.texts == [[text, "OK."]]
+
+
 async def test_capture_is_on_off_or_only_proposes() -> None:
     """Proposed facts are believed when they are accepted, and gone when they are rejected."""
     async with opened(scribe := Scribe()) as perdure:

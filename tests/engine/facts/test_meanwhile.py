@@ -78,7 +78,11 @@ async def _switch_off(agent: AsyncAgent) -> None:
     await agent.update(settings={"facts": False})
 
 
-@pytest.mark.parametrize("change", [_edit, _forget, _erase, _rule, _pause, _switch_off])
+async def _bypass(agent: AsyncAgent) -> None:
+    await agent.update(settings={"bypass_session_patterns": ["*"]})
+
+
+@pytest.mark.parametrize("change", [_edit, _forget, _erase, _rule, _pause, _switch_off, _bypass])
 async def test_what_changes_while_it_is_extracted_holds_for_it(change: Callable[[AsyncAgent], Awaitable[None]]) -> None:
     """And what stands there now is read."""
     async with opened(scribe := Scribe()) as perdure:
@@ -233,6 +237,22 @@ async def test_users_of_one_store_get_and_date_their_own_memories_only() -> None
             all_ = (await memory.get_all(filters={"user_id": user}))["results"]
             assert {bool(one.get("expiration_date")) for one in all_} == {user == "bea"}
         assert "gout" in str(await memory.get_all(filters={"user_id": "carl"}))
+
+
+async def test_texts_of_several_users_that_waited_are_read_apart() -> None:
+    """Also of one place; what two of them say is a fact of each."""
+    away = [ModelUnreachable("down") for _ in range(3)]
+    async with opened(scribe := Scribe(*away)) as perdure:
+        agent = await perdure.create_agent()
+        for user, text in (("bea", "tea"), ("carl", "tea"), ("carl", "figs")):
+            with pytest.raises(ModelUnreachable):
+                await agent.facts.ingest(text, scope={"user_id": user})
+        scribe.batches.clear()
+        await agent.facts.extract()
+
+        assert scribe.texts == [["tea"], ["tea", "figs"]]
+        found = [(hit.fact.text, hit.fact.scope["user_id"]) for hit in await agent.facts.list()]
+        assert sorted(found) == [("Ada said figs.", "carl"), ("Ada said tea.", "bea"), ("Ada said tea.", "carl")]
 
 
 async def test_a_text_that_a_model_declines_stops_nobody_and_is_passed_over() -> None:
