@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.forgetting.redaction import Redactor
+from perdure.core.forgetting.redaction import REDACTED, Redactor
 from perdure.core.text.forms import lower_in_place, match_form, name_key, same_letters
 
 LETTERS = "aeiInoszßİıKkéñüåộốçÅКйΰΣσς한글がプ'1"
@@ -130,3 +130,17 @@ def test_many_marks_take_time_by_their_number() -> None:
         spent.append(time.process_time() - begin)
 
     assert spent[1] < 40 * max(spent[0], 0.001)
+
+
+def test_what_was_made_of_a_redacted_part_goes_with_it() -> None:
+    """A signature of the old thought, the compressed form of the old result; those of other parts stay."""
+    thought = {"type": "reasoning", "text": "She has gout.", "signature": "c2ln"}
+    result = {"type": "tool_result", "text": "gout, tea", "shown_text": "1 line of 9 characters", "whole_tokens": 5}
+    others = [thought | {"text": "She likes tea."}, result | {"text": "tea"}]
+    redacted = json.loads(Redactor("gout").redact_parts(json.dumps([thought, result, *others])))
+
+    assert redacted == [
+        {"type": "reasoning", "text": f"She has {REDACTED}."},
+        {"type": "tool_result", "text": f"{REDACTED}, tea"},
+        *others,
+    ]

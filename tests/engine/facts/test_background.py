@@ -214,6 +214,22 @@ async def test_a_process_that_never_pauses_extracts_too() -> None:
         await running
 
 
+async def test_a_run_is_read_when_it_has_ended() -> None:
+    """Though somebody asks for extraction before; it may still be changed, or void."""
+    speaker = SlowSpeaker("Done.")
+    async with opened(scribe := Scribe(), speaker=speaker) as perdure:
+        agent = await perdure.create_agent(model=SLOW)
+        running = asyncio.create_task(agent.send("take your time"))
+        await speaker.speaking.wait()
+        await agent.facts.extract()
+        assert scribe.texts == []
+
+        speaker.go.set()
+        await running
+        await agent.facts.extract()
+        assert scribe.texts == [["take your time", "Done."]]
+
+
 async def test_runs_below_a_batch_read_nothing() -> None:
     """The check after a run counts in the process."""
     async with opened(scribe := Scribe()) as perdure:

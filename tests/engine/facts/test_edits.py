@@ -187,3 +187,18 @@ async def test_a_passage_of_two_agents_is_read_again_by_both() -> None:
         for agent in agents:
             await agent.facts.extract()
             assert "figs" in str(await states(agent))
+
+
+async def test_edited_messages_are_read_within_a_batch_s_tokens() -> None:
+    """One that is longer alone."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent("x", settings={"facts": {"batch_tokens": 100}})
+        texts = [f"{number} {word * 40}" for number, word in enumerate(("tea ", "rye ", "fig "))]
+        await tell(agent, *texts)
+        scribe.batches.clear()
+        for message in await agent.messages():
+            if message.role == "user":
+                await agent.update_message(message.id, f"{message.text.strip()}!")
+        await agent.facts.extract()
+
+        assert scribe.texts == [[f"{text.strip()}!"] for text in texts]
