@@ -153,6 +153,24 @@ async def test_a_known_fact_that_is_deleted_while_it_is_shown_is_read_without_it
         assert [[fact.text for fact in batch.facts] for batch in scribe.batches] == [["Ada said tea."], []]
 
 
+@pytest.mark.parametrize(("name", "aliases", "shown"), [("Someone", (), 2), ("Ada", ("Ada Byron",), 1)])
+async def test_a_name_that_is_redacted_while_it_is_shown_is_shown_no_more(
+    name: str, aliases: tuple[str, ...], shown: int
+) -> None:
+    """As an erasure takes it out; another name beside it changes nothing of what an answer means."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent, store = await perdure.create_agent(), perdure.app.ports.store
+        await agent.facts.ingest("tea")
+        ada = next(one for one in await agent.facts.entities() if one.name == "Ada")
+        scribe.batches.clear()
+        renamed = replace(ada, name=name, aliases=aliases)
+        await held(scribe, agent.facts.ingest("Ada again"), lambda: store.write(lambda tx: tx.entities.put(renamed)))
+
+        names = [[entity.name for entity in batch.entities if entity.seq == ada.seq] for batch in scribe.batches]
+        assert len(names) == shown
+        assert name == "Ada" or "Ada" not in names[-1]
+
+
 async def test_texts_that_are_given_at_once_are_each_extracted_once() -> None:
     """And each call returns the facts of its own."""
     async with opened(scribe := Scribe()) as perdure:
