@@ -202,3 +202,20 @@ async def test_edited_messages_are_read_within_a_batch_s_tokens() -> None:
         await agent.facts.extract()
 
         assert scribe.texts == [[f"{text.strip()}!"] for text in texts]
+
+
+async def test_what_is_edited_before_it_was_read_is_read_once() -> None:
+    """With its conversation; so is a passage."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent("x")
+        await agent.facts.ingest("figs")
+        scribe.batches.clear()
+        await agent.send("I moved")
+        passage = await agent.archive("I keep bees")
+        message = next(one for one in await agent.messages() if one.role == "user")
+        await agent.update_message(message.id, "I stay")
+        await agent.update_passage(passage.id, text="I keep hens")
+        for _ in range(3):
+            await agent.facts.extract()
+
+        assert scribe.texts == [["I stay", "OK."], ["I keep hens"]]
