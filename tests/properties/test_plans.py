@@ -26,7 +26,7 @@ from perdure.context.window.plan import (
     swap,
 )
 from perdure.core.errors import IrreducibleFloor
-from perdure.core.messages import Part, Text, ToolCall, ToolResult
+from perdure.core.messages import Text, ToolCall, ToolResult
 from tests.support.cost_simulation import LARGE_GRAINS, ORDINARY_GRAINS, Policy, Simulation, Trace, random_trace
 from tests.support.strategies import effort
 
@@ -110,10 +110,13 @@ def test_plans_keep_calls_with_results_make_progress_and_end(
         assert sum(floor.sizes.values()) > floor.window_tokens - floor.reserve_tokens
 
 
+Said = Text | ToolCall | ToolResult
+
+
 class Talk(Simulation):
     """A conversation row by row, in a window of 4,000 tokens: 2,850 of them are room for messages."""
 
-    def __init__(self, *runs: Sequence[Part | tuple[Part, ...]]) -> None:
+    def __init__(self, *runs: Sequence[Said | tuple[Said, ...]]) -> None:
         super().__init__(Trace(window_tokens=4_000, tools_tokens=0, system_tokens=0, turns=()), "product")
         for run in runs:
             self.run_seq += 1

@@ -219,3 +219,17 @@ async def test_what_is_edited_before_it_was_read_is_read_once() -> None:
             await agent.facts.extract()
 
         assert scribe.texts == [["I stay", "OK."], ["I keep hens"]]
+
+
+async def test_an_edit_of_what_had_no_fact_keeps_who_says_it() -> None:
+    """A rule kept it out when it was read first."""
+    async with opened(Scribe(), says("You have gout.")) as perdure:
+        agent = await perdure.create_agent("x")
+        rule = await agent.facts.add_rule(text="gout")
+        await tell(agent, "Have I gout?")
+        await agent.facts.delete_rule(rule.seq)
+        await edit(agent, "You have gout.", "You have a cat.")
+
+        fact = next(hit.fact for hit in await agent.facts.list() if "cat" in hit.fact.text)
+        episodes = await perdure.app.store.read(lambda tx: tx.episodes.list(fact.graph_id))
+        assert (fact.trust, [one.trust for one in episodes if one.kind == "message"]) == ("agent", ["agent"])
