@@ -268,11 +268,11 @@ async def test_a_summary_that_changes_while_the_next_is_written_is_shown_anew() 
         assert await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(10)))
         asked = len(model.summary_requests)
 
-        async def redact() -> None:
-            for node in await store.read(lambda tx: tx.nodes.list(agent.id, 0)):
-                await store.write(lambda tx, node=node: tx.nodes.put_text(node, "Something was redacted."))
+        def redact(tx: Tx) -> None:
+            for node in tx.nodes.list(agent.id, 0):
+                tx.nodes.put_text(node, "Something was redacted.")
 
-        model.happens = redact
+        model.happens = lambda: store.write(redact)
         done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(10, 20)))
 
         first, second = [str(request.messages) for request in model.summary_requests[asked : asked + 2]]

@@ -264,7 +264,7 @@ async def test_a_client_that_takes_nothing_is_closed(keeps_open: bool) -> None:
 class Idle(Connection):
     """One that waits for a request, without a network."""
 
-    has_unread_request = False  # type: ignore[assignment]
+    has_unread_request = False
 
     def __init__(self) -> None:
         self.is_closed = False
