@@ -206,7 +206,8 @@ async def test_a_summary_that_changes_while_the_next_is_written_is_shown_anew() 
     model = Meanwhile(summarises=says("Message 0 and the next: word after word."))
     async with await open_library(model) as perdure:
         agent, store = await create_small_agent(perdure), perdure.app.ports.store
-        assert await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(10)))
+        filler = "word " * 300
+        assert await compactions_of(agent, *(f"message {number} {filler}" for number in range(10)))
         asked = len(model.summary_requests)
 
         def redact(tx: Tx) -> None:
@@ -214,7 +215,7 @@ async def test_a_summary_that_changes_while_the_next_is_written_is_shown_anew() 
                 tx.nodes.put_text(node, "Something was redacted.")
 
         model.happens = lambda: store.write(redact)
-        done = await compactions_of(agent, *(f"message {number} {FILLER}" for number in range(10, 20)))
+        done = await compactions_of(agent, *(f"message {number} {filler}" for number in range(10, 20)))
 
         first, second = [str(request.messages) for request in model.summary_requests[asked : asked + 2]]
         assert done and len(model.summary_requests) == asked + len(done) + 1
