@@ -327,13 +327,19 @@ async def test_a_captured_turn_is_read_as_a_message_only() -> None:
         assert scribe.texts == [[text, "OK."]]
 
 
-async def test_a_speaker_is_looked_up_though_no_text_names_it() -> None:
+async def test_each_speaker_of_a_batch_is_looked_up() -> None:
+    """Though no text names it."""
     async with opened(scribe := Scribe()) as perdure:
         agent = await perdure.create_agent()
         await agent.facts.add("Bea likes tea.", subject="Bea", relation="LIKES", object="tea")
-        await agent.facts.ingest("I moved", scope={"actor_id": "Bea"})
+        await agent.facts.pause()
+        for actor in ("Carl", "Bea"):
+            await agent.facts.ingest("I moved", scope={"actor_id": actor})
+        await agent.facts.resume()
+        await agent.facts.extract()
 
-        assert "Bea" in [entity.name for entity in scribe.batches[-1].entities]
+        assert [turn.speaker for turn in scribe.batches[0].turns] == ["Carl", "Bea"]
+        assert "Bea" in [entity.name for entity in scribe.batches[0].entities]
 
 
 async def test_long_texts_that_waited_are_read_one_by_one() -> None:
