@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.forgetting.redaction import Redactor
 from perdure.core.text.forms import lower_in_place, match_form, name_key, same_letters
 
 LETTERS = "aeiInoszßİıKkéñüåộốçÅКйΰΣσς한글がプ'1"
@@ -140,7 +140,7 @@ def test_what_was_made_of_a_redacted_part_goes_with_it() -> None:
     redacted = json.loads(Redactor("gout").redact_parts(json.dumps([thought, result, *others])))
 
     assert redacted == [
-        {"type": "reasoning", "text": f"She has {REDACTED}."},
-        {"type": "tool_result", "text": f"{REDACTED}, tea"},
+        {"type": "reasoning", "text": "She has [redacted]."},
+        {"type": "tool_result", "text": "[redacted], tea"},
         *others,
     ]
