@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.converters.html import html_to_markdown
+from perdure.core.text.html_tags import strip_unreadable
 
 
 @pytest.mark.parametrize(
@@ -65,12 +67,20 @@ def test_any_tags_in_any_order_are_read(tags: list[str]) -> None:
     assert "\x1e" not in text
 
 
+@given(st.lists(st.sampled_from([*"<>ab/='\" ", "<p ", "<!--", "-->", "<script>", "</script>"]), max_size=30))
+def test_no_tag_holds_the_beginning_of_another_one(parts: list[str]) -> None:
+    """Whatever a parser takes for a quote: where a tag begins, it also ends, before the next."""
+    tags = re.split("<(?=[a-z/])", strip_unreadable("".join(["<p title='<b>'>", *parts])))
+
+    assert all(">" in tag for tag in tags[1:])
+
+
 @pytest.mark.parametrize(
     ("markup", "text"),
     [
         ("<p>a<!-- <p>no --!>b<!-->c<!--->d<!-- x", "abcd\n"),
         ("<p>a<![CDATA[no]]>b<![if !IE]>c<!x>d<?php no ?>e", "abcde\n"),
-        ("<script>'<!--'</script><p>a<STYLE a>b</style\n>c<script src=x />d<script>e</scripts>", "acd\n"),
+        ("<script>'<!--'</script><p>a<STYLE a>b</style\n>c<script src=x />d<script>e</scripts>f", "acd\n"),
         ("<p title='<!--' data-x=\"<script>\">a<b data-y='>'>b</b>", "ab\n"),
         ("<p>1 < 2 <3 & 4 <- 5", "1 < 2 <3 & 4 <- 5\n"),
         ("<p>a<img alt='x<y>z'>b</p", "a[image: x<y>z]b\n"),

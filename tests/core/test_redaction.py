@@ -184,3 +184,17 @@ def test_many_marks_take_time_by_their_number() -> None:
         spent.append(time.process_time() - begin)
 
     assert spent[1] < 40 * max(spent[0], 0.001)
+
+
+def test_what_was_made_of_a_redacted_part_goes_with_it() -> None:
+    """A signature of the old thought, the compressed form of the old result; those of other parts stay."""
+    thought = {"type": "reasoning", "text": "She has gout.", "signature": "c2ln"}
+    result = {"type": "tool_result", "text": "gout, tea", "shown_text": "1 line of 9 characters", "whole_tokens": 5}
+    others = [thought | {"text": "She likes tea."}, result | {"text": "tea"}]
+    redacted = json.loads(Redactor("gout").redact_parts(json.dumps([thought, result, *others])))
+
+    assert redacted == [
+        {"type": "reasoning", "text": "She has [redacted]."},
+        {"type": "tool_result", "text": "[redacted], tea"},
+        *others,
+    ]

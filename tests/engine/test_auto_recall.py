@@ -88,6 +88,24 @@ async def test_what_is_in_view_is_not_recalled_again() -> None:
         assert "I saw a walrus at the pier." in (await _tails(agent))[2]
 
 
+@pytest.mark.parametrize("upto", range(3))
+@pytest.mark.parametrize("asked", ["Where was the walrus?", "Good morning!"])
+async def test_what_a_fork_has_copied_is_not_recalled_from_its_origin(asked: str, upto: int) -> None:
+    """Neither found nor to fill the room that is left; what was said behind the place of the fork is."""
+    said = ["I saw a walrus at the pier.", "That walrus was as big as a car.", "The walrus ate all the clams."]
+    async with await _open_library() as perdure:
+        agent = await perdure.create_agent(settings=ON)
+        for text in said:
+            await agent.send(text)
+        rows = [message for message in await agent.messages() if message.role == "user"]
+        fork = await agent.fork_conversation(upto=rows[upto].id)
+
+        await agent.send(asked, conversation=fork.id)
+
+        recalled = (await _tails(agent))[-1]
+        assert [text for text in said if text in recalled] == said[upto + 1 :]
+
+
 async def test_a_bypassed_conversation_is_left_alone() -> None:
     """By its id here; the agent's other conversations go on as they were."""
     async with await _open_library() as perdure:

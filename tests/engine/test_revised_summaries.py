@@ -14,6 +14,7 @@ from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.nodes import SummaryNode
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, fails, says
+from tests.engine.test_room import Meanwhile, compactions_of, create_small_agent
 
 MODEL = "test/scripted"
 FILLER = "word " * 400
@@ -198,3 +199,44 @@ async def test_another_conversation_s_summaries_stay() -> None:
 
     assert before
     assert before == after
+
+
+async def test_a_summary_that_changes_while_the_next_is_written_is_shown_anew() -> None:
+    """The next one is written with those before it: what was forgotten in one must not come back by another."""
+    model = Meanwhile(summarises=says("Message 0 and the next: word after word."))
+    async with await open_library(model) as perdure:
+        agent, store = await create_small_agent(perdure), perdure.app.ports.store
+        filler = "word " * 300
+        assert await compactions_of(agent, *(f"message {number} {filler}" for number in range(10)))
+        asked = len(model.summary_requests)
+
+        def redact(tx: Tx) -> None:
+            for node in tx.nodes.list(agent.id, 0):
+                tx.nodes.put_text(node, "Something was redacted.")
+
+        model.happens = lambda: store.write(redact)
+        done = await compactions_of(agent, *(f"message {number} {filler}" for number in range(10, 20)))
+
+        first, second = [str(request.messages) for request in model.summary_requests[asked : asked + 2]]
+        assert done and len(model.summary_requests) == asked + len(done) + 1
+        assert "word after word" in first and "word after word" not in second
+
+
+async def test_a_run_that_another_process_cancels_while_a_summary_is_written_stores_none() -> None:
+    """This process hears of it when it stores."""
+    model = Meanwhile(summarises=says("Message 0 and the next: word after word."))
+    async with await open_library(model) as perdure:
+        agent, store = await create_small_agent(perdure), perdure.app.ports.store
+
+        async def cancel() -> None:
+            run = (await agent.runs(limit=1))[0]
+            await store.write(lambda tx: tx.runs.request_cancel(run.key))
+
+        model.happens = cancel
+        for number in range(20):
+            if (await agent.send(f"message {number} {FILLER}")).stop_reason == "cancelled":
+                break
+
+        assert len(model.summary_requests) == 1
+        assert (await agent.runs(limit=1))[0].status == "cancelled"
+        assert await store.read(lambda tx: tx.nodes.list(agent.id, 0)) == []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from perdure import AsyncAgent, AsyncPerdure
+from perdure import AsyncAgent, AsyncPerdure, InvalidInput
 from perdure.core.facts.values import FactFilter
 from perdure.core.messages import Text
 from perdure.library.services.messages import NewMessage
@@ -218,3 +219,46 @@ async def test_what_others_keep_in_a_shared_archive_is_in_no_file(perdure: Async
     await archive.insert("Bob earns 4,200.")
 
     assert "4,200" not in await export_text(perdure, agents[0].id)
+
+
+def _believe_all(document: Any) -> None:
+    for fact in document["metadata"]["perdure"]["agents"]["agent-0"]["facts"]["facts"]:
+        fact["expired_at"] = None
+
+
+def _rule_about_nobody(document: Any) -> None:
+    document["metadata"]["perdure"]["agents"]["agent-0"]["facts"]["rules"][0]["entity"] = 999
+
+
+def _odd_settings(document: Any) -> None:
+    document["metadata"]["perdure"]["agents"]["agent-0"]["facts"]["settings"] = {"entity_types": {"": 3}}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (_believe_all, "two versions of one fact are believed at once"),
+        (_rule_about_nobody, "an entity of number 999, which it does not hold"),
+        (_odd_settings, "entity_types"),
+    ],
+)
+async def test_facts_that_do_not_fit_together_are_refused(perdure: AsyncPerdure, change: Any, problem: str) -> None:
+    with pytest.raises(InvalidInput, match=problem):
+        await go_round(perdure, await live(perdure), change)
+
+    assert len(await perdure.agents()) == 1
+
+
+async def test_the_facts_of_a_copy_name_nothing_of_another_agent(perdure: AsyncPerdure) -> None:
+    """Of the agent in the file they would be messages and runs that are not there, or are somebody else's."""
+    agent = await live(perdure)
+    copy = await go_round(perdure, agent)
+
+    def ids(tx: Any, agent_id: str) -> set[str]:
+        graph = tx.graphs.find_by_agent(agent_id)
+        versions = tx.facts.list_by_seqs(graph.id, [row[0] for row in tx.facts.columns(graph.id)])
+        named = json.dumps([dict(one.origin) for one in versions])
+        return set(re.findall(r"[a-z]+-[0-9a-f]{8}-[0-9a-f-]{27}", named))
+
+    old, new = [await perdure.app.store.read(ids, one.id) for one in (agent, copy)]
+    assert new and old and not old & new

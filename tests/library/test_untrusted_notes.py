@@ -210,8 +210,9 @@ def _detach(agent: Agent) -> bool:
     return True
 
 
-def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path) -> None:
-    """It is given the words to read; their sources come with them."""
+@pytest.mark.parametrize(("policy", "companion", "kept"), [("block", "allow", False), ("allow", "block", True)])
+def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path, policy: str, companion: str, kept: bool) -> None:
+    """It is given the words to read; their sources come with them. Whose memory it is decides what may be written."""
 
     def answer(request: Any) -> Any:
         if "You are a background agent" not in request.system:
@@ -221,16 +222,18 @@ def test_a_companion_writes_behind_what_its_agent_read(tmp_path: Path) -> None:
 
     with open_with(tmp_path, answer, answer, answer, answer, answer) as perdure:
         agent = perdure.create_agent(
-            "ada", tools=["read_mail"], human="Ada", sleeptime=True, settings={"untrusted_writes": "block"}
+            "ada", tools=["read_mail"], human="Ada", sleeptime=True, settings={"untrusted_writes": policy}
         )
+        info = agent.companion.info()
+        assert info is not None
+        reader = perdure.agent(info.companion.id)
+        reader.update(settings={**reader.info.settings, "untrusted_writes": companion})
         agent.send("What is new?")
         agent.companion.wake()
 
-        assert agent.blocks.get("human").value == "Ada"
-        info = agent.companion.info()
-        assert info is not None
-        results = [one for row in perdure.agent(info.companion.id).messages(limit=50) for one in row.results]
-        assert any("tool:read_mail" in one.text for one in results)
+        assert (ORDER in agent.blocks.get("human").value) == kept
+        results = [one for row in reader.messages(limit=50) for one in row.results]
+        assert any("tool:read_mail" in one.text for one in results) != kept
 
 
 def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> None:
@@ -249,6 +252,46 @@ def test_a_turn_that_is_recalled_brings_what_was_behind_it(tmp_path: Path) -> No
 
         assert ORDER in asked[0].tail
         assert ORDER not in agent.blocks.get("human").value
+
+
+def filed(perdure: Perdure, agent: Agent) -> None:
+    folder = perdure.folders.create("mails")
+    folder.upload(b"The office of Norvik is in Bergen.", name="a.txt")
+    folder.wait(timeout_s=20)
+    agent.files.attach("mails", open_files=False)
+
+
+def passed_on(perdure: Perdure, agent: Agent) -> None:
+    """Another agent has put what it read into an archive that this one shares."""
+    archive = perdure.archives.create("shared")
+    clerk = perdure.create_agent("clerk", tools=["read_mail", "archival_memory_insert"])
+    clerk.archives.attach(archive.id)
+    clerk.send("What is new?")
+    agent.archives.attach(archive.id)
+
+
+def stored_by_a_person(perdure: Perdure, agent: Agent) -> None:
+    agent.archive("The office of Norvik is in Bergen.")
+
+
+@pytest.mark.parametrize("bring", [filed, passed_on, stored_by_a_person])
+def test_what_is_recalled_brings_its_sources(tmp_path: Path, bring: Callable[[Perdure, Agent], None]) -> None:
+    """A file, a passage; what a person stored forbids nothing."""
+    asked: list[Any] = []
+
+    def write(request: Any) -> Any:
+        asked.append(request)
+        return WRITE
+
+    script = [calls("read_mail"), calls("archival_memory_insert", content="The office of Norvik is in Bergen.")]
+    script = [*script, says("Noted.")] if bring is passed_on else []
+    with open_with(tmp_path, *script, write, says("Done.")) as perdure:
+        agent = make_agent(perdure, auto_recall={"budget_tokens": 200, "floor": 0.1})
+        bring(perdure, agent)
+        agent.send("Do I work at the office of Norvik?")
+
+        assert "Norvik" in asked[0].tail
+        assert (ORDER in agent.blocks.get("human").value) == (bring is stored_by_a_person)
 
 
 def test_no_turn_from_outside_is_recalled_unasked(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from perdure.core.errors import ModelOverloaded
 from perdure.core.messages import Reasoning, Text, ToolCall, unlogged_message
-from perdure.core.models import NO_TRAITS, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
+from perdure.core.models import NO_TRAITS, Calling, Exchange, ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.providers.text_calls.model import TextCalls
 from perdure.providers.text_calls.request import RequestFacts
@@ -376,6 +377,8 @@ async def test_no_whole_call_is_ever_shown(before: str, form: str, behind: str) 
     assert J(CALL) not in heard.shown and J(CALL) not in heard.text
 
 
+THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
+THOUGHTS |= {"[THINK]": "[/THINK]", "<|channel|>analysis<|message|>": "<|end|>"}
 ANALYSIS = "<|channel|>analysis<|message|>Who is it?"
 SENTENCES = (
     "Many models use </s> as the end mark, and others <|im_end|> for it. Both are common.",
@@ -418,6 +421,21 @@ async def test_thoughts_and_marks_are_no_text(answer: str, text: str, thought: s
     assert "".join(part.text for part in heard.reply.parts if isinstance(part, Reasoning)) == thought
 
 
+@pytest.mark.parametrize("mark", THOUGHTS)
+@pytest.mark.parametrize("by_character", [False, True])
+async def test_a_mark_of_thoughts_opens_them_only_where_a_line_begins(mark: str, by_character: bool) -> None:
+    """In a sentence it is a word, and what follows it is shown."""
+    cases = (
+        (f"First {mark} then the answer.", f"First {mark} then the answer.", ""),
+        (f"Hi Ada.\n \t{mark}Who is it?{THOUGHTS[mark]}\nBye.", "Hi Ada.\n \tBye.", "Who is it?"),
+    )
+    for answer, text, thought in cases:
+        heard = await Heard(*(answer if by_character else [answer])).of(request_of())
+
+        assert heard.text == heard.shown == text
+        assert "".join(part.text for part in heard.reply.parts if isinstance(part, Reasoning)) == thought
+
+
 @pytest.mark.parametrize(
     ("said", "answer"),
     [
@@ -445,6 +463,19 @@ async def test_thoughts_without_an_answer_are_asked_again() -> None:
     heard = await Heard("<think>Who is Ada? I wonder").of(request_of())
 
     assert heard.text == heard.shown == "Done, noted." and len(heard.model.requests) == 2
+
+
+@pytest.mark.parametrize("known", [None, "native", "text"])
+@pytest.mark.parametrize(("answer", "form"), [(says(J(CALL)), "text"), (calls("memory_insert", **ARGUMENTS), "native")])
+async def test_how_a_model_calls_is_learned_once(known: Calling | None, answer: Any, form: Calling) -> None:
+    """From its first call, which is no trial; what is known stays, whatever a later answer looks like."""
+    heard = Heard(model=ScriptedModel(answer))
+    heard.traits = replace(heard.traits, calling=known, by_trial=known is not None)
+
+    await heard.of(request_of())
+
+    expected = (form, False) if known is None else (known, True)
+    assert (heard.traits.calling, heard.traits.by_trial) == expected
 
 
 async def test_a_reader_that_leaves_closes_the_model_s_stream_at_once() -> None:

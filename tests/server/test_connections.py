@@ -261,6 +261,41 @@ async def test_a_client_that_takes_nothing_is_closed(keeps_open: bool) -> None:
         assert read >= len(answer)
 
 
+class Idle(Connection):
+    """One that waits for a request, without a network."""
+
+    has_unread_request = False
+
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    def abort(self) -> None:
+        self.is_closed = True
+
+
+def test_an_address_makes_room_among_its_own_connections() -> None:
+    """The longest wait ends; those of other addresses stay, also where they have waited longer."""
+    connections = Connections(ServerConfig(connections=10, connections_per_address=2), files=1_000)
+    other, *own = [Idle() for _ in range(5)]
+    served = [connections.add(other, "10.0.0.1"), *(connections.add(one, "10.0.0.2") for one in own)]
+
+    assert all(served)
+    assert [one.is_closed for one in (other, *own)] == [False, True, True, False, False]
+
+
+def test_beyond_the_places_for_probes_connections_are_closed() -> None:
+    """Where none waits for a request that could be closed for them."""
+    connections = Connections(ServerConfig(connections=3, connections_per_address=0), files=1_000)
+    busy = [Idle() for _ in range(3 + PROBES + 2)]
+    served = []
+    for one in busy:
+        served.append(connections.add(one, "10.0.0.1"))
+        connections.stop_waiting(one)
+
+    assert served == [True] * 3 + [False] * (PROBES + 2)
+    assert [one.is_closed for one in busy] == [False] * (3 + PROBES) + [True] * 2
+
+
 def test_the_limit_leaves_files_for_the_store() -> None:
     """A quarter of what the process may open, and the places of the probes; addresses of one network count as one."""
     assert Connections(ServerConfig(), files=1_024).limit == 736

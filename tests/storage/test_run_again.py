@@ -95,3 +95,24 @@ async def test_who_loses_the_race_to_add_finds_what_the_other_added(tmp_path: Pa
 
     assert sorted(await asyncio.gather(store.write(find_or_add), store.write(find_or_add))) == ["added", "found"]
     await store.close()
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_a_unit_that_met_what_another_has_added_looks_once_more(times: int, tmp_path: Path) -> None:
+    """It may have looked before that was there, and finds it now; what it meets again is a conflict."""
+    store = await PostgresStore.open(await address_of("postgres", tmp_path), at=START)
+    runs = []
+
+    def unit(tx: Tx) -> str:
+        runs.append(1)
+        if len(runs) <= times:
+            raise AlreadyExists("archive", "one")
+        return "found"
+
+    if times == 1:
+        assert await store.write(unit) == "found"
+    else:
+        with pytest.raises(AlreadyExists):
+            await store.write(unit)
+    assert len(runs) == 2
+    await store.close()

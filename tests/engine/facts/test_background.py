@@ -19,6 +19,7 @@ from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact,
 from perdure.core.facts.values import GraphCounts
 from perdure.engine.facts.waiting import TRIES
 from perdure.library.agent import AsyncAgent
+from perdure.library.services.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL, SlowSpeaker
@@ -214,6 +215,22 @@ async def test_a_process_that_never_pauses_extracts_too() -> None:
         await running
 
 
+async def test_a_run_is_read_when_it_has_ended() -> None:
+    """Though somebody asks for extraction before; it may still be changed, or void."""
+    speaker = SlowSpeaker("Done.")
+    async with opened(scribe := Scribe(), speaker=speaker) as perdure:
+        agent = await perdure.create_agent(model=SLOW)
+        running = asyncio.create_task(agent.send("take your time"))
+        await speaker.speaking.wait()
+        await agent.facts.extract()
+        assert scribe.texts == []
+
+        speaker.go.set()
+        await running
+        await agent.facts.extract()
+        assert scribe.texts == [["take your time", "Done."]]
+
+
 async def test_runs_below_a_batch_read_nothing() -> None:
     """The check after a run counts in the process."""
     async with opened(scribe := Scribe()) as perdure:
@@ -295,6 +312,66 @@ async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
         await pause(perdure)
 
         assert scribe.texts == [["open plans", "OK."]]
+
+
+async def test_a_captured_turn_is_read_as_a_message_only() -> None:
+    """Its passage says the same once more."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent(settings={"auto_capture": {"commit_token_threshold": 50}})
+        text = "I moved to a house with a garden near the harbour. " * 6
+        await agent.send(text)
+        await perdure.app.runner.after_runs.captures.close()
+        assert len(await agent.passages()) == 1
+        await agent.facts.extract()
+
+        assert scribe.texts == [[text, "OK."]]
+
+
+async def test_each_speaker_of_a_batch_is_looked_up() -> None:
+    """Though no text names it."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        await agent.facts.add("Bea likes tea.", subject="Bea", relation="LIKES", object="tea")
+        await agent.facts.pause()
+        for actor in ("Carl", "Bea"):
+            await agent.facts.ingest("I moved", scope={"actor_id": actor})
+        await agent.facts.resume()
+        await agent.facts.extract()
+
+        assert [turn.speaker for turn in scribe.batches[0].turns] == ["Carl", "Bea"]
+        assert "Bea" in [entity.name for entity in scribe.batches[0].entities]
+
+
+async def test_long_texts_that_waited_are_read_one_by_one() -> None:
+    """As many as a model reads well; one alone may be longer."""
+    texts = [f"{number} {'tea ' * 1_500}".strip() for number in range(2)] + ["3 tea", "4 " + "rye " * 2_500]
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        await agent.facts.ingest("figs")
+        await agent.facts.pause()
+        for text in texts:
+            await agent.facts.ingest(text)
+        await agent.facts.resume()
+        scribe.batches.clear()
+        await agent.facts.extract()
+
+        read = [text.strip() for batch in scribe.texts for text in batch]
+        assert read == [text.strip() for text in texts]
+        assert [len(batch) for batch in scribe.texts] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(("names", "speaker"), [(["Ada"], "Ada"), (["Ada", "Bea"], "User")])
+async def test_of_several_identities_none_is_the_speaker(names: list[str], speaker: str) -> None:
+    """Which of them speaks, nobody said."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        for name in names:
+            fields = IdentityFields(identifier_key=name, name=name, identity_type="user", agent_ids=[agent.id])
+            await perdure.services.identities.create(fields)
+        await agent.send("I moved")
+        await agent.facts.extract()
+
+        assert scribe.batches[0].turns[0].speaker == speaker
 
 
 async def test_capture_is_on_off_or_only_proposes() -> None:

@@ -214,3 +214,49 @@ async def test_a_passage_of_two_agents_is_read_again_by_both() -> None:
         for agent in agents:
             await agent.facts.extract()
             assert "figs" in str(await states(agent))
+
+
+async def test_edited_messages_are_read_within_a_batch_s_tokens() -> None:
+    """One that is longer alone."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent("x", settings={"facts": {"batch_tokens": 100}})
+        texts = [f"{number} {word * 40}" for number, word in enumerate(("tea ", "rye ", "fig "))]
+        await tell(agent, *texts)
+        scribe.batches.clear()
+        for message in await agent.messages():
+            if message.role == "user":
+                await agent.update_message(message.id, f"{message.text.strip()}!")
+        await agent.facts.extract()
+
+        assert scribe.texts == [[f"{text.strip()}!"] for text in texts]
+
+
+async def test_what_is_edited_before_it_was_read_is_read_once() -> None:
+    """With its conversation; so is a passage."""
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent("x")
+        await agent.facts.ingest("figs")
+        scribe.batches.clear()
+        await agent.send("I moved")
+        passage = await agent.archive("I keep bees")
+        message = next(one for one in await agent.messages() if one.role == "user")
+        await agent.update_message(message.id, "I stay")
+        await agent.update_passage(passage.id, text="I keep hens")
+        for _ in range(3):
+            await agent.facts.extract()
+
+        assert scribe.texts == [["I stay", "OK."], ["I keep hens"]]
+
+
+async def test_an_edit_of_what_had_no_fact_keeps_who_says_it() -> None:
+    """A rule kept it out when it was read first."""
+    async with opened(Scribe(), says("You have gout.")) as perdure:
+        agent = await perdure.create_agent("x")
+        rule = await agent.facts.add_rule(text="gout")
+        await tell(agent, "Have I gout?")
+        await agent.facts.delete_rule(rule.seq)
+        await edit(agent, "You have gout.", "You have a cat.")
+
+        fact = next(hit.fact for hit in await agent.facts.list() if "cat" in hit.fact.text)
+        episodes = await perdure.app.store.read(lambda tx: tx.episodes.list(fact.graph_id))
+        assert (fact.trust, [one.trust for one in episodes if one.kind == "message"]) == ("agent", ["agent"])

@@ -128,3 +128,18 @@ async def test_a_fact_that_an_answer_deletes_does_not_come_back(decision: str) -
 
         assert [version.change for version in history.versions] == ["add", "delete"]
         assert [hit.fact.text for hit in await agent.facts.list()] == ["User likes green tea."] * (decision == "UPDATE")
+
+
+async def test_what_follows_a_fact_that_an_answer_deletes_is_stored() -> None:
+    """It can't be ended twice; what is true instead stands by itself."""
+    gone: dict[str, object] = {"decision": "DELETE", "known": 1}
+    instead: dict[str, object] = {"relation": "SELLS", "text": "User sells tea.", "decision": "SUPERSEDE", "known": 1}
+    perdure, agent = await learn({"one tea": [{"decision": "ADD"}], "two tea": [gone, instead]})
+    async with perdure:
+        (first,) = await agent.facts.ingest("one tea")
+        await agent.facts.ingest("two tea")
+        history = await agent.facts.history(first.fact.id)
+
+        assert [version.change for version in history.versions] == ["add", "delete"]
+        assert [hit.fact.text for hit in await agent.facts.list()] == ["User sells tea."]
+        assert (await agent.facts.counts()).dropped == {}

@@ -13,6 +13,7 @@ from perdure import AnswerOrigin, AsyncPerdure
 from perdure.context.request.assemble import parse_recalled
 from perdure.core.events import MemoryRecalled, StoredEvent
 from perdure.core.facts.values import Fact
+from perdure.domain.provenance.context import context_sources
 from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
@@ -89,11 +90,17 @@ async def test_what_ended_is_deleted_or_archived_is_not_recalled(world: _World) 
 
 
 async def test_untrusted_facts_stay_out_unless_a_setting_lets_them_in(world: _World) -> None:
+    """Then they bring their source."""
     fact = await world.know("Bea is a spy.", "Bea", "spy", trust="web")
 
-    assert (await world.send("Bea?"))[1] == []
+    async def labels() -> list[str]:
+        """Of what is in the context from outside."""
+        found = await world.perdure.app.store.read(context_sources, world.agent.id, 0, before_seq=1_000)
+        return [one.source.label for one in found]
+
+    assert ((await world.send("Bea?"))[1], await labels()) == ([], [])
     await world.agent.update(settings={**ON, "facts": {"use_untrusted": True}})
-    assert (await world.send("Bea!"))[1] == [fact.id]
+    assert ((await world.send("Bea!"))[1], await labels()) == ([fact.id], ["web"])
     assert not any(source.kind == "fact" for source in (await world.agent.recall("Bea")).sources)
 
 

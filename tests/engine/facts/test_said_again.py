@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.blocks import Author
+from perdure.core.facts.extraction import Batch, Extraction
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
+from tests.engine.facts.test_background import Scribe, opened
+from tests.engine.facts.test_meanwhile import held
 from tests.support.library import MODEL
 
 PERSON = Author(kind="user", id="user")
@@ -106,3 +112,50 @@ async def test_a_document_gives_facts_without_a_model() -> None:
 
         assert sorted(await states(agent)) == ["Ada lives in Milan.", "Ada lives in Turin. ended"]
         assert {episode.kind for episode in history.sources} == {"json"}
+
+
+class Dated(Scribe):
+    """A scribe whose facts begin and end at these times."""
+
+    def __init__(self, valid_at: str | None, invalid_at: str | None) -> None:
+        super().__init__()
+        self.times = {"valid_at": valid_at, "invalid_at": invalid_at}
+
+    async def extract(self, batch: Batch) -> Extraction:
+        found = await super().extract(batch)
+        return replace(found, facts=[replace(fact, **self.times) for fact in found.facts])  # type: ignore[arg-type]
+
+
+IN_2020, IN_2022 = "2020-01-01T00:00:00Z", "2022-01-01T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("times", "scope", "other", "is_same"),
+    [
+        ((None, None), {}, {}, True),
+        ((None, None), {}, {"trust": "web"}, False),
+        ((None, None), {"user_id": "bea"}, {"scope": {"user_id": "bea", "run_id": "1"}}, True),
+        ((None, None), {"user_id": "bea"}, {}, False),
+        ((IN_2022, None), {}, {"valid_at": datetime(2020, 1, 1, tzinfo=UTC)}, True),
+        ((IN_2020, None), {}, {"valid_at": datetime(2022, 1, 1, tzinfo=UTC)}, False),
+        ((IN_2020, IN_2022), {}, {"valid_at": datetime(2020, 1, 1, tzinfo=UTC)}, False),
+    ],
+)
+async def test_the_same_that_came_meanwhile_is_supported_and_not_said_twice(
+    times: tuple[str | None, str | None], scope: dict[str, str], other: dict[str, Any], is_same: bool
+) -> None:
+    """What comes from elsewhere, is of somebody else, or was true at other times, is another fact."""
+    async with opened(scribe := Dated(*times)) as perdure:
+        agent = await perdure.create_agent()
+        await agent.facts.ingest("figs")
+        scribe.batches.clear()
+
+        async def add() -> None:
+            known = {"subject": "Ada", "relation": "SAID", "object_": "tea in 2020 and 2022", **other}
+            await perdure.services.facts.add(agent.id, "She said it.", **known)
+
+        await held(scribe, agent.facts.ingest("tea in 2020 and 2022", scope=scope), add)
+
+        found = [hit.fact for hit in await agent.facts.list() if hit.fact.text != "Ada said figs."]
+        sources = [len((await agent.facts.history(fact.id)).sources) for fact in found]
+        assert sources == ([2] if is_same else [1, 1])

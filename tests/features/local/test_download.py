@@ -6,12 +6,13 @@ import fcntl
 import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from perdure import InvalidInput
 from perdure.features.local.catalogue import LocalModel, catalogue
-from perdure.features.local.download import DownloadFailed, download
+from perdure.features.local.download import SPARE_BYTES, DownloadFailed, download
 from tests.support.model_files import FileServer, file_server, gguf
 
 DATA = gguf(tail=300_000)
@@ -135,6 +136,25 @@ async def test_what_can_not_be_fetched_says_so(server: FileServer, tmp_path: Pat
         await fetch(model_at(server), tmp_path / "small.gguf", mirror="ftp://mirror.example")
     with pytest.raises(InvalidInput, match=r"GB free, and 1000000000\.0 GB are to come: make room"):
         await fetch(model_at(server, size_bytes=10**18), tmp_path / "small.gguf")
+
+
+@pytest.mark.parametrize("lacks", [0, 1])
+async def test_a_disk_needs_room_for_what_is_missing_and_for_the_store(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacks: int
+) -> None:
+    """What an earlier process fetched takes its room already; without the last byte nothing is fetched."""
+    part = tmp_path / "small.gguf.part"
+    part.write_bytes(DATA[:200_000])
+    free = len(DATA) - 200_000 + SPARE_BYTES - lacks
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+
+    if lacks:
+        with pytest.raises(InvalidInput, match="make room"):
+            await fetch(model_at(server), tmp_path / "small.gguf")
+        assert part.read_bytes() == DATA[:200_000]
+    else:
+        await fetch(model_at(server), tmp_path / "small.gguf")
+        assert (tmp_path / "small.gguf").read_bytes() == DATA
 
 
 def test_the_catalogue_names_what_a_person_has_to_know() -> None:

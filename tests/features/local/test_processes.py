@@ -127,6 +127,23 @@ async def test_an_idle_process_ends_and_the_next_message_starts_another(
     assert len({line["pid"] for line in seen() if "pid" in line}) == 2
 
 
+async def test_a_process_in_use_is_not_idle(tmp_path: Path, model_file: Path, seen: Seen) -> None:
+    """Though other requests to it have ended, and though it was idle just before."""
+    async with opened(settings_for(tmp_path, model_file, local_idle_s=0.01)) as (local, registry):
+        process = await local.begin("one")
+        await ask(registry)
+        await asyncio.sleep(0.05)
+        assert process.alive
+
+        process.end()
+        process.begin()
+        await asyncio.sleep(0.05)
+        assert process.alive
+
+        process.end()
+        await until_gone(seen()[0]["pid"])
+
+
 async def test_a_model_that_is_asked_for_takes_the_place_of_an_idle_one(
     tmp_path: Path, model_file: Path, seen: Seen
 ) -> None:
