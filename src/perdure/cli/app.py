@@ -9,7 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Verb, Yes, agent_option, command, run_and_exit
+from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Verb, Yes, agent_option, run_and_exit
+from perdure.cli.run import old_command as command
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(

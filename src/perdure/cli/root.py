@@ -11,9 +11,9 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from perdure.cli.run import full_name, store_option
+from perdure.cli.run import full_name, noun, store_option
 
-NOUNS: Mapping[str, tuple[str, str]] = {
+NOUNS: Mapping[str, tuple[str | tuple[str, ...], str]] = {
     "agent": ("agents", "Create, list, update, export, import, reset, cancel or delete agents; settings."),
     "memory": ("agents", "List, show, restore or revert memory blocks; history."),
     "source": ("agents", "List, show or revert what memory came from."),
@@ -22,23 +22,23 @@ NOUNS: Mapping[str, tuple[str, str]] = {
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
-    "group": ("groups", "List, show, create, update, cancel, reset, delete; send."),
-    "companion": ("groups", "List, show, wake or update agents that tidy memory; on, off."),
+    "group": (("groups.groups",), "List, show, create, update, cancel, reset, delete; send."),
+    "companion": (("groups.companions",), "List, show, wake or update agents that tidy memory; on, off."),
     "conversation": ("agents", "List, rename, delete or import conversations."),
     "approval": ("agents", "List, approve or deny the tool calls that wait."),
-    "schedule": ("schedules", "Add, list, show, cancel or delete what wakes agents."),
+    "schedule": (("schedules.schedules",), "Add, list, show, cancel or delete what wakes agents."),
     "run": ("agents", "List, show, cancel, replay, fork or export runs."),
     "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
     "folder": ("archives", "List, attach, detach or delete folders of files."),
     "file": ("archives", "Upload, list or delete files of folders."),
     "model": ("perdure.features.local.nouns", "List, get, use or remove models that run on this machine."),
-    "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
-    "mcp": ("tools", "Add, list, show, refresh, approve or delete MCP servers."),
-    "secret": ("tools", "Set, list, delete or rotate values that tools need, encrypted."),
-    "hook": ("tools", "List the hooks of this machine."),
-    "org": ("access", "Create, list or delete organisations; audit."),
-    "user": ("access", "Create, list or delete users."),
-    "key": ("access", "Create, list, revoke or delete API keys; show the server's own."),
+    "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
+    "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
+    "secret": (("secrets",), "Set, list, delete or rotate values that tools need, encrypted."),
+    "hook": (("doctor",), "List the hooks of this machine."),
+    "org": (("access.access",), "Create, list or delete organisations; audit."),
+    "user": (("access.access",), "Create, list or delete users."),
+    "key": (("access.access",), "Create, list, revoke or delete API keys; show the server's own."),
     "store": ("archives", "Verify, scrub, reindex or split the store."),
 }
 """Noun -> (module of `nouns`, or of a feature, that declares its verbs, help)."""
@@ -103,9 +103,14 @@ class Root(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in NOUNS and cmd_name not in self.commands:
-            module, help = NOUNS[cmd_name]
-            noun = getattr(import_module(full_name(module, "perdure.cli.nouns")), cmd_name)
-            self.commands[cmd_name] = group = typer.main.get_group(noun)
+            modules, help = NOUNS[cmd_name]
+            if isinstance(modules, tuple):
+                self.commands[cmd_name] = group = noun(
+                    cmd_name, [full_name(one, "perdure.cli.commands") for one in modules]
+                )
+            else:
+                old = getattr(import_module(full_name(modules, "perdure.cli.nouns")), cmd_name)
+                self.commands[cmd_name] = group = typer.main.get_group(old)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
         return self.commands.get(cmd_name)
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
+from types import ModuleType
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -79,7 +84,18 @@ def agent_option(help: str, *, name: str = "--agent") -> Any:
     return typer.Option(name, metavar="AGENT", help=help, autocompletion=agent_names)
 
 
+Work = TypeVar("Work", bound=Callable[..., Coroutine[Any, Any, int | None]])
 Declaration = Callable[..., None]
+READ = "read: "
+"""Begins the name of a module of commands that is read for their arguments only."""
+_callbacks: dict[str, dict[str, Callable[..., None]]] = {}
+"""Name of such a module -> name of a command -> what typer calls."""
+
+
+def for_work(module: str) -> bool:
+    """Whether a module of commands is imported for what they do. Else it is read for their arguments, which is done
+    for `--help`, for a shell that completes and before each command: then it leaves out what takes time to import."""
+    return not module.startswith(READ)
 
 
 @functools.cache
@@ -142,7 +158,74 @@ class Noun(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
-def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
+def command(name: str, *, json: bool = True) -> Callable[[Work], Work]:
+    """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
+    dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
+
+    Args:
+        json: whether it has the option --json, which decides on the view.
+    """
+
+    def register(work: Work) -> Work:
+        if not for_work(work.__module__):
+            _callbacks[work.__module__][name] = _callback(work, json=json)
+        return work
+
+    return register
+
+
+def _callback(work: Callable[..., Any], *, json: bool) -> Callable[..., None]:
+    """What typer calls: it imports the module for its work, and runs the function of the same name."""
+    del work.__annotations__["view"]  # not imported
+    hints = get_type_hints(work, include_extras=True)
+    parameters: list[Parameter] = []
+    groups: dict[str, Any] = {}  # argument -> dataclass
+    for name, own in [*signature(work).parameters.items()][1:]:
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            parameters += signature(hints[name], eval_str=True).parameters.values()
+        else:
+            parameters.append(own.replace(annotation=hints[name]))
+    if json:
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+
+    def run(**arguments: Any) -> None:
+        from perdure.cli.work import show_errors
+
+        module = import_module(work.__module__.removeprefix(READ))
+        for name, group in groups.items():
+            values = {field.name: arguments.pop(field.name) for field in fields(group)}
+            arguments[name] = getattr(module, group.__name__)(**values)
+        run_and_exit(show_errors(getattr(module, work.__name__), **arguments))
+
+    run.__doc__ = work.__doc__
+    run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
+    return run
+
+
+def read_commands(module: str) -> Mapping[str, Callable[..., None]]:
+    """Name -> what typer calls, of the commands of a module."""
+    name = READ + module
+    if name not in _callbacks:
+        spec: Any = find_spec(module)
+        _callbacks[name] = {}
+        sys.modules[name] = read = ModuleType(name)
+        exec(spec.loader.get_code(module), vars(read))
+    return _callbacks[name]
+
+
+def noun(name: str, modules: Sequence[str]) -> Any:
+    """The group of the commands whose names begin with a noun, in the order of their declarations."""
+    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+    for module in modules:
+        for words, callback in read_commands(module).items():
+            first, _, verb = words.rpartition(" ")
+            if first == name:
+                app.command(verb, cls=Verb)(callback)
+    return typer.main.get_group(app)
+
+
+def old_command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
     """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
 
     Args:

@@ -19,13 +19,13 @@ from perdure.cli.chat.agent_choice import choose_model
 from perdure.cli.chat.models import with_help
 from perdure.cli.chat.terminal import Terminal, standard_streams
 from perdure.cli.views.text import TextView
-from perdure.cli.views.view import View, visible
+from perdure.cli.views.view import visible
 from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
 from perdure.core.text.addresses import without_password
 from perdure.engine.ports import SystemClock
 from perdure.library.perdure import AsyncPerdure
 from perdure.scratch import scratch_folder
-from perdure.server.config import ServerConfig, key_path, load_key
+from perdure.server.config import ServerConfig
 from perdure.server.log import log_to
 from perdure.server.session import make_token
 from perdure.server.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
@@ -36,17 +36,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
-
-
-async def show_key(view: View) -> None:
-    """Print the key and nothing else."""
-    api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
-    if api_key is None:
-        raise InvalidInput(
-            "the server has no API key of its own: start it with PERDURE_API_KEY=auto, which makes one. Keys of the"
-            " store are shown only when they are made: `perdure key create NAME` makes another one"
-        )
-    view.print(api_key)
 
 
 async def ui(*, host: str | None, port: int | None, browse: bool) -> int:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Org, Yes, command, verbs
+from perdure.cli.run import Agent, AsJson, LastAgent, NewProfile, Org, Yes, verbs
+from perdure.cli.run import old_command as command
 
 agent, memory, conversation, approval, run, source = (verbs() for _ in range(6))
 

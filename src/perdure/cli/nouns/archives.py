@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, LastAgent, Yes, agent_option, command, verbs
+from perdure.cli.run import AsJson, LastAgent, Yes, agent_option, verbs
+from perdure.cli.run import old_command as command
 
 archive, folder, file, store = (verbs() for _ in range(4))
 

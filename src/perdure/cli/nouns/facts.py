@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, LastAgent, Yes, command, verbs
+from perdure.cli.run import AsJson, LastAgent, Yes, verbs
+from perdure.cli.run import old_command as command
 
 fact = verbs()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import AsJson, Yes, command, verbs
+from perdure.cli.run import AsJson, Yes, old_command as command, verbs
 
 model = verbs()
 
