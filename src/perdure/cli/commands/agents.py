@@ -1,30 +1,41 @@
-"""`perdure agent`: create, list, reset and delete agents; and what `/agents` lists."""
+"""`perdure agent`: create, list, reset, cancel and delete agents; agents as files, which Letta's server
+reads and writes too; and what `/agents` lists.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
 
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
 from perdure.cli.chat.models import model_row, set_model
+from perdure.cli.commands.conversations import conversation_named
 from perdure.cli.commands.memory import NO_STORE
 from perdure.cli.views.json import agent_shape, model_shape
 from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
 from perdure.cli.views.view import AgentRow, View, plural
 from perdure.cli.work import (
+    STDIN,
     confirm,
     deleted,
+    describe_same_name,
     get_agent,
     load_all,
     no_store,
     none_yet,
     open_store,
+    output_lines,
     read_pairs,
     read_value,
 )
+from perdure.core.errors import InvalidInput
 from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 
+NOTHING = "there is nothing to cancel"
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 
@@ -57,6 +68,42 @@ async def update_agent(view: View, *, agent: str, model: str) -> None:
         target = await get_agent(view, perdure, agent, change=True)
         row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
+
+
+async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool, org: str | None) -> None:
+    """Write an agent to a file; `-` is stdout."""
+    from perdure.server.routes.agent_files.exporting import export_text
+
+    async with open_store(view, empty=none_yet("agent", agent), org=org) as perdure:
+        target = await get_agent(view, perdure, agent)
+        text = await export_text(perdure, target.id, with_messages=messages)
+        with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
+            write(text)
+        where = "" if file == STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
+        view.hint(
+            f"Exported {target.name!r}{where}. Other archives than its own are not in it: `perdure archive export`."
+        )
+
+
+async def import_agents(
+    view: View, *, file: str, name: str | None, model: str | None, messages: bool, org: str | None
+) -> None:
+    """Make the agents of a file; `-` is stdin. A file that is wrong makes nothing."""
+    from perdure.server.routes.agent_files.importing import Import, ImportOptions
+    from perdure.server.wire.agent_files.reading import read_agent_file
+
+    read = read_agent_file(_read(file))
+    async with open_store(view, org=org) as perdure:
+        work = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
+        agents = [await perdure.agent(agent_id) for agent_id in await work.run()]
+        for warning in work.warnings:
+            view.note(f"{warning[0].upper()}{warning[1:]}.")
+        for several in [await describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)]:
+            if several:
+                view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
+        names = ", ".join(repr(agent.name) for agent in agents)
+        talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
+        view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")
 
 
 async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
@@ -115,3 +162,21 @@ async def reset(view: View, *, agent: str, yes: bool) -> None:
         confirm(view, question, action="reset the agent", yes=yes)
         view.print(reset_view(await target.reset()))
         view.hint(f"This can't be undone; `{chat_command(target)}` begins anew.")
+
+
+async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
+    """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await get_agent(view, perdure, agent, change=True)
+        line = None if conversation is None else (await conversation_named(target, conversation)).id
+        runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
+        view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
+        view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
+
+
+def _read(file: str) -> bytes:
+    """The bytes of a file, or of stdin. Raises: InvalidInput."""
+    try:
+        return sys.stdin.buffer.read() if file == STDIN else Path(file).expanduser().read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error

@@ -1,11 +1,10 @@
-"""`perdure approval`, and `perdure agent cancel`: the calls of agents that wait for a person."""
+"""`perdure approval`: the calls of agents that wait for a person."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 
-from perdure.cli.chat.agent_choice import chat_command
 from perdure.cli.chat.session import Session
 from perdure.cli.chat.source import ListedLines
 from perdure.cli.commands.conversations import conversation_named
@@ -19,7 +18,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.perdure import AsyncPerdure
 
 NO_CALL = "no call waits for anybody"
-NOTHING = "there is nothing to cancel"
 
 AgentCall = tuple[str, PendingCall]
 """(name of the agent, call)"""
@@ -69,16 +67,6 @@ async def _decide(
         conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
         return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)
-
-
-async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
-    """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
-        line = None if conversation is None else (await conversation_named(target, conversation)).id
-        runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
-        view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
-        view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
 
 
 async def _find_conversation(

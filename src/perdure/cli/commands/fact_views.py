@@ -1,27 +1,129 @@
-"""What `perdure fact` derives from facts: the profile, the timeline, and what may fade."""
+"""`perdure fact`: bring facts back or accept them, how they are extracted, what is derived from them, what may fade."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.text import Text
 
 from perdure.cli.commands.facts import named_facts, owner_of, short_id
-from perdure.cli.views.facts import SHORT_CHARS, fact_shape, facts_view
+from perdure.cli.commands.memory import NO_STORE
+from perdure.cli.views.facts import SHORT_CHARS, entity_shape, fact_shape, facts_view, rule_shape
 from perdure.cli.views.json import fields
+from perdure.cli.views.text import settings_view
 from perdure.cli.views.view import View, fold, new_table, plural, visible
 from perdure.cli.views.why import day
-from perdure.cli.work import confirm
+from perdure.cli.work import confirm, get_agent, no_store, open_store, read_pairs, read_value
 from perdure.core.errors import InvalidInput
 from perdure.domain.facts.context import context_facts
+from perdure.domain.facts.settings import load_graph_settings
 from perdure.domain.forgetting import Memory, TidyItem, kind_of
 from perdure.search.query.times import parse_time
 
 TEXT_CHARS = 200
 ID_CHARS = 9
 """Of an id behind its kind, in a list: enough to name it."""
+
+
+async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
+    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
+    if last:
+        await _restore_last(view, agent=facts[0] if facts else None)
+        return
+    if not facts:
+        raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
+    async with named_facts(view, *facts) as (perdure, fact_ids):
+        hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
+
+
+async def _restore_last(view: View, *, agent: str | None) -> None:
+    """Bring back what the latest `tidy` let fade."""
+    async with owner_of(view, agent, change=True) as owner:
+        restored = await owner.facts.restore_last()
+        table = new_table("id", "text", "state", styles={"id": "dim", "text": "bold"})
+        for one in restored:
+            table.add_row(*_memory_cells(one), one.state)
+        view.show([_memory_shape(one) for one in restored], *([table] if restored else [Text("Nothing has faded.")]))
+        view.hint(f"`perdure fact list {owner.name}` shows what is known, `perdure archive show` the passages.")
+
+
+async def accept(view: View, *, facts: Sequence[str]) -> None:
+    """Accept proposed facts."""
+    async with named_facts(view, *facts) as (perdure, fact_ids):
+        hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.hint("`perdure fact list --state proposed` shows what else waits.")
+
+
+async def pause(view: View, *, agent: str | None) -> None:
+    """Stop the extraction of an agent's facts."""
+    async with owner_of(view, agent, change=True) as owner:
+        await owner.facts.pause()
+        view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
+        view.hint(f"`perdure fact resume {owner.name}` goes on.")
+
+
+async def resume(view: View, *, agent: str | None) -> None:
+    """Extract an agent's facts again."""
+    async with owner_of(view, agent, change=True) as owner:
+        await owner.facts.resume()
+        text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
+        view.show({"agent": owner.name, "paused": False}, Text(text))
+        view.hint(f"`perdure fact list {owner.name}` shows them.")
+
+
+async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
+    """Print the settings of what an agent knows, after changing some."""
+    pairs = read_pairs("a setting", changes or ())
+    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
+        owner = await get_agent(view, perdure, agent, change=bool(pairs))
+        if pairs:
+            values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
+            await owner.facts.update_settings(**values)
+        graph = await perdure.services.facts.find_graph(owner.id)
+        settings = asdict(load_graph_settings({} if graph is None else graph.settings))
+        view.show(settings, settings_view(settings))
+        view.hint(
+            f"`perdure fact settings {owner.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text."
+        )
+
+
+async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
+    """Add a rule about what must not be remembered."""
+    async with owner_of(view, agent, change=True) as owner:
+        added = await owner.facts.add_rule(text, relation=relation, entity=entity)
+        view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
+        view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
+
+
+async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
+    """Print what must not be remembered, after lifting a rule."""
+    async with owner_of(view, agent, change=lift is not None) as owner:
+        if lift is not None:
+            await owner.facts.delete_rule(lift)
+        found = await owner.facts.rules()
+        table = new_table("number", "words", "entity", "relation", right=("number",))
+        for one in found:
+            table.add_row(str(one.seq), visible(one.text) or "-", visible(one.entity_name) or "-", one.relation or "-")
+        parts = [table] if found else [Text("Everything may be remembered.")]
+        view.show([rule_shape(one) for one in found], *parts)
+        view.hint("`perdure fact rule TEXT` adds one, `perdure fact rules --lift NUMBER` lifts one.")
+
+
+async def entities(view: View, *, agent: str | None, limit: int) -> None:
+    """Print what facts are about."""
+    async with owner_of(view, agent) as owner:
+        found = await owner.facts.entities(limit=limit)
+        table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
+        for one in found:
+            table.add_row(visible(one.name), visible(one.type), str(one.fact_count), visible(", ".join(one.aliases)))
+        view.show([entity_shape(one) for one in found], *([table] if found else [Text("No entities.")]))
+        view.hint("`perdure fact list --entity NAME` shows what is known about one.")
 
 
 async def profile(view: View, *, agent: str | None, user: str, budget: int) -> None:
@@ -113,30 +215,6 @@ async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> No
             view.hint("Nothing has changed. `perdure fact tidy` lets them fade, `perdure fact restore --last` undoes.")
         else:
             view.hint(f"`perdure fact restore --last {owner.name}` brings all of them back.")
-
-
-async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
-    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
-    if last:
-        await _restore_last(view, agent=facts[0] if facts else None)
-        return
-    if not facts:
-        raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
-    async with named_facts(view, *facts) as (perdure, fact_ids):
-        hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
-        view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
-
-
-async def _restore_last(view: View, *, agent: str | None) -> None:
-    """Bring back what the latest `tidy` let fade."""
-    async with owner_of(view, agent, change=True) as owner:
-        restored = await owner.facts.restore_last()
-        table = new_table("id", "text", "state", styles={"id": "dim", "text": "bold"})
-        for one in restored:
-            table.add_row(*_memory_cells(one), one.state)
-        view.show([_memory_shape(one) for one in restored], *([table] if restored else [Text("Nothing has faded.")]))
-        view.hint(f"`perdure fact list {owner.name}` shows what is known, `perdure archive show` the passages.")
 
 
 def _memory_cells(memory: Memory) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
 from typing import Final, TypedDict, Unpack, get_args
 
 from rich.text import Text
@@ -14,21 +13,17 @@ from perdure.cli.commands.memory import NO_STORE
 from perdure.cli.commands.provenance.sources import show_origin
 from perdure.cli.views.facts import (
     SHORT_CHARS,
-    entity_shape,
     fact_shape,
     fact_view,
     facts_view,
-    rule_shape,
 )
-from perdure.cli.views.text import settings_view
-from perdure.cli.views.view import View, new_table, plural, visible
-from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs, read_value
+from perdure.cli.views.view import View, plural, visible
+from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
 from perdure.core.ids import FactId
 from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
-from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.agent import AsyncAgent
 from perdure.library.facts import AsyncFacts
 from perdure.library.perdure import AsyncPerdure
@@ -144,80 +139,6 @@ async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
         view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
         command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
         view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
-
-
-async def accept(view: View, *, facts: Sequence[str]) -> None:
-    """Accept proposed facts."""
-    async with named_facts(view, *facts) as (perdure, fact_ids):
-        hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
-        view.hint("`perdure fact list --state proposed` shows what else waits.")
-
-
-async def pause(view: View, *, agent: str | None) -> None:
-    """Stop the extraction of an agent's facts."""
-    async with owner_of(view, agent, change=True) as owner:
-        await owner.facts.pause()
-        view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
-        view.hint(f"`perdure fact resume {owner.name}` goes on.")
-
-
-async def resume(view: View, *, agent: str | None) -> None:
-    """Extract an agent's facts again."""
-    async with owner_of(view, agent, change=True) as owner:
-        await owner.facts.resume()
-        text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
-        view.show({"agent": owner.name, "paused": False}, Text(text))
-        view.hint(f"`perdure fact list {owner.name}` shows them.")
-
-
-async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
-    """Print the settings of what an agent knows, after changing some."""
-    pairs = read_pairs("a setting", changes or ())
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=bool(pairs))
-        if pairs:
-            values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
-            await owner.facts.update_settings(**values)
-        graph = await perdure.services.facts.find_graph(owner.id)
-        settings = asdict(load_graph_settings({} if graph is None else graph.settings))
-        view.show(settings, settings_view(settings))
-        view.hint(
-            f"`perdure fact settings {owner.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text."
-        )
-
-
-async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
-    """Add a rule about what must not be remembered."""
-    async with owner_of(view, agent, change=True) as owner:
-        added = await owner.facts.add_rule(text, relation=relation, entity=entity)
-        view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
-        view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
-
-
-async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
-    """Print what must not be remembered, after lifting a rule."""
-    async with owner_of(view, agent, change=lift is not None) as owner:
-        if lift is not None:
-            await owner.facts.delete_rule(lift)
-        found = await owner.facts.rules()
-        table = new_table("number", "words", "entity", "relation", right=("number",))
-        for one in found:
-            table.add_row(str(one.seq), visible(one.text) or "-", visible(one.entity_name) or "-", one.relation or "-")
-        parts = [table] if found else [Text("Everything may be remembered.")]
-        view.show([rule_shape(one) for one in found], *parts)
-        view.hint("`perdure fact rule TEXT` adds one, `perdure fact rules --lift NUMBER` lifts one.")
-
-
-async def entities(view: View, *, agent: str | None, limit: int) -> None:
-    """Print what facts are about."""
-    async with owner_of(view, agent) as owner:
-        found = await owner.facts.entities(limit=limit)
-        table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
-        for one in found:
-            table.add_row(visible(one.name), visible(one.type), str(one.fact_count), visible(", ".join(one.aliases)))
-        view.show([entity_shape(one) for one in found], *([table] if found else [Text("No entities.")]))
-        view.hint("`perdure fact list --entity NAME` shows what is known about one.")
 
 
 async def _next_steps(facts: AsyncFacts) -> str:

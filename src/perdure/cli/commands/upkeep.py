@@ -1,4 +1,4 @@
-"""`perdure store verify`, `scrub` and `reindex`: damage, indexes that differ from the texts, traces, and vectors."""
+"""`perdure store`: damage, indexes that differ from the texts, traces, parts of tables, and vectors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from perdure.app import accept_loss as accept_lost_log
+from perdure.app.copies import split as split_store
 from perdure.cli.views.view import View, plural, visible
 from perdure.cli.work import get_agent, no_store, open_store, progress_bar
 from perdure.core.errors import PerdureError, StoreDamaged
+from perdure.core.text.addresses import without_password
 from perdure.library.services.upkeep import Comparison, EmbeddingReport
 from perdure.settings import Settings
 
@@ -83,6 +85,20 @@ async def scrub(view: View) -> None:
             await perdure.services.upkeep.scrub(progress)
         view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
         view.hint("Backups and copies keep what was in the store when they were made.")
+
+
+async def split(view: View, *, parts: int) -> None:
+    """Split the tables of the store on PostgreSQL."""
+    address = Settings.from_environment().store_address
+    with progress_bar() as progress:
+        count = await split_store(address, parts, progress=progress)
+    place = without_password(address)
+    view.show(
+        {"store": place, "tables": count, "parts": parts},
+        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
+        if count
+        else f"The tables of {place} are in parts already.",
+    )
 
 
 async def reindex(view: View, *, archive: str | None, agent: str | None, again: bool) -> int:

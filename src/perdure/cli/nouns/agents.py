@@ -57,7 +57,7 @@ def update_agent(
     """Give an agent another model."""
 
 
-@command(agent, "agent_files.agent_files.export_agent", name="export")
+@command(agent, "agents.export_agent", name="export")
 def export_agent(
     agent: Agent,
     file: Annotated[str, typer.Argument(metavar="FILE", help="Such as ann.af (- is stdout).")],
@@ -68,7 +68,7 @@ def export_agent(
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
 
 
-@command(agent, "agent_files.agent_files.import_agents", name="import")
+@command(agent, "agents.import_agents", name="import")
 def import_agents(
     file: Annotated[str, typer.Argument(metavar="FILE", help="An agent file (.af); - is stdin.")],
     name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name.")] = None,
@@ -104,7 +104,7 @@ def reset(
     """
 
 
-@command(agent, "approvals.cancel")
+@command(agent, "agents.cancel")
 def cancel(
     agent: Agent,
     conversation: Annotated[

@@ -160,7 +160,7 @@ def scrub() -> None:
     """
 
 
-@command(store, "database.copies.split")
+@command(store, "upkeep.split")
 def split(
     parts: Annotated[int, typer.Option("--parts", metavar="N", help="How many parts of each table: 2 to 256.")] = 16,
 ) -> None:

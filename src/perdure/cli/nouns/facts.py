@@ -141,22 +141,22 @@ def restore(
     """Bring forgotten facts back, or those that faded."""
 
 
-@command(fact, "facts.accept")
+@command(fact, "fact_views.accept")
 def accept(facts: FactNames, as_json: AsJson = False) -> None:
     """Accept proposed facts."""
 
 
-@command(fact, "facts.pause")
+@command(fact, "fact_views.pause")
 def pause(agent: LastAgent = None, as_json: AsJson = False) -> None:
     """Extract no facts until `resume`."""
 
 
-@command(fact, "facts.resume")
+@command(fact, "fact_views.resume")
 def resume(agent: LastAgent = None, as_json: AsJson = False) -> None:
     """Extract facts again, also from what was said meanwhile."""
 
 
-@command(fact, "facts.settings")
+@command(fact, "fact_views.settings")
 def settings(
     agent: LastAgent = None,
     changes: Annotated[
@@ -167,7 +167,7 @@ def settings(
     """Show or change how facts are extracted: `entity_types`, `prompt` and so on."""
 
 
-@command(fact, "facts.rule")
+@command(fact, "fact_views.rule")
 def rule(
     text: Annotated[str, typer.Argument(metavar="TEXT", help="Words; facts that hold them are not stored.")],
     agent: LastAgent = None,
@@ -182,7 +182,7 @@ def rule(
     """Say what must not be remembered from now on."""
 
 
-@command(fact, "facts.rules")
+@command(fact, "fact_views.rules")
 def rules(
     agent: LastAgent = None,
     lift: Annotated[int | None, typer.Option("--lift", metavar="NUMBER", help="Lift this rule first.")] = None,
@@ -191,7 +191,7 @@ def rules(
     """List what must not be remembered."""
 
 
-@command(fact, "facts.entities")
+@command(fact, "fact_views.entities")
 def entities(
     agent: LastAgent = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,

@@ -1,4 +1,4 @@
-"""`perdure backup`, `perdure restore`, `perdure migrate-db` and `perdure store split`."""
+"""`perdure backup`, `perdure restore` and `perdure migrate-db`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from perdure.app.copies import look_at_backup, same_address
 from perdure.app.copies import migrate_db as copy_database
 from perdure.app.copies import restore as restore_store
-from perdure.app.copies import split as split_store
 from perdure.cli.chat.agent_choice import shell_word
 from perdure.cli.views.json import fields
 from perdure.cli.views.view import View, plural
@@ -87,17 +86,3 @@ async def migrate_db(view: View, *, source: str, target: str) -> None:
     same = same_address(other, Settings.from_environment().store_address)
     use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
     view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
-
-
-async def split(view: View, *, parts: int) -> None:
-    """Split the tables of the store on PostgreSQL."""
-    address = Settings.from_environment().store_address
-    with progress_bar() as progress:
-        count = await split_store(address, parts, progress=progress)
-    place = without_password(address)
-    view.show(
-        {"store": place, "tables": count, "parts": parts},
-        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
-        if count
-        else f"The tables of {place} are in parts already.",
-    )
