@@ -85,7 +85,6 @@ def agent_option(help: str, *, name: str = "--agent") -> Any:
 
 
 Work = TypeVar("Work", bound=Callable[..., Coroutine[Any, Any, int | None]])
-Declaration = Callable[..., None]
 READ = "read: "
 """Begins the name of a module of commands that is read for their arguments only."""
 _callbacks: dict[str, dict[str, Callable[..., None]]] = {}
@@ -203,8 +202,25 @@ def _callback(work: Callable[..., Any], *, json: bool) -> Callable[..., None]:
     return run
 
 
-def read_commands(module: str) -> Mapping[str, Callable[..., None]]:
+def group_of(noun: str, *modules: str) -> Any:
+    """The group of the commands that begin with a noun, or are one word if it is empty, as these modules have them.
+
+    Args:
+        modules: below `perdure.cli.commands`; the whole name of one in a feature.
+    """
+    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+    for module in modules:
+        for name, callback in _read_commands(module).items():
+            first, _, verb = name.rpartition(" ")
+            if first == noun:
+                app.command(verb, cls=Verb)(callback)
+    return typer.main.get_group(app)
+
+
+def _read_commands(module: str) -> Mapping[str, Callable[..., None]]:
     """Name -> what typer calls, of the commands of a module."""
+    if not module.startswith("perdure."):
+        module = f"perdure.cli.commands.{module}"
     name = READ + module
     if name not in _callbacks:
         spec: Any = find_spec(module)
@@ -212,53 +228,6 @@ def read_commands(module: str) -> Mapping[str, Callable[..., None]]:
         sys.modules[name] = read = ModuleType(name)
         exec(spec.loader.get_code(module), vars(read))
     return _callbacks[name]
-
-
-def noun(name: str, modules: Sequence[str]) -> Any:
-    """The group of the commands whose names begin with a noun, in the order of their declarations."""
-    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
-    for module in modules:
-        for words, callback in read_commands(module).items():
-            first, _, verb = words.rpartition(" ")
-            if first == name:
-                app.command(verb, cls=Verb)(callback)
-    return typer.main.get_group(app)
-
-
-def old_command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
-    """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
-
-    Args:
-        work: `module.function` below `perdure.cli.commands`, or the whole name in a feature. It is imported when the
-            command runs: a coroutine function of a `View` and the same arguments, but for `as_json`. It returns the
-            exit code; None is 0.
-        name: of the command; by default that of the function.
-    """
-
-    def register(declare: Declaration) -> Declaration:
-        @functools.wraps(declare)
-        def run(**arguments: Any) -> None:
-            declare(**arguments)
-            from perdure.cli.work import show_errors
-
-            module, _, function = work.rpartition(".")
-            commands = import_module(full_name(module, "perdure.cli.commands"))
-            run_and_exit(show_errors(getattr(commands, function), **arguments))
-
-        app.command(name, cls=Verb)(run)
-        return run
-
-    return register
-
-
-def full_name(module: str, folder: str) -> str:
-    """The whole name of a module of this folder, or of a feature's, which is given whole."""
-    return module if module.startswith("perdure.") else f"{folder}.{module}"
-
-
-def verbs() -> typer.Typer:
-    """The verbs of a noun."""
-    return typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
 
 
 def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:

@@ -5,42 +5,58 @@ reads and writes too; and what `/agents` lists.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Annotated
 
-from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
-from perdure.cli.chat.models import model_row, set_model
-from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.views.json import agent_shape, model_shape
-from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
-from perdure.cli.views.view import AgentRow, View, plural
-from perdure.cli.work import (
-    STDIN,
-    confirm,
-    deleted,
-    describe_same_name,
-    get_agent,
-    load_all,
-    no_store,
-    none_yet,
-    open_store,
-    output_lines,
-    read_pairs,
-    read_value,
-)
-from perdure.core.errors import InvalidInput
-from perdure.library.agent import AsyncAgent
-from perdure.library.perdure import AsyncPerdure
-from perdure.settings import Settings
+import typer
+
+from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, command, for_work
+
+if for_work(__name__):
+    from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
+    from perdure.cli.chat.models import model_row, set_model
+    from perdure.cli.commands.conversations import conversation_named
+    from perdure.cli.commands.memory import NO_STORE
+    from perdure.cli.views.json import agent_shape, model_shape
+    from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
+    from perdure.cli.views.view import AgentRow, View, plural
+    from perdure.cli.work import (
+        STDIN,
+        confirm,
+        deleted,
+        describe_same_name,
+        get_agent,
+        load_all,
+        no_store,
+        none_yet,
+        open_store,
+        output_lines,
+        read_pairs,
+        read_value,
+    )
+    from perdure.core.errors import InvalidInput
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.settings import Settings
 
 NOTHING = "there is nothing to cancel"
 NO_AGENT = "`perdure` makes one and starts the chat."
 
 
-async def create_agent(view: View, *, name: str, model: str | None, profile: str | None, sleeptime: bool) -> None:
-    """Create an agent, and say which model it has and why."""
+@command("agent create")
+async def create_agent(
+    view: View,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the new agent.")],
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="HANDLE", help="Its model, as provider/name; by default as found.")
+    ] = None,
+    profile: NewProfile = None,
+    sleeptime: Annotated[
+        bool, typer.Option("--sleeptime", help="With a companion that tidies its memory while nobody waits.")
+    ] = False,
+) -> None:
+    """Create an agent. `perdure chat NAME` talks to it."""
     await check_first_model(Settings.from_environment(), model)
     async with open_store(view) as perdure:
         target = await open_agent(perdure, name=name, new=True, model=model, view=view, profile=profile)
@@ -54,24 +70,40 @@ async def create_agent(view: View, *, name: str, model: str | None, profile: str
         view.hint(f"`{chat_command(agent)}` talks to it.")
 
 
+@command("agent list")
 async def list_agents(view: View) -> None:
-    """Print the agents. No store is made."""
+    """List the agents, the one used last first."""
     async with open_store(view, empty=f"There are no agents yet. {NO_AGENT}") as perdure:
         rows = await load_agents(perdure)
         view.show([agent_shape(row) for row in rows], agents_view(rows))
         view.hint("`perdure chat NAME` talks to one of them." if rows else NO_AGENT)
 
 
-async def update_agent(view: View, *, agent: str, model: str) -> None:
-    """Pin an agent to a model, or with `default` have it follow the default, and print its model."""
+@command("agent update")
+async def update_agent(
+    view: View,
+    agent: Agent,
+    model: Annotated[
+        str, typer.Option("--model", metavar="HANDLE", help="Pin this model, or `default`: follow the default.")
+    ],
+) -> None:
+    """Give an agent another model."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await get_agent(view, perdure, agent, change=True)
         row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
 
 
-async def export_agent(view: View, *, agent: str, file: str, messages: bool, overwrite: bool, org: str | None) -> None:
-    """Write an agent to a file; `-` is stdout."""
+@command("agent export", json=False)
+async def export_agent(
+    view: View,
+    agent: Agent,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Such as ann.af (- is stdout).")],
+    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    org: Org = None,
+) -> None:
+    """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
     from perdure.server.routes.agent_files.exporting import export_text
 
     async with open_store(view, empty=none_yet("agent", agent), org=org) as perdure:
@@ -85,10 +117,18 @@ async def export_agent(view: View, *, agent: str, file: str, messages: bool, ove
         )
 
 
+@command("agent import", json=False)
 async def import_agents(
-    view: View, *, file: str, name: str | None, model: str | None, messages: bool, org: str | None
+    view: View,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="An agent file (.af); - is stdin.")],
+    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", metavar="HANDLE", help="Another model, as provider/name.")
+    ] = None,
+    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+    org: Org = None,
 ) -> None:
-    """Make the agents of a file; `-` is stdin. A file that is wrong makes nothing."""
+    """Make the agents of an agent file, of this program or of Letta's server."""
     from perdure.server.routes.agent_files.importing import Import, ImportOptions
     from perdure.server.wire.agent_files.reading import read_agent_file
 
@@ -106,8 +146,16 @@ async def import_agents(
         view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")
 
 
-async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
-    """Print the settings of an agent that differ from the defaults, after changing some."""
+@command("agent settings")
+async def settings(
+    view: View,
+    agent: LastAgent = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME=VALUE]...", help="Such as context_engine=sliding_window; values are JSON."),
+    ] = None,
+) -> None:
+    """Show or change an agent's settings: `context_engine`, `guards`, `summaries`, `tool_output` and so on."""
     pairs = read_pairs("a setting", changes or ())
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         target = await get_agent(view, perdure, agent, change=bool(pairs))
@@ -136,23 +184,12 @@ async def _row(agent: AsyncAgent) -> AgentRow:
     return AgentRow(agent.info, used_at, await agent.message_count())
 
 
-async def delete_agent(view: View, *, agent: str, yes: bool) -> None:
-    """Delete an agent after a question."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
-        question = (
-            f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
-            " for good; its memory blocks, archives and files stay. Delete?"
-        )
-        confirm(view, question, action="delete the agent", yes=yes)
-        await perdure.delete_agent(target.id)
-        text = deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
-        view.show({"deleted": target.id})
-        view.hint(text)
+@command("agent reset", json=False)
+async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
+    """Take the old messages of an agent out of its view, for good; its memory stays.
 
-
-async def reset(view: View, *, agent: str, yes: bool) -> None:
-    """Reset all conversations of an agent after a question."""
+    Memory blocks, archives and files stay, and so does the log.
+    """
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await get_agent(view, perdure, agent, change=True)
         question = (
@@ -164,14 +201,37 @@ async def reset(view: View, *, agent: str, yes: bool) -> None:
         view.hint(f"This can't be undone; `{chat_command(target)}` begins anew.")
 
 
-async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
-    """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
+@command("agent cancel", json=False)
+async def cancel(
+    view: View,
+    agent: Agent,
+    conversation: Annotated[
+        str | None, typer.Option("--conversation", metavar="NUMBER", help="Only this one; a number or id.")
+    ] = None,
+) -> None:
+    """Cancel the runs of an agent and its waiting calls. No model is called."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await get_agent(view, perdure, agent, change=True)
         line = None if conversation is None else (await conversation_named(target, conversation)).id
         runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
         view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
+
+
+@command("agent delete")
+async def delete_agent(view: View, agent: Agent, yes: Yes = False) -> None:
+    """Delete an agent with its whole history; its memory blocks, archives and files stay."""
+    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
+        target = await get_agent(view, perdure, agent, change=True)
+        question = (
+            f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
+            " for good; its memory blocks, archives and files stay. Delete?"
+        )
+        confirm(view, question, action="delete the agent", yes=yes)
+        await perdure.delete_agent(target.id)
+        text = deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
+        view.show({"deleted": target.id})
+        view.hint(text)
 
 
 def _read(file: str) -> bytes:

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Annotated
 
-from perdure.cli.chat.session import Session
-from perdure.cli.chat.source import ListedLines
-from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.views.text import pending_shape, pending_text
-from perdure.cli.views.view import View
-from perdure.cli.work import get_agent, none_yet, open_store
-from perdure.core.answers import PendingCall
-from perdure.core.errors import InvalidInput
-from perdure.core.ids import ConversationId
-from perdure.library.agent import AsyncAgent
-from perdure.library.perdure import AsyncPerdure
+import typer
+
+from perdure.cli.run import Agent, command, for_work
+
+if for_work(__name__):
+    from perdure.cli.chat.session import Session
+    from perdure.cli.chat.source import ListedLines
+    from perdure.cli.commands.conversations import conversation_named
+    from perdure.cli.views.text import pending_shape, pending_text
+    from perdure.cli.views.view import View
+    from perdure.cli.work import get_agent, none_yet, open_store
+    from perdure.core.answers import PendingCall
+    from perdure.core.errors import InvalidInput
+    from perdure.core.ids import ConversationId
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.perdure import AsyncPerdure
+
+    AgentCall = tuple[str, PendingCall]
+    """(name of the agent, call)"""
+
+OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
+InConversation = Annotated[
+    str | None,
+    typer.Option("--conversation", metavar="NUMBER", help="Number or id of the one where the call waits."),
+]
 
 NO_CALL = "no call waits for anybody"
 
-AgentCall = tuple[str, PendingCall]
-"""(name of the agent, call)"""
 
-
+@command("approval list")
 async def list_approvals(view: View) -> None:
-    """Print the waiting calls of all agents."""
+    """List the tool calls that wait for a person, or for the program that sent the message."""
     async with open_store(view, empty=NO_CALL) as perdure:
         waiting = await perdure.services.approvals.list_all()
         shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
@@ -39,15 +52,31 @@ def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""
 
 
-async def approve(view: View, *, agent: str, call: str | None, arguments: str | None, conversation: str | None) -> int:
-    """Approve waiting calls of an agent, print the run that follows, and return the exit code."""
+@command("approval approve", json=False)
+async def approve(
+    view: View,
+    agent: Agent,
+    call: OfCall = None,
+    arguments: Annotated[
+        str | None, typer.Option("--arguments", metavar="JSON", help="Arguments in place of the model's.")
+    ] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Approve waiting calls of an agent, and print its answer."""
     if arguments is not None:
         _check_arguments(arguments)
     return await _decide(view, agent, call, conversation, approve=True, arguments=arguments)
 
 
-async def deny(view: View, *, agent: str, call: str | None, reason: str | None, conversation: str | None) -> int:
-    """Deny waiting calls of an agent, print the run that follows, and return the exit code."""
+@command("approval deny", json=False)
+async def deny(
+    view: View,
+    agent: Agent,
+    call: OfCall = None,
+    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Sent to the agent.")] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Refuse waiting calls of an agent, and print its answer."""
     return await _decide(view, agent, call, conversation, approve=False, reason=reason)
 
 

@@ -115,8 +115,9 @@ _WINDOW_FIXES = {
 }
 
 
+@command("doctor")
 async def doctor(view: View) -> int:
-    """Print every check; the exit code is 1 if one of them is broken."""
+    """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
     checks = [check async for check in examine(progress=view.show_status)]
     view.clear_status()
     broken = any(check.status == "broken" for check in checks)

@@ -3,33 +3,47 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from rich.text import Text
+import typer
 
-from perdure.cli.commands.facts import named_facts, owner_of, short_id
-from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.views.facts import SHORT_CHARS, entity_shape, fact_shape, facts_view, rule_shape
-from perdure.cli.views.json import fields
-from perdure.cli.views.text import settings_view
-from perdure.cli.views.view import View, fold, new_table, plural, visible
-from perdure.cli.views.why import day
-from perdure.cli.work import confirm, get_agent, no_store, open_store, read_pairs, read_value
-from perdure.core.errors import InvalidInput
-from perdure.domain.facts.context import context_facts
-from perdure.domain.facts.settings import load_graph_settings
-from perdure.domain.forgetting import Memory, TidyItem, kind_of
-from perdure.search.query.times import parse_time
+from perdure.cli.run import LastAgent, Yes, command, for_work
+
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.commands.facts import named_facts, owner_of, short_id
+    from perdure.cli.commands.memory import NO_STORE
+    from perdure.cli.views.facts import SHORT_CHARS, entity_shape, fact_shape, facts_view, rule_shape
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.text import settings_view
+    from perdure.cli.views.view import View, fold, new_table, plural, visible
+    from perdure.cli.views.why import day
+    from perdure.cli.work import confirm, get_agent, no_store, open_store, read_pairs, read_value
+    from perdure.core.errors import InvalidInput
+    from perdure.domain.facts.context import context_facts
+    from perdure.domain.facts.settings import load_graph_settings
+    from perdure.domain.forgetting import Memory, TidyItem, kind_of
+    from perdure.search.query.times import parse_time
+
+FactNames = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of facts, or their beginnings.")]
 
 TEXT_CHARS = 200
 ID_CHARS = 9
 """Of an id behind its kind, in a list: enough to name it."""
 
 
-async def restore(view: View, *, facts: Sequence[str] | None, last: bool) -> None:
-    """Bring forgotten facts back, or all that the latest `tidy` let fade."""
+@command("fact restore")
+async def restore(
+    view: View,
+    facts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID...]", help="Ids of facts, or their beginnings; with --last the agent's name."),
+    ] = None,
+    last: Annotated[bool, typer.Option("--last", help="All that the latest `perdure fact tidy` let fade.")] = False,
+) -> None:
+    """Bring forgotten facts back, or those that faded."""
     if last:
         await _restore_last(view, agent=facts[0] if facts else None)
         return
@@ -52,7 +66,8 @@ async def _restore_last(view: View, *, agent: str | None) -> None:
         view.hint(f"`perdure fact list {owner.name}` shows what is known, `perdure archive show` the passages.")
 
 
-async def accept(view: View, *, facts: Sequence[str]) -> None:
+@command("fact accept")
+async def accept(view: View, facts: FactNames) -> None:
     """Accept proposed facts."""
     async with named_facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
@@ -60,16 +75,18 @@ async def accept(view: View, *, facts: Sequence[str]) -> None:
         view.hint("`perdure fact list --state proposed` shows what else waits.")
 
 
-async def pause(view: View, *, agent: str | None) -> None:
-    """Stop the extraction of an agent's facts."""
+@command("fact pause")
+async def pause(view: View, agent: LastAgent = None) -> None:
+    """Extract no facts until `resume`."""
     async with owner_of(view, agent, change=True) as owner:
         await owner.facts.pause()
         view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
         view.hint(f"`perdure fact resume {owner.name}` goes on.")
 
 
-async def resume(view: View, *, agent: str | None) -> None:
-    """Extract an agent's facts again."""
+@command("fact resume")
+async def resume(view: View, agent: LastAgent = None) -> None:
+    """Extract facts again, also from what was said meanwhile."""
     async with owner_of(view, agent, change=True) as owner:
         await owner.facts.resume()
         text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
@@ -77,8 +94,15 @@ async def resume(view: View, *, agent: str | None) -> None:
         view.hint(f"`perdure fact list {owner.name}` shows them.")
 
 
-async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
-    """Print the settings of what an agent knows, after changing some."""
+@command("fact settings")
+async def settings(
+    view: View,
+    agent: LastAgent = None,
+    changes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Such as reflect=false; values are JSON.")
+    ] = None,
+) -> None:
+    """Show or change how facts are extracted: `entity_types`, `prompt` and so on."""
     pairs = read_pairs("a setting", changes or ())
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         owner = await get_agent(view, perdure, agent, change=bool(pairs))
@@ -93,16 +117,32 @@ async def settings(view: View, *, agent: str | None, changes: Sequence[str] | No
         )
 
 
-async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
-    """Add a rule about what must not be remembered."""
+@command("fact rule")
+async def rule(
+    view: View,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words; facts that hold them are not stored.")],
+    agent: LastAgent = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", metavar="NAME", help="Only about it; TEXT can be ''.")
+    ] = None,
+    relation: Annotated[
+        str | None, typer.Option("--relation", metavar="NAME", help="Only of this relation; TEXT can be ''.")
+    ] = None,
+) -> None:
+    """Say what must not be remembered from now on."""
     async with owner_of(view, agent, change=True) as owner:
         added = await owner.facts.add_rule(text, relation=relation, entity=entity)
         view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
         view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
 
 
-async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
-    """Print what must not be remembered, after lifting a rule."""
+@command("fact rules")
+async def rules(
+    view: View,
+    agent: LastAgent = None,
+    lift: Annotated[int | None, typer.Option("--lift", metavar="NUMBER", help="Lift this rule first.")] = None,
+) -> None:
+    """List what must not be remembered."""
     async with owner_of(view, agent, change=lift is not None) as owner:
         if lift is not None:
             await owner.facts.delete_rule(lift)
@@ -115,8 +155,13 @@ async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
         view.hint("`perdure fact rule TEXT` adds one, `perdure fact rules --lift NUMBER` lifts one.")
 
 
-async def entities(view: View, *, agent: str | None, limit: int) -> None:
-    """Print what facts are about."""
+@command("fact entities")
+async def entities(
+    view: View,
+    agent: LastAgent = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
+) -> None:
+    """List the people, places and things that facts are about."""
     async with owner_of(view, agent) as owner:
         found = await owner.facts.entities(limit=limit)
         table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
@@ -126,8 +171,14 @@ async def entities(view: View, *, agent: str | None, limit: int) -> None:
         view.hint("`perdure fact list --entity NAME` shows what is known about one.")
 
 
-async def profile(view: View, *, agent: str | None, user: str, budget: int) -> None:
-    """Print the profile of an agent's user."""
+@command("fact profile")
+async def profile(
+    view: View,
+    agent: LastAgent = None,
+    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Of this entity in place of the user.")] = "",
+    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 500,
+) -> None:
+    """Show what is known about the user, by slots."""
     async with owner_of(view, agent) as owner:
         found = await owner.profile(budget_tokens=budget, user=user)
         table = new_table("slot", "value", "fact", styles={"slot": "bold", "fact": "dim"})
@@ -141,17 +192,21 @@ async def profile(view: View, *, agent: str | None, user: str, budget: int) -> N
         view.hint(f"`perdure fact edit ID TEXT` corrects a value, `perdure fact forget ID` takes it away.{more}")
 
 
+@command("fact timeline")
 async def timeline(
     view: View,
-    *,
-    agent: str | None,
-    entity: str | None,
-    since: str | None,
-    until: str | None,
-    tags: Sequence[str] | None,
-    limit: int,
+    agent: LastAgent = None,
+    entity: Annotated[
+        str | None, typer.Option("--entity", metavar="NAME", help="Only about it; a name or an id.")
+    ] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only then or later.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only then or before.")] = None,
+    tags: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="NAME", help="Only of this relation or type; several: any.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
 ) -> None:
-    """Print when facts began and ceased to be true."""
+    """Show when facts began and ceased to be true."""
     async with owner_of(view, agent) as owner:
         start, end = parse_time(since), parse_time(until, end=True)
         events = await owner.facts.timeline(start, end, entity=entity, tags=tags or (), limit=limit)
@@ -166,8 +221,14 @@ async def timeline(
         view.hint("`perdure fact history ID` shows where one comes from.")
 
 
-async def context(view: View, *, query: str, agent: str | None, budget: int) -> None:
-    """Print what is known as one text."""
+@command("fact context")
+async def context(
+    view: View,
+    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="What the facts should match.")] = "",
+    agent: LastAgent = None,
+    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 1_000,
+) -> None:
+    """Print what is known as one text, for any program."""
     async with owner_of(view, agent) as owner:
         packed = await owner.facts.context(query, budget_tokens=budget)
         facts = context_facts(packed)
@@ -177,8 +238,14 @@ async def context(view: View, *, query: str, agent: str | None, budget: int) -> 
         view.hint(f"{packed.tokens} tokens. `perdure why ID` shows where a fact comes from; --json has the ids.")
 
 
-async def communities(view: View, *, query: str, agent: str | None, limit: int) -> None:
-    """Print groups of entities, those that match a query or the largest."""
+@command("fact communities")
+async def communities(
+    view: View,
+    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="Search their summaries; '' lists the largest.")] = "",
+    agent: LastAgent = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
+) -> None:
+    """Show groups of entities that many facts connect."""
     async with owner_of(view, agent) as owner:
         found = await owner.facts.communities(query, limit=limit)
         table = new_table("name", "entities", "summary", right=("entities",), styles={"name": "bold"})
@@ -194,8 +261,14 @@ async def communities(view: View, *, query: str, agent: str | None, limit: int) 
         )
 
 
-async def tidy(view: View, *, agent: str | None, dry_run: bool, yes: bool) -> None:
-    """Let facts and passages fade, after a question."""
+@command("fact tidy")
+async def tidy(
+    view: View,
+    agent: LastAgent = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would fade.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Let facts and passages fade that matter little, and near-duplicates."""
     async with owner_of(view, agent, change=not dry_run) as owner:
         items = await owner.facts.tidy(dry_run=True)
         table = new_table("id", "text", "why", styles={"id": "dim", "text": "bold"})

@@ -4,53 +4,102 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Final, TypedDict, Unpack, get_args
+from dataclasses import dataclass
+from typing import Annotated, Final, get_args
 
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.commands.provenance.sources import show_origin
-from perdure.cli.views.facts import (
-    SHORT_CHARS,
-    fact_shape,
-    fact_view,
-    facts_view,
-)
-from perdure.cli.views.view import View, plural, visible
-from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
-from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
-from perdure.core.ids import FactId
-from perdure.core.provenance.sources import TrustLabel
-from perdure.domain.facts.graphs import FactFields
-from perdure.library.agent import AsyncAgent
-from perdure.library.facts import AsyncFacts
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.facts.conditions import FactConditions
-from perdure.search.query.times import parse_time
+from perdure.cli.run import LastAgent, Yes, command, for_work
 
-TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.commands.memory import NO_STORE
+    from perdure.cli.commands.provenance.sources import show_origin
+    from perdure.cli.views.facts import (
+        SHORT_CHARS,
+        fact_shape,
+        fact_view,
+        facts_view,
+    )
+    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
+    from perdure.core.errors import InvalidInput
+    from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
+    from perdure.core.ids import FactId
+    from perdure.core.provenance.sources import TrustLabel
+    from perdure.domain.facts.graphs import FactFields
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.facts import AsyncFacts
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.facts.conditions import FactConditions
+    from perdure.search.query.times import parse_time
+
+    TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
+
+FactName = Annotated[str, typer.Argument(metavar="ID", help="The id of the fact, or its beginning.")]
+FactNames = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of facts, or their beginnings.")]
+FromDate = Annotated[
+    str | None, typer.Option("--since", metavar="DATE", help="From when it is true, such as 2026-11-20.")
+]
+ToDate = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Until when it was true.")]
 
 
-class Options(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Options:
     """The options of `list` and `search` that say which facts."""
 
-    entity: str | None
-    relations: Sequence[str] | None
-    types: Sequence[str] | None
-    at: str | None
-    since: str | None
-    until: str | None
-    as_of: str | None
-    min_rating: float
-    state: str | None
-    trust: Sequence[str] | None
-    scope: Sequence[str] | None
+    entity: Annotated[str | None, typer.Option("--entity", metavar="NAME", help="Only about it; a name or an id.")] = (
+        None
+    )
+    relations: Annotated[
+        list[str] | None,
+        typer.Option("--relation", metavar="NAME", help="Only such as LIVES_IN; several: any of them."),
+    ] = None
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="NAME", help="Only of this fact type; several: any.")
+    ] = None
+    at: Annotated[str | None, typer.Option("--at", metavar="DATE", help="Only what was true then.")] = None
+    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only what was true then or later.")] = (
+        None
+    )
+    until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only what was true then or before.")] = (
+        None
+    )
+    as_of: Annotated[
+        str | None, typer.Option("--as-of", metavar="DATE", help="What was believed at the end of that day.")
+    ] = None
+    min_rating: Annotated[float, typer.Option("--min-rating", min=0, max=1, help="Only what matters so much.")] = 0.0
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="STATE",
+            help="`active`, `faded`, `proposed`, `archived` or `all`; by default the first two.",
+        ),
+    ] = None
+    trust: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--trust", metavar="NAME", help="Only from `user`, `agent`, `tool`, `web` and so on; several: any."
+        ),
+    ] = None
+    scope: Annotated[
+        list[str] | None,
+        typer.Option("--scope", metavar="NAME=VALUE", help="Only such as user_id=ann; several: all of them."),
+    ] = None
 
 
-async def list_facts(view: View, *, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
-    """Print the newest facts of an agent that meet the conditions."""
+@command("fact list")
+async def list_facts(
+    view: View,
+    *,
+    agent: LastAgent = None,
+    options: Options,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+) -> None:
+    """List what an agent knows as facts, newest first."""
     conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
         hits = await owner.facts.list(limit=limit, **conditions)
@@ -58,8 +107,16 @@ async def list_facts(view: View, *, agent: str | None, limit: int, **options: Un
         view.hint(await _next_steps(owner.facts))
 
 
-async def search_facts(view: View, *, text: str, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
-    """Print the facts of an agent that best match."""
+@command("fact search")
+async def search_facts(
+    view: View,
+    *,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    agent: LastAgent = None,
+    options: Options,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
+) -> None:
+    """Search the facts of an agent, best first."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
     conditions = _conditions(options)
@@ -69,31 +126,35 @@ async def search_facts(view: View, *, text: str, agent: str | None, limit: int, 
         view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
 
 
-async def show_fact(view: View, *, fact: str) -> None:
-    """Print a fact."""
+@command("fact show")
+async def show_fact(view: View, fact: FactName) -> None:
+    """Show a fact with its times and its entities."""
     async with named_facts(view, fact) as (perdure, [fact_id]):
         hit = await perdure.services.facts.get(fact_id)
         view.show(fact_shape(hit), *fact_view(hit))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
 
-async def history(view: View, *, fact: str) -> None:
-    """Print the versions of a fact and its sources."""
+@command("fact history")
+async def history(view: View, fact: FactName) -> None:
+    """Show the versions of a fact, who wrote each and why, and what it comes from."""
     async with named_facts(view, fact) as (perdure, [fact_id]):
         show_origin(view, await perdure.services.why.find_origin(fact_id))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
+@command("fact add")
 async def add(
     view: View,
-    *,
-    text: str,
-    agent: str | None,
-    subject: str,
-    relation: str,
-    object_: str,
-    since: str | None,
-    until: str | None,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence, such as 'Ada lives in Turin.'")],
+    agent: LastAgent = None,
+    subject: Annotated[
+        str, typer.Option("--subject", metavar="NAME", help="Whom it is about; by default the user.")
+    ] = "",
+    relation: Annotated[str, typer.Option("--relation", metavar="NAME", help="Such as LIVES_IN.")] = "REMEMBERS",
+    object_: Annotated[str, typer.Option("--object", metavar="NAME", help="What it is related to.")] = "",
+    since: FromDate = None,
+    until: ToDate = None,
 ) -> None:
     """Add a fact."""
     async with owner_of(view, agent, change=True) as owner:
@@ -103,10 +164,16 @@ async def add(
         view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
+@command("fact edit")
 async def edit(
-    view: View, *, fact: str, text: str | None, since: str | None, until: str | None, rating: float | None
+    view: View,
+    fact: FactName,
+    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The sentence; by default it stays.")] = None,
+    since: FromDate = None,
+    until: ToDate = None,
+    rating: Annotated[float | None, typer.Option("--rating", min=0, max=1, help="How much it matters.")] = None,
 ) -> None:
-    """Correct a fact. An empty date takes the date away."""
+    """Correct a fact; the version before stays in its history. '' takes a date away."""
     changes: FactFields = {}
     if text is not None:
         changes["text"] = text
@@ -124,8 +191,9 @@ async def edit(
         view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
 
-async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
-    """Forget facts after a question."""
+@command("fact forget")
+async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
+    """Forget facts; `perdure fact restore` brings each back."""
     async with named_facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
         what = plural(len(hits), "fact")
@@ -150,26 +218,26 @@ async def _next_steps(facts: AsyncFacts) -> str:
 
 def _conditions(options: Options) -> FactConditions:
     """The options as conditions. Raises: InvalidInput: a text that is no date, an unknown state or source, no pair."""
-    state = options["state"]
+    state = options.state
     chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
     states = chosen if state else KNOWN_STATES
     if not states:
         raise InvalidInput(f"--state is {state!r:.80}: it can be {', '.join(FACT_STATES)} or all")
-    said_by = options["trust"] or ()
+    said_by = options.trust or ()
     if unknown := [one for one in said_by if one not in TRUSTS]:
         raise InvalidInput(f"--trust is {unknown[0]!r:.80}: it can be {', '.join(TRUSTS)}")
     return FactConditions(
-        entity=options["entity"],
-        relations=options["relations"] or (),
-        types=options["types"] or (),
-        at=parse_time(options["at"]),
-        since=parse_time(options["since"]),
-        until=parse_time(options["until"], end=True),
-        as_of=parse_time(options["as_of"], end=True),
-        min_rating=options["min_rating"],
+        entity=options.entity,
+        relations=options.relations or (),
+        types=options.types or (),
+        at=parse_time(options.at),
+        since=parse_time(options.since),
+        until=parse_time(options.until, end=True),
+        as_of=parse_time(options.as_of, end=True),
+        min_rating=options.min_rating,
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
-        scope=read_pairs("--scope", options["scope"] or ()),
+        scope=read_pairs("--scope", options.scope or ()),
     )
 
 

@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Annotated
 
-from rich.console import RenderableType
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command, shell_word
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, fold, new_table, plural, visible
-from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
-from perdure.core.errors import NotFound
-from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.library.agent import AsyncAgent
-from perdure.library.services.why import is_id_start
+from perdure.cli.run import Agent, Yes, command, for_work
+
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command, shell_word
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, fold, new_table, plural, visible
+    from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
+    from perdure.core.errors import NotFound
+    from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.services.why import is_id_start
 
 SHOWN_MAX = 20
 EXCERPT_CHARS = 100
 
 
-async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
-    """Show where a text stands, ask, and forget it."""
+@command("forget")
+async def forget(
+    view: View,
+    agent: Agent,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, or the id of a message or passage.")],
+    erase: Annotated[
+        bool, typer.Option("--erase", help="Remove it from the store's file too, with old versions. No undo.")
+    ] = False,
+    yes: Yes = False,
+) -> None:
+    """Show where a text stands in memory and history, and take it out."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await get_agent(view, perdure, agent, change=True)
         if is_id_start(text):
@@ -56,8 +71,16 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
             view.hint("This can't be undone.")
 
 
-async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
-    """Undo a correction, by default the last; or list them."""
+@command("undo")
+async def undo(
+    view: View,
+    agent: Agent,
+    number: Annotated[
+        int | None, typer.Argument(metavar="NUMBER", help="Which correction; by default the last.")
+    ] = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the corrections instead.")] = False,
+) -> None:
+    """Undo what was forgotten or corrected in an agent."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         target = await get_agent(view, perdure, agent, change=not list_all)
         if list_all:

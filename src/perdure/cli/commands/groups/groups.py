@@ -40,7 +40,6 @@ if for_work(__name__):
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.services.groups.groups import GroupReply
 
-Kind = Literal["round_robin", "supervisor", "dynamic"]
 GroupName = Annotated[
     str,
     typer.Argument(
@@ -133,7 +132,7 @@ async def create(
     view: View,
     *,
     kind: Annotated[
-        Kind,
+        Literal["round_robin", "supervisor", "dynamic"],
         typer.Argument(
             metavar="KIND", help="round_robin: one after the other; supervisor: all, then it; dynamic: as it chooses."
         ),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from perdure.cli.run import LastAgent, Yes, command, for_work
+from perdure.cli.run import Agent, LastAgent, Yes, command, for_work
 
 if for_work(__name__):
     from rich.text import Text
@@ -162,8 +162,21 @@ async def delete_schedule(view: View, schedule: Name, yes: Yes = False) -> None:
         view.hint(deleted(found.id, "what it sent stays in the history"))
 
 
-async def tell_event(view: View, *, agent: str, kind: str, data: str | None, wake: bool, key: str | None) -> int:
-    """Tell an agent of an event, and print what it says about it."""
+@command("event")
+async def tell_event(
+    view: View,
+    agent: Agent,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="What happened, such as login or like.")],
+    data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="More about it: a JSON object.")] = None,
+    wake: Annotated[
+        bool,
+        typer.Option("--wake/--note", help="Whether the agent acts now, or reads of it with its next message."),
+    ] = True,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="TEXT", help="The same key again is the same event.")
+    ] = None,
+) -> int:
+    """Tell an agent that something happened, and print what it says."""
     values = _read_data(data)
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
         found = await get_agent(view, perdure, agent)
