@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import LastAgent, NewProfile, Verb, agent_option, run_and_exit
+from perdure.cli.run import LastAgent, NewProfile, Verb, agent_option, flag, option, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -20,11 +20,9 @@ app = typer.Typer(
 )
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send one message and exit.")]
-ChatJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for each message.")]
+ChatJson = Annotated[bool, flag("--json", "Print one JSON object for each message.")]
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
-NewModel = Annotated[
-    str | None, typer.Option("--model", metavar="HANDLE", help="The model of the new agent, as provider/name.")
-]
+NewModel = Annotated[str | None, option("The model of the new agent, as provider/name.", "HANDLE", name="--model")]
 
 
 def _version(wanted: bool) -> None:
@@ -66,14 +64,11 @@ def chat(
     agent: LastAgent = None,
     message: Message = None,
     as_json: ChatJson = False,
-    new: Annotated[bool, typer.Option("--new", help="Create the agent AGENT first.")] = False,
+    new: Annotated[bool, flag("--new", "Create the agent AGENT first.")] = False,
     model: NewModel = None,
     profile: NewProfile = None,
-    conversation: Annotated[
-        str | None,
-        typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default the one used last."),
-    ] = None,
-    turns: Annotated[int, typer.Option("--turns", min=0, max=20, help="How many of the last turns to show.")] = 3,
+    conversation: Annotated[str | None, option("A number or id; by default the one used last.", "NUMBER")] = None,
+    turns: Annotated[int, option("How many of the last turns to show.", min=0, max=20)] = 3,
 ) -> None:
     """Chat with an agent. Lines on stdin are messages when it is no terminal.
 
@@ -91,15 +86,9 @@ def chat(
 
 @app.command(cls=Verb)
 def serve(
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="ADDRESS", help="Where to listen; by default on this machine only.")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283; 0: any free port.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", min=1, max=256, help="How many processes serve; by default 1.")
-    ] = None,
+    host: Annotated[str | None, option("Where to listen; by default on this machine only.", "ADDRESS")] = None,
+    port: Annotated[int | None, option("By default 8283; 0: any free port.", min=0, max=65_535)] = None,
+    workers: Annotated[int | None, option("How many processes serve; by default 1.", min=1, max=256)] = None,
     worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
 ) -> None:
     """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
@@ -112,9 +101,9 @@ def serve(
 
 @app.command(cls=Verb)
 def ui(
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Where the server listens.")] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65_535, help="By default 8283.")] = None,
-    browse: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page, or print its address.")] = True,
+    host: Annotated[str | None, option("Where the server listens.", "ADDRESS")] = None,
+    port: Annotated[int | None, option("By default 8283.", min=0, max=65_535)] = None,
+    browse: Annotated[bool, flag("--browser/--no-browser", "Open the page, or print its address.")] = True,
 ) -> None:
     """Open the dashboard in a browser, and serve it if nobody does."""
     from perdure.cli.commands.serve import ui

@@ -63,25 +63,36 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
     return ()
 
 
-Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.", autocompletion=agent_names)]
-LastAgent = Annotated[
-    str | None,
-    typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.", autocompletion=agent_names),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-NewProfile = Annotated[
-    str | None,
-    typer.Option("--profile", metavar="NAME", help="Of a new agent: `small` or `full`; by default as its model needs."),
-]
-Org = Annotated[
-    str | None, typer.Option("--org", metavar="ORG", help="Name or id of the organisation; by default the default one.")
-]
+def argument(help: str, metavar: str | None = None, **more: Any) -> Any:
+    """An argument by its place."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+def option(help: str, metavar: str | None = None, *, name: str = "", **more: Any) -> Any:
+    """An option with a value, by default named as the parameter."""
+    return typer.Option(*([name] if name else []), metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """An option without a value: `--all`, or `--wake/--note` with its contrary."""
+    return typer.Option(name, help=help, **more)
 
 
 def agent_option(help: str, *, name: str = "--agent") -> Any:
     """The option --agent, or another that names an agent."""
-    return typer.Option(name, metavar="AGENT", help=help, autocompletion=agent_names)
+    return option(help, "AGENT", name=name, autocompletion=agent_names)
+
+
+Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names)]
+LastAgent = Annotated[
+    str | None, argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
+]
+AsJson = Annotated[bool, flag("--json", "Print one line of JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+NewProfile = Annotated[
+    str | None, option("Of a new agent: `small` or `full`; by default as its model needs.", "NAME", name="--profile")
+]
+Org = Annotated[str | None, option("Name or id of the organisation; by default the default one.", "ORG", name="--org")]
 
 
 Work = TypeVar("Work", bound=Callable[..., Coroutine[Any, Any, int | None]])

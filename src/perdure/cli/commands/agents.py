@@ -9,9 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, command, for_work
+from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
@@ -47,13 +45,11 @@ NO_AGENT = "`perdure` makes one and starts the chat."
 @command("agent create")
 async def create_agent(
     view: View,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the new agent.")],
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="HANDLE", help="Its model, as provider/name; by default as found.")
-    ] = None,
+    name: Annotated[str, argument("Of the new agent.", "NAME")],
+    model: Annotated[str | None, option("Its model, as provider/name; by default as found.", "HANDLE")] = None,
     profile: NewProfile = None,
     sleeptime: Annotated[
-        bool, typer.Option("--sleeptime", help="With a companion that tidies its memory while nobody waits.")
+        bool, flag("--sleeptime", "With a companion that tidies its memory while nobody waits.")
     ] = False,
 ) -> None:
     """Create an agent. `perdure chat NAME` talks to it."""
@@ -83,9 +79,7 @@ async def list_agents(view: View) -> None:
 async def update_agent(
     view: View,
     agent: Agent,
-    model: Annotated[
-        str, typer.Option("--model", metavar="HANDLE", help="Pin this model, or `default`: follow the default.")
-    ],
+    model: Annotated[str, option("Pin this model, or `default`: follow the default.", "HANDLE")],
 ) -> None:
     """Give an agent another model."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:
@@ -98,9 +92,9 @@ async def update_agent(
 async def export_agent(
     view: View,
     agent: Agent,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Such as ann.af (- is stdout).")],
-    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    file: Annotated[str, argument("Such as ann.af (- is stdout).", "FILE")],
+    messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
     org: Org = None,
 ) -> None:
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
@@ -120,12 +114,10 @@ async def export_agent(
 @command("agent import", json=False)
 async def import_agents(
     view: View,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="An agent file (.af); - is stdin.")],
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another name.")] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", metavar="HANDLE", help="Another model, as provider/name.")
-    ] = None,
-    messages: Annotated[bool, typer.Option("--messages/--no-messages", help="With its messages.")] = True,
+    file: Annotated[str, argument("An agent file (.af); - is stdin.", "FILE")],
+    name: Annotated[str | None, option("Another name.", "NAME")] = None,
+    model: Annotated[str | None, option("Another model, as provider/name.", "HANDLE")] = None,
+    messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
     org: Org = None,
 ) -> None:
     """Make the agents of an agent file, of this program or of Letta's server."""
@@ -151,8 +143,7 @@ async def settings(
     view: View,
     agent: LastAgent = None,
     changes: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="Such as context_engine=sliding_window; values are JSON."),
+        list[str] | None, argument("Such as context_engine=sliding_window; values are JSON.", "[NAME=VALUE]...")
     ] = None,
 ) -> None:
     """Show or change an agent's settings: `context_engine`, `guards`, `summaries`, `tool_output` and so on."""
@@ -205,9 +196,7 @@ async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
 async def cancel(
     view: View,
     agent: Agent,
-    conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="NUMBER", help="Only this one; a number or id.")
-    ] = None,
+    conversation: Annotated[str | None, option("Only this one; a number or id.", "NUMBER")] = None,
 ) -> None:
     """Cancel the runs of an agent and its waiting calls. No model is called."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:

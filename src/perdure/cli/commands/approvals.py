@@ -6,9 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Agent, command, for_work
+from perdure.cli.run import Agent, argument, command, for_work, option
 
 if for_work(__name__):
     from perdure.cli.chat.session import Session
@@ -26,10 +24,9 @@ if for_work(__name__):
     AgentCall = tuple[str, PendingCall]
     """(name of the agent, call)"""
 
-OfCall = Annotated[str | None, typer.Argument(metavar="CALL", help="By default all that wait.")]
+OfCall = Annotated[str | None, argument("By default all that wait.", "CALL")]
 InConversation = Annotated[
-    str | None,
-    typer.Option("--conversation", metavar="NUMBER", help="Number or id of the one where the call waits."),
+    str | None, option("Number or id of the one where the call waits.", "NUMBER", name="--conversation")
 ]
 
 NO_CALL = "no call waits for anybody"
@@ -57,9 +54,7 @@ async def approve(
     view: View,
     agent: Agent,
     call: OfCall = None,
-    arguments: Annotated[
-        str | None, typer.Option("--arguments", metavar="JSON", help="Arguments in place of the model's.")
-    ] = None,
+    arguments: Annotated[str | None, option("Arguments in place of the model's.", "JSON")] = None,
     conversation: InConversation = None,
 ) -> int:
     """Approve waiting calls of an agent, and print its answer."""
@@ -73,7 +68,7 @@ async def deny(
     view: View,
     agent: Agent,
     call: OfCall = None,
-    reason: Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Sent to the agent.")] = None,
+    reason: Annotated[str | None, option("Sent to the agent.", "TEXT")] = None,
     conversation: InConversation = None,
 ) -> int:
     """Refuse waiting calls of an agent, and print its answer."""

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import LastAgent, Yes, agent_option, command, for_work
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -26,7 +26,7 @@ if for_work(__name__):
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.services.passages import passage_filter
 
-ArchiveName = Annotated[str, typer.Argument(metavar="ARCHIVE", help="Name or id of the archive.")]
+ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
@@ -57,14 +57,11 @@ async def list_archives(view: View) -> None:
 async def list_passages(
     view: View,
     archive: Annotated[
-        str | None, typer.Argument(metavar="[ARCHIVE]", help="Name or id of the archive; by default all of the agent.")
+        str | None, argument("Name or id of the archive; by default all of the agent.", "[ARCHIVE]")
     ] = None,
     agent: Annotated[str | None, agent_option("Whose, by name or id; by default the agent used last.")] = None,
-    state: Annotated[
-        str | None,
-        typer.Option("--state", metavar="STATE", help="Only those that are `active`, `faded` or `archived`."),
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    state: Annotated[str | None, option("Only those that are `active`, `faded` or `archived`.", "STATE")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
 ) -> None:
     """List passages with their states, newest first."""
     if agent is not None and archive is not None:
@@ -83,7 +80,7 @@ async def list_passages(
 @command("archive restore")
 async def restore(
     view: View,
-    passages: Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of passages, or their beginnings.")],
+    passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
 ) -> None:
     """Bring passages back that have faded or are archived."""
     async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:

@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
-import typer
-
-from perdure.cli.run import command, for_work
+from perdure.cli.run import argument, command, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.view import View
@@ -20,15 +18,11 @@ if for_work(__name__):
 @command("compress")
 async def compress_file(
     view: View,
-    file: Annotated[str, typer.Argument(help="What a tool printed; -: stdin.")],
+    file: Annotated[str, argument("What a tool printed; -: stdin.")],
     level: Annotated[
-        Literal["lossless", "full"],
-        typer.Option("--level", help="lossless keeps everything; full also leaves out what is typical."),
+        Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
     ] = "full",
-    budget: Annotated[
-        int | None,
-        typer.Option("--budget", metavar="TOKENS", min=0, help="Above this, full leaves something out."),
-    ] = None,
+    budget: Annotated[int | None, option("Above this, full leaves something out.", "TOKENS", min=0)] = None,
 ) -> None:
     """Print a tool's output in fewer tokens, as an agent sees it."""
     try:

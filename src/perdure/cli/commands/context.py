@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import LastAgent, command, for_work
+from perdure.cli.run import LastAgent, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -195,22 +195,11 @@ _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 async def context(
     view: View,
     agent: LastAgent = None,
-    step: Annotated[
-        str | None,
-        typer.Option("--step", metavar="STEP", help="Explain one request: an id, its beginning, last, last-1, ..."),
-    ] = None,
-    diff: Annotated[
-        tuple[str, str] | None, typer.Option("--diff", metavar="STEP STEP", help="Compare the requests of two steps.")
-    ] = None,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Print the request of --step, or the last, in its canonical form.")
-    ] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Show what the conversation's requests and summaries cost.")
-    ] = False,
-    svg: Annotated[
-        Path | None, typer.Option("--svg", metavar="FILE", help="Write the plot of --cost to a file, too.")
-    ] = None,
+    step: Annotated[str | None, option("Explain one request: an id, its beginning, last, last-1, ...", "STEP")] = None,
+    diff: Annotated[tuple[str, str] | None, option("Compare the requests of two steps.", "STEP STEP")] = None,
+    raw: Annotated[bool, flag("--raw", "Print the request of --step, or the last, in its canonical form.")] = False,
+    cost: Annotated[bool, flag("--cost", "Show what the conversation's requests and summaries cost.")] = False,
+    svg: Annotated[Path | None, option("Write the plot of --cost to a file, too.", "FILE")] = None,
 ) -> None:
     """Show what fills the context window, what a model was sent, and what it cost.
 

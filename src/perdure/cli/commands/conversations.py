@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, command, for_work
+from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -23,7 +21,7 @@ if for_work(__name__):
     from perdure.library.checks import LIMIT_MAX
     from perdure.library.services.transcripts import TranscriptEntry
 
-Number = Annotated[str, typer.Argument(metavar="NUMBER", help="Number or id of the conversation.")]
+Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
 
 MESSAGES = 100
 TURN_MESSAGES_MAX = 50
@@ -48,7 +46,7 @@ async def list_conversations(view: View, agent: LastAgent = None) -> None:
 async def rename(
     view: View,
     number: Number,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What it is about; '' takes its name away.")],
+    name: Annotated[str, argument("What it is about; '' takes its name away.", "NAME")],
     agent: LastAgent = None,
 ) -> None:
     """Name a conversation."""
@@ -119,15 +117,9 @@ async def _row(agent: AsyncAgent, conversation: Conversation, current: Conversat
 async def history(
     view: View,
     agent: LastAgent = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only from this date on, such as 2026-11-20.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, max=10_000, help="How many messages; by default 100, or all since.")
-    ] = None,
-    conversation: Annotated[
-        str | None, typer.Option("--conversation", metavar="NUMBER", help="A number or id; by default all.")
-    ] = None,
+    since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
+    limit: Annotated[int | None, option("How many messages; by default 100, or all since.", min=1, max=10_000)] = None,
+    conversation: Annotated[str | None, option("A number or id; by default all.", "NUMBER")] = None,
 ) -> None:
     """Print what was said, with tool calls and edits of memory.
 

@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, command, for_work
+from perdure.cli.run import LastAgent, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -27,7 +25,7 @@ if for_work(__name__):
     from perdure.domain.forgetting import Memory, TidyItem, kind_of
     from perdure.search.query.times import parse_time
 
-FactNames = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of facts, or their beginnings.")]
+FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
 
 TEXT_CHARS = 200
 ID_CHARS = 9
@@ -38,10 +36,9 @@ ID_CHARS = 9
 async def restore(
     view: View,
     facts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[ID...]", help="Ids of facts, or their beginnings; with --last the agent's name."),
+        list[str] | None, argument("Ids of facts, or their beginnings; with --last the agent's name.", "[ID...]")
     ] = None,
-    last: Annotated[bool, typer.Option("--last", help="All that the latest `perdure fact tidy` let fade.")] = False,
+    last: Annotated[bool, flag("--last", "All that the latest `perdure fact tidy` let fade.")] = False,
 ) -> None:
     """Bring forgotten facts back, or those that faded."""
     if last:
@@ -98,9 +95,7 @@ async def resume(view: View, agent: LastAgent = None) -> None:
 async def settings(
     view: View,
     agent: LastAgent = None,
-    changes: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME=VALUE]...", help="Such as reflect=false; values are JSON.")
-    ] = None,
+    changes: Annotated[list[str] | None, argument("Such as reflect=false; values are JSON.", "[NAME=VALUE]...")] = None,
 ) -> None:
     """Show or change how facts are extracted: `entity_types`, `prompt` and so on."""
     pairs = read_pairs("a setting", changes or ())
@@ -120,14 +115,10 @@ async def settings(
 @command("fact rule")
 async def rule(
     view: View,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Words; facts that hold them are not stored.")],
+    text: Annotated[str, argument("Words; facts that hold them are not stored.", "TEXT")],
     agent: LastAgent = None,
-    entity: Annotated[
-        str | None, typer.Option("--entity", metavar="NAME", help="Only about it; TEXT can be ''.")
-    ] = None,
-    relation: Annotated[
-        str | None, typer.Option("--relation", metavar="NAME", help="Only of this relation; TEXT can be ''.")
-    ] = None,
+    entity: Annotated[str | None, option("Only about it; TEXT can be ''.", "NAME")] = None,
+    relation: Annotated[str | None, option("Only of this relation; TEXT can be ''.", "NAME")] = None,
 ) -> None:
     """Say what must not be remembered from now on."""
     async with owner_of(view, agent, change=True) as owner:
@@ -140,7 +131,7 @@ async def rule(
 async def rules(
     view: View,
     agent: LastAgent = None,
-    lift: Annotated[int | None, typer.Option("--lift", metavar="NUMBER", help="Lift this rule first.")] = None,
+    lift: Annotated[int | None, option("Lift this rule first.", "NUMBER")] = None,
 ) -> None:
     """List what must not be remembered."""
     async with owner_of(view, agent, change=lift is not None) as owner:
@@ -159,7 +150,7 @@ async def rules(
 async def entities(
     view: View,
     agent: LastAgent = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 100,
 ) -> None:
     """List the people, places and things that facts are about."""
     async with owner_of(view, agent) as owner:
@@ -175,8 +166,8 @@ async def entities(
 async def profile(
     view: View,
     agent: LastAgent = None,
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Of this entity in place of the user.")] = "",
-    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 500,
+    user: Annotated[str, option("Of this entity in place of the user.", "NAME")] = "",
+    budget: Annotated[int, option("The most tokens.", min=1, max=200_000)] = 500,
 ) -> None:
     """Show what is known about the user, by slots."""
     async with owner_of(view, agent) as owner:
@@ -196,15 +187,13 @@ async def profile(
 async def timeline(
     view: View,
     agent: LastAgent = None,
-    entity: Annotated[
-        str | None, typer.Option("--entity", metavar="NAME", help="Only about it; a name or an id.")
-    ] = None,
-    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only then or later.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only then or before.")] = None,
+    entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None,
+    since: Annotated[str | None, option("Only then or later.", "DATE")] = None,
+    until: Annotated[str | None, option("Only then or before.", "DATE")] = None,
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="NAME", help="Only of this relation or type; several: any.")
+        list[str] | None, option("Only of this relation or type; several: any.", "NAME", name="--tag")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 100,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 100,
 ) -> None:
     """Show when facts began and ceased to be true."""
     async with owner_of(view, agent) as owner:
@@ -224,9 +213,9 @@ async def timeline(
 @command("fact context")
 async def context(
     view: View,
-    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="What the facts should match.")] = "",
+    query: Annotated[str, argument("What the facts should match.", "[TEXT]")] = "",
     agent: LastAgent = None,
-    budget: Annotated[int, typer.Option("--budget", min=1, max=200_000, help="The most tokens.")] = 1_000,
+    budget: Annotated[int, option("The most tokens.", min=1, max=200_000)] = 1_000,
 ) -> None:
     """Print what is known as one text, for any program."""
     async with owner_of(view, agent) as owner:
@@ -241,9 +230,9 @@ async def context(
 @command("fact communities")
 async def communities(
     view: View,
-    query: Annotated[str, typer.Argument(metavar="[TEXT]", help="Search their summaries; '' lists the largest.")] = "",
+    query: Annotated[str, argument("Search their summaries; '' lists the largest.", "[TEXT]")] = "",
     agent: LastAgent = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
+    limit: Annotated[int, option("How many.", min=1, max=1_000)] = 10,
 ) -> None:
     """Show groups of entities that many facts connect."""
     async with owner_of(view, agent) as owner:
@@ -265,7 +254,7 @@ async def communities(
 async def tidy(
     view: View,
     agent: LastAgent = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would fade.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only show what would fade.")] = False,
     yes: Yes = False,
 ) -> None:
     """Let facts and passages fade that matter little, and near-duplicates."""

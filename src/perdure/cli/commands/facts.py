@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Annotated, Final, get_args
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, command, for_work
+from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -38,57 +36,33 @@ if for_work(__name__):
 
     TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 
-FactName = Annotated[str, typer.Argument(metavar="ID", help="The id of the fact, or its beginning.")]
-FactNames = Annotated[list[str], typer.Argument(metavar="ID...", help="Ids of facts, or their beginnings.")]
-FromDate = Annotated[
-    str | None, typer.Option("--since", metavar="DATE", help="From when it is true, such as 2026-11-20.")
-]
-ToDate = Annotated[str | None, typer.Option("--until", metavar="DATE", help="Until when it was true.")]
+FactName = Annotated[str, argument("The id of the fact, or its beginning.", "ID")]
+FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
+FromDate = Annotated[str | None, option("From when it is true, such as 2026-11-20.", "DATE", name="--since")]
+ToDate = Annotated[str | None, option("Until when it was true.", "DATE", name="--until")]
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """The options of `list` and `search` that say which facts."""
 
-    entity: Annotated[str | None, typer.Option("--entity", metavar="NAME", help="Only about it; a name or an id.")] = (
-        None
-    )
+    entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None
     relations: Annotated[
-        list[str] | None,
-        typer.Option("--relation", metavar="NAME", help="Only such as LIVES_IN; several: any of them."),
+        list[str] | None, option("Only such as LIVES_IN; several: any of them.", "NAME", name="--relation")
     ] = None
-    types: Annotated[
-        list[str] | None, typer.Option("--type", metavar="NAME", help="Only of this fact type; several: any.")
-    ] = None
-    at: Annotated[str | None, typer.Option("--at", metavar="DATE", help="Only what was true then.")] = None
-    since: Annotated[str | None, typer.Option("--since", metavar="DATE", help="Only what was true then or later.")] = (
-        None
-    )
-    until: Annotated[str | None, typer.Option("--until", metavar="DATE", help="Only what was true then or before.")] = (
-        None
-    )
-    as_of: Annotated[
-        str | None, typer.Option("--as-of", metavar="DATE", help="What was believed at the end of that day.")
-    ] = None
-    min_rating: Annotated[float, typer.Option("--min-rating", min=0, max=1, help="Only what matters so much.")] = 0.0
+    types: Annotated[list[str] | None, option("Only of this fact type; several: any.", "NAME", name="--type")] = None
+    at: Annotated[str | None, option("Only what was true then.", "DATE")] = None
+    since: Annotated[str | None, option("Only what was true then or later.", "DATE")] = None
+    until: Annotated[str | None, option("Only what was true then or before.", "DATE")] = None
+    as_of: Annotated[str | None, option("What was believed at the end of that day.", "DATE")] = None
+    min_rating: Annotated[float, option("Only what matters so much.", min=0, max=1)] = 0.0
     state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="`active`, `faded`, `proposed`, `archived` or `all`; by default the first two.",
-        ),
+        str | None, option("`active`, `faded`, `proposed`, `archived` or `all`; by default the first two.", "STATE")
     ] = None
     trust: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--trust", metavar="NAME", help="Only from `user`, `agent`, `tool`, `web` and so on; several: any."
-        ),
+        list[str] | None, option("Only from `user`, `agent`, `tool`, `web` and so on; several: any.", "NAME")
     ] = None
-    scope: Annotated[
-        list[str] | None,
-        typer.Option("--scope", metavar="NAME=VALUE", help="Only such as user_id=ann; several: all of them."),
-    ] = None
+    scope: Annotated[list[str] | None, option("Only such as user_id=ann; several: all of them.", "NAME=VALUE")] = None
 
 
 @command("fact list")
@@ -97,7 +71,7 @@ async def list_facts(
     *,
     agent: LastAgent = None,
     options: Options,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
 ) -> None:
     """List what an agent knows as facts, newest first."""
     conditions = _conditions(options)
@@ -111,10 +85,10 @@ async def list_facts(
 async def search_facts(
     view: View,
     *,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    text: Annotated[str, argument("What to search for.", "TEXT")],
     agent: LastAgent = None,
     options: Options,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")] = 10,
+    limit: Annotated[int, option("How many.", min=1, max=1_000)] = 10,
 ) -> None:
     """Search the facts of an agent, best first."""
     if not text.strip():
@@ -146,13 +120,11 @@ async def history(view: View, fact: FactName) -> None:
 @command("fact add")
 async def add(
     view: View,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A sentence, such as 'Ada lives in Turin.'")],
+    text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
     agent: LastAgent = None,
-    subject: Annotated[
-        str, typer.Option("--subject", metavar="NAME", help="Whom it is about; by default the user.")
-    ] = "",
-    relation: Annotated[str, typer.Option("--relation", metavar="NAME", help="Such as LIVES_IN.")] = "REMEMBERS",
-    object_: Annotated[str, typer.Option("--object", metavar="NAME", help="What it is related to.")] = "",
+    subject: Annotated[str, option("Whom it is about; by default the user.", "NAME")] = "",
+    relation: Annotated[str, option("Such as LIVES_IN.", "NAME")] = "REMEMBERS",
+    object_: Annotated[str, option("What it is related to.", "NAME", name="--object")] = "",
     since: FromDate = None,
     until: ToDate = None,
 ) -> None:
@@ -168,10 +140,10 @@ async def add(
 async def edit(
     view: View,
     fact: FactName,
-    text: Annotated[str | None, typer.Argument(metavar="TEXT", help="The sentence; by default it stays.")] = None,
+    text: Annotated[str | None, argument("The sentence; by default it stays.", "TEXT")] = None,
     since: FromDate = None,
     until: ToDate = None,
-    rating: Annotated[float | None, typer.Option("--rating", min=0, max=1, help="How much it matters.")] = None,
+    rating: Annotated[float | None, option("How much it matters.", min=0, max=1)] = None,
 ) -> None:
     """Correct a fact; the version before stays in its history. '' takes a date away."""
     changes: FactFields = {}

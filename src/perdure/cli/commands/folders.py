@@ -10,9 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, agent_option, command, for_work
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -29,7 +27,7 @@ if for_work(__name__):
     from perdure.library.folders import AsyncFolder
     from perdure.settings import Settings
 
-FolderName = Annotated[str, typer.Argument(metavar="FOLDER", help="Name or id of the folder.")]
+FolderName = Annotated[str, argument("Name or id of the folder.", "FOLDER")]
 
 NO_FOLDER = "`perdure file upload PATH --folder NAME` makes one."
 UPLOAD_AGAIN = "`perdure file upload` adds the files again"
@@ -93,11 +91,8 @@ async def _folder_line(folder: AsyncFolder) -> str:
 @command("file upload", json=False)
 async def upload(
     view: View,
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files, or whole directories.")],
-    folder: Annotated[
-        str | None,
-        typer.Option("--folder", metavar="NAME", help="The folder; by default named as the directory."),
-    ] = None,
+    paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
+    folder: Annotated[str | None, option("The folder; by default named as the directory.", "NAME")] = None,
     agent: Annotated[str | None, agent_option("Give the folder to this agent, by name or id.")] = None,
 ) -> int:
     """Add files to a folder that agents read. A file that is there with the same bytes stays as it is.
@@ -128,7 +123,7 @@ async def upload(
 @command("file list", json=False)
 async def list_files(
     view: View,
-    name: Annotated[str, typer.Argument(metavar="FOLDER", help="A folder; or an agent, for its open files.")],
+    name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")],
 ) -> None:
     """List the files of a folder, and the progress of each."""
     async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
@@ -151,7 +146,7 @@ async def list_files(
 @command("file delete", json=False)
 async def delete_file(
     view: View,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Name or id of the file.")],
+    file: Annotated[str, argument("Name or id of the file.", "FILE")],
     folder: FolderName,
     yes: Yes = False,
 ) -> None:

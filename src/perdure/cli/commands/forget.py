@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Agent, Yes, command, for_work
+from perdure.cli.run import Agent, Yes, argument, command, flag, for_work
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -31,10 +29,8 @@ EXCERPT_CHARS = 100
 async def forget(
     view: View,
     agent: Agent,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="A text, or the id of a message or passage.")],
-    erase: Annotated[
-        bool, typer.Option("--erase", help="Remove it from the store's file too, with old versions. No undo.")
-    ] = False,
+    text: Annotated[str, argument("A text, or the id of a message or passage.", "TEXT")],
+    erase: Annotated[bool, flag("--erase", "Remove it from the store's file too, with old versions. No undo.")] = False,
     yes: Yes = False,
 ) -> None:
     """Show where a text stands in memory and history, and take it out."""
@@ -75,10 +71,8 @@ async def forget(
 async def undo(
     view: View,
     agent: Agent,
-    number: Annotated[
-        int | None, typer.Argument(metavar="NUMBER", help="Which correction; by default the last.")
-    ] = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the corrections instead.")] = False,
+    number: Annotated[int | None, argument("Which correction; by default the last.", "NUMBER")] = None,
+    list_all: Annotated[bool, flag("--list", "List the corrections instead.")] = False,
 ) -> None:
     """Undo what was forgotten or corrected in an agent."""
     async with open_store(view, empty=none_yet("agent", agent)) as perdure:

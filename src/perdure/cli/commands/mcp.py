@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import Yes, command, for_work
+from perdure.cli.run import Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.json import fields
@@ -22,7 +22,7 @@ if for_work(__name__):
     from perdure.core.text.line_diff import unified_diff
     from perdure.domain.mcp import ToolsByStatus
 
-Server = Annotated[str, typer.Argument(metavar="SERVER", help="Its name or id.")]
+Server = Annotated[str, argument("Its name or id.", "SERVER")]
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
 NAMES_MAX = 8
@@ -31,31 +31,26 @@ NAMES_MAX = 8
 @command("mcp add", json=False)
 async def add_server(
     view: View,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the server; its tools' names begin with it.")],
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND ARG...", help="The program to run, after two dashes.")
-    ] = None,
-    url: Annotated[str | None, typer.Option("--url", metavar="URL", help="Address of the server.")] = None,
-    sse: Annotated[bool, typer.Option("--sse", help="The server uses the older SSE.")] = False,
+    name: Annotated[str, argument("Name of the server; its tools' names begin with it.", "NAME")],
+    command: Annotated[list[str] | None, argument("The program to run, after two dashes.", "-- COMMAND ARG...")] = None,
+    url: Annotated[str | None, option("Address of the server.", "URL")] = None,
+    sse: Annotated[bool, flag("--sse", "The server uses the older SSE.")] = False,
     token_from: Annotated[
-        str | None, typer.Option("--token-from-env", metavar="VARIABLE", help="Variable with the bearer token.")
+        str | None, option("Variable with the bearer token.", "VARIABLE", name="--token-from-env")
     ] = None,
     headers_from: Annotated[
-        list[str] | None,
-        typer.Option("--header-from-env", metavar="HEADER=VARIABLE", help="A header, with the value of a variable."),
+        list[str] | None, option("A header, with the value of a variable.", "HEADER=VARIABLE", name="--header-from-env")
     ] = None,
     variables: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="NAME[=secret:NAME]", help="A variable of the program: from here or a secret."),
+        option("A variable of the program: from here or a secret.", "NAME[=secret:NAME]", name="--env"),
     ] = None,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="Its new tools need no approval, and its hints are trusted.")
-    ] = False,
+    trust: Annotated[bool, flag("--trust", "Its new tools need no approval, and its hints are trusted.")] = False,
     private: Annotated[
         bool | None,
-        typer.Option(
+        flag(
             "--private/--public",
-            help="Whether the URL may lead to this machine or a private network.",
+            "Whether the URL may lead to this machine or a private network.",
             show_default="as it leads now",
         ),
     ] = None,
@@ -160,7 +155,7 @@ async def approve(
     view: View,
     server: Server,
     tools: Annotated[
-        list[str] | None, typer.Argument(metavar="[TOOL...]", help="Only these; by default all that wait for approval.")
+        list[str] | None, argument("Only these; by default all that wait for approval.", "[TOOL...]")
     ] = None,
     yes: Yes = False,
 ) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import LastAgent, command, for_work
+from perdure.cli.run import LastAgent, argument, command, for_work
 
 if for_work(__name__):
     from rich.text import Text
@@ -21,7 +19,7 @@ if for_work(__name__):
     from perdure.core.blocks import Block
     from perdure.library.agent import AsyncAgent
 
-Label = Annotated[str, typer.Argument(metavar="LABEL", help="Label of the block, such as human.")]
+Label = Annotated[str, argument("Label of the block, such as human.", "LABEL")]
 
 NO_STORE = "`perdure` makes an agent and starts the chat"
 
@@ -54,7 +52,7 @@ async def history(view: View, label: Label, agent: LastAgent = None) -> None:
 async def restore(
     view: View,
     label: Label,
-    version: Annotated[int, typer.Argument(metavar="VERSION", min=0, help="Its number in the history.")],
+    version: Annotated[int, argument("Its number in the history.", "VERSION", min=0)],
     agent: LastAgent = None,
 ) -> None:
     """Bring the value of an earlier version of a block back, as a new version."""

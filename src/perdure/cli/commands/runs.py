@@ -8,9 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
-from perdure.cli.run import command, for_work
+from perdure.cli.run import argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -29,7 +27,7 @@ if for_work(__name__):
     from perdure.library.services.replays import Answer
     from perdure.library.services.transcripts import TranscriptEntry
 
-RunName = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, or its beginning.")]
+RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
 
 STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
 
@@ -37,8 +35,8 @@ STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
 @command("run list")
 async def list_runs(
     view: View,
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default of all.")] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 20,
+    agent: Annotated[str | None, argument("Name or id; by default of all.", "AGENT")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 20,
 ) -> None:
     """List runs, newest first."""
     async with open_store(view, empty=f"There are no runs yet: {NO_AGENT}") as perdure:
@@ -112,10 +110,8 @@ async def export_run(view: View, run_id: RunName) -> None:
 async def replay_run(
     view: View,
     run_id: RunName,
-    model: Annotated[str | None, typer.Option("--model", metavar="HANDLE", help="Another model.")] = None,
-    system: Annotated[
-        str | None, typer.Option("--system", metavar="FILE", help="The whole system text instead; - is stdin.")
-    ] = None,
+    model: Annotated[str | None, option("Another model.", "HANDLE")] = None,
+    system: Annotated[str | None, option("The whole system text instead; - is stdin.", "FILE")] = None,
 ) -> None:
     """Send the requests of a run again, and compare the answers.
 
@@ -138,8 +134,8 @@ async def replay_run(
 @command("run fork")
 async def fork_run(
     view: View,
-    message_id: Annotated[str, typer.Argument(metavar="MESSAGE", help="The id of a message, or its beginning.")],
-    before: Annotated[bool, typer.Option("--before", help="Leave the message itself out.")] = False,
+    message_id: Annotated[str, argument("The id of a message, or its beginning.", "MESSAGE")],
+    before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
 ) -> None:
     """Begin a new conversation with a copy of what was said up to a message."""
     async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.run import agent_option, command, for_work
+from perdure.cli.run import agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -35,30 +35,19 @@ NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 @command("search")
 async def search(
     view: View,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to search for.")],
+    text: Annotated[str, argument("What to search for.", "TEXT")],
     agent: MemoryOwner = None,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="ARCHIVE", help="Only this archive, by name or id.")
-    ] = None,
+    archive: Annotated[str | None, option("Only this archive, by name or id.", "ARCHIVE")] = None,
     tags: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="TAG", help="Only passages with it; several: with any of them.")
+        list[str] | None, option("Only passages with it; several: with any of them.", "TAG", name="--tag")
     ] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", metavar="DATE", help="Only from this date on, such as 2026-11-20.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="Only up to this date, that day included.")
-    ] = None,
+    since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
+    until: Annotated[str | None, option("Only up to this date, that day included.", "DATE")] = None,
     state: Annotated[
-        str | None,
-        typer.Option(
-            "--state",
-            metavar="STATE",
-            help="Only passages and facts that are `active`, `faded` or `archived`; or `all`.",
-        ),
+        str | None, option("Only passages and facts that are `active`, `faded` or `archived`; or `all`.", "STATE")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many of each kind.")] = 10,
-    why: Annotated[bool, typer.Option("--why", help="Show why each was found, and what ran.")] = False,
+    limit: Annotated[int, option("How many of each kind.", min=1, max=1_000)] = 10,
+    why: Annotated[bool, flag("--why", "Show why each was found, and what ran.")] = False,
 ) -> None:
     """Search messages and archives."""
     if agent is not None and archive is not None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Org, Yes, agent_option, command, for_work
+from perdure.cli.run import Org, Yes, agent_option, argument, command, flag, for_work
 
 if for_work(__name__):
     import getpass
@@ -23,11 +21,8 @@ if for_work(__name__):
     from perdure.library.tools import AsyncSecrets
     from perdure.settings import Settings
 
-SecretName = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits and _, like an environment variable.")]
-SecretOwner = Annotated[
-    str | None,
-    agent_option("The agent that owns it; by default all agents may use it."),
-]
+SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]
+SecretOwner = Annotated[str | None, agent_option("The agent that owns it; by default all agents may use it.")]
 
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
@@ -76,7 +71,7 @@ async def delete_secret(
 async def rotate_secrets(
     view: View,
     forget_old: Annotated[
-        bool, typer.Option("--forget-old", help="Delete the older keys of the file; older backups need them.")
+        bool, flag("--forget-old", "Delete the older keys of the file; older backups need them.")
     ] = False,
 ) -> int:
     """Encrypt everything anew, with a new key: secrets, variables, keys of providers, tokens of MCP servers.

@@ -10,9 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
-from perdure.cli.run import LastAgent, Yes, agent_option, command, for_work
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.table import Table
@@ -26,7 +24,7 @@ if for_work(__name__):
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.library.perdure import AsyncPerdure
 
-ToolName = Annotated[str, typer.Argument(metavar="NAME", help="Name or id of the tool.")]
+ToolName = Annotated[str, argument("Name or id of the tool.", "NAME")]
 
 SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
@@ -37,21 +35,19 @@ NO_TOOL = "There are no tools of your own yet: `perdure tool add FILE.py` makes 
 @command("tool add")
 async def add_tool(
     view: View,
-    file: Annotated[Path, typer.Argument(metavar="FILE.py", help="Python; its last public function is the tool.")],
-    name: Annotated[str | None, typer.Option("--name", metavar="NAME", help="Another function of the file.")] = None,
+    file: Annotated[Path, argument("Python; its last public function is the tool.", "FILE.py")],
+    name: Annotated[str | None, option("Another function of the file.", "NAME")] = None,
     requirements: Annotated[
-        list[str] | None, typer.Option("--requirement", metavar="PACKAGE", help="A package for pip; may be repeated.")
+        list[str] | None, option("A package for pip; may be repeated.", "PACKAGE", name="--requirement")
     ] = None,
     environment: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="NAME=VALUE", help="A variable; secret:NAME for a secret; may be repeated."),
+        list[str] | None, option("A variable; secret:NAME for a secret; may be repeated.", "NAME=VALUE", name="--env")
     ] = None,
     network: Annotated[
-        list[str] | None,
-        typer.Option("--network", metavar="HOST", help="A host it needs; '*' means every public one; may be repeated."),
+        list[str] | None, option("A host it needs; '*' means every public one; may be repeated.", "HOST")
     ] = None,
-    approval: Annotated[bool, typer.Option("--approval", help="A person has to approve each call.")] = False,
-    timeout_s: Annotated[float | None, typer.Option("--timeout", metavar="SECONDS", help="By default 30.")] = None,
+    approval: Annotated[bool, flag("--approval", "A person has to approve each call.")] = False,
+    timeout_s: Annotated[float | None, option("By default 30.", "SECONDS", name="--timeout")] = None,
 ) -> None:
     """Create a tool from a file, or change the tool of that name. The file is read, not run."""
     async with open_store(view) as perdure:
@@ -73,9 +69,7 @@ async def add_tool(
 
 
 @command("tool list")
-async def list_tools(
-    view: View, everything: Annotated[bool, typer.Option("--all", help="With the built-in ones.")] = False
-) -> None:
+async def list_tools(view: View, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False) -> None:
     """List the tools, and the agents that have them."""
     async with open_store(view, empty=NO_TOOL) as perdure:
         tools = await load_all(perdure.tools.list)
@@ -103,8 +97,8 @@ async def show_tool(view: View, name: ToolName) -> None:
 @command("tool test")
 async def test_tool(
     view: View,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name or id of a tool, or a file that is not added yet.")],
-    arguments: Annotated[str, typer.Argument(metavar="ARGS", help="A JSON object.")] = "{}",
+    name: Annotated[str, argument("Name or id of a tool, or a file that is not added yet.", "NAME")],
+    arguments: Annotated[str, argument("A JSON object.", "ARGS")] = "{}",
     agent: Annotated[str | None, agent_option("Run it for this agent, which must have it.")] = None,
 ) -> int:
     """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
@@ -169,10 +163,10 @@ def _read_source(file: Path) -> str:
 def _parse_variables(options: Sequence[str]) -> dict[str, str]:
     """Name -> value of options as NAME=VALUE. Raises: InvalidInput."""
     variables: dict[str, str] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
+    for text in options:
+        name, equals, value = text.partition("=")
         if not equals:
-            raise InvalidInput(f"--env is {option[:80]!r}: write NAME=VALUE, or NAME=secret:NAME for a secret")
+            raise InvalidInput(f"--env is {text[:80]!r}: write NAME=VALUE, or NAME=secret:NAME for a secret")
         variables[name] = value
     return variables
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from perdure.cli.run import agent_option, command, for_work
+from perdure.cli.run import agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command
@@ -36,12 +36,9 @@ NAMES_MAX = 3
 @command("archive export", json=False)
 async def export_archives(
     view: View,
-    names: Annotated[
-        list[str],
-        typer.Argument(metavar="[ARCHIVE] FILE", help="The archive, by name or id, and the file (- is stdout)."),
-    ],
-    every: Annotated[bool, typer.Option("--all", help="All archives, into one file.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file if it is there.")] = False,
+    names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
+    every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
 ) -> None:
     """Write an archive as lines of JSON."""
     if len(names) != 2 - every:
@@ -70,10 +67,9 @@ async def export_archives(
 @command("archive import", json=False)
 async def import_archives(
     view: View,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file of `perdure archive export`; - is stdin.")],
+    file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
     into: Annotated[
-        str | None,
-        typer.Option("--into", metavar="ARCHIVE", help="Put everything into this one; by default each into its own."),
+        str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
     ] = None,
     agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
 ) -> None:
@@ -103,12 +99,9 @@ async def import_archives(
 @command("conversation import", json=False)
 async def import_messages(
     view: View,
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="Whose history, by name or id.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="One JSON object a line, oldest first; - is stdin.")],
-    conversation: Annotated[
-        str | None,
-        typer.Option("--conversation", metavar="NUMBER", help="Where they go, a number or id: `new` creates one."),
-    ] = None,
+    agent: Annotated[str, argument("Whose history, by name or id.", "AGENT")],
+    file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
+    conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
 ) -> None:
     """Add messages from elsewhere to the history of an agent.
 

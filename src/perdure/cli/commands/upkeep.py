@@ -8,9 +8,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import agent_option, command, for_work
+from perdure.cli.run import agent_option, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -35,10 +33,8 @@ RESTORE = "What was damaged can't be made anew: restore a backup by `perdure res
 @command("store verify", json=False)
 async def verify(
     view: View,
-    repair: Annotated[bool, typer.Option("--repair", help="Rebuild indexes, vectors and counts that differ.")] = False,
-    accept_loss: Annotated[
-        bool, typer.Option("--accept-loss", help="Continue with the rest of a store whose log is gone.")
-    ] = False,
+    repair: Annotated[bool, flag("--repair", "Rebuild indexes, vectors and counts that differ.")] = False,
+    accept_loss: Annotated[bool, flag("--accept-loss", "Continue with the rest of a store whose log is gone.")] = False,
 ) -> int:
     """Look for damage, and compare the search indexes, vectors and counts with the stored texts.
 
@@ -111,7 +107,7 @@ async def scrub(view: View) -> None:
 @command("store split", json=False)
 async def split(
     view: View,
-    parts: Annotated[int, typer.Option("--parts", metavar="N", help="How many parts of each table: 2 to 256.")] = 16,
+    parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16,
 ) -> None:
     """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
 
@@ -133,11 +129,9 @@ async def split(
 @command("store reindex", json=False)
 async def reindex(
     view: View,
-    archive: Annotated[
-        str | None, typer.Option("--archive", metavar="ARCHIVE", help="The passages of this archive, by name or id.")
-    ] = None,
+    archive: Annotated[str | None, option("The passages of this archive, by name or id.", "ARCHIVE")] = None,
     agent: Annotated[str | None, agent_option("The messages of this agent, by name or id.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Embed also texts that have a vector.")] = False,
+    again: Annotated[bool, flag("--again", "Embed also texts that have a vector.")] = False,
 ) -> int:
     """Embed texts that have no vector of the current embedder; by default all texts.
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Yes, command, for_work
+from perdure.cli.run import Yes, argument, command, for_work
 
 if for_work(__name__):
     from perdure.cli.chat.terminal import program
@@ -17,8 +15,8 @@ if for_work(__name__):
     from perdure.features.local.models import PROVIDER, LocalModels
     from perdure.settings import Settings
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `perdure model list` shows it.")]
-NameOrFile = Annotated[str, typer.Argument(metavar="NAME", help="A model that is here, or a .gguf file anywhere.")]
+Name = Annotated[str, argument("As `perdure model list` shows it.", "NAME")]
+NameOrFile = Annotated[str, argument("A model that is here, or a .gguf file anywhere.", "NAME")]
 
 MB = 1_000_000
 

@@ -7,9 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-import typer
-
-from perdure.cli.run import Org, Yes, command, for_work
+from perdure.cli.run import Org, Yes, argument, command, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.json import fields
@@ -21,9 +19,9 @@ if for_work(__name__):
     from perdure.server.config import ServerConfig, key_path, load_key
     from perdure.settings import Settings
 
-OrgName = Annotated[str, typer.Argument(metavar="ORG", help="Its name or id.")]
-UserName = Annotated[str, typer.Argument(metavar="USER", help="The user's name or id.")]
-KeyName = Annotated[str, typer.Argument(metavar="KEY", help="Id as `perdure key list` shows it, or name.")]
+OrgName = Annotated[str, argument("Its name or id.", "ORG")]
+UserName = Annotated[str, argument("The user's name or id.", "USER")]
+KeyName = Annotated[str, argument("Id as `perdure key list` shows it, or name.", "KEY")]
 
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -33,30 +31,16 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 class LimitOptions:
     """What a key may use: the fields of `Limits`."""
 
-    requests_per_minute: Annotated[
-        int | None, typer.Option("--requests-per-minute", min=1, help="Further requests get 429.")
-    ] = None
-    tokens_per_day: Annotated[
-        int | None, typer.Option("--tokens-per-day", min=1, help="Of models, in and out; a day is one in UTC.")
-    ] = None
-    cost_per_day: Annotated[
-        float | None, typer.Option("--cost-per-day", metavar="USD", help="Of models with a known price.")
-    ] = None
-    tokens_per_run: Annotated[
-        int | None, typer.Option("--tokens-per-run", min=1, help="A run ends between two steps beyond it.")
-    ] = None
-    cost_per_run: Annotated[
-        float | None, typer.Option("--cost-per-run", metavar="USD", help="The same in US dollars.")
-    ] = None
-    message_chars: Annotated[
-        int | None, typer.Option("--message-chars", min=1, help="The longest message to an agent.")
-    ] = None
+    requests_per_minute: Annotated[int | None, option("Further requests get 429.", min=1)] = None
+    tokens_per_day: Annotated[int | None, option("Of models, in and out; a day is one in UTC.", min=1)] = None
+    cost_per_day: Annotated[float | None, option("Of models with a known price.", "USD")] = None
+    tokens_per_run: Annotated[int | None, option("A run ends between two steps beyond it.", min=1)] = None
+    cost_per_run: Annotated[float | None, option("The same in US dollars.", "USD")] = None
+    message_chars: Annotated[int | None, option("The longest message to an agent.", min=1)] = None
 
 
 @command("org create")
-async def create_org(
-    view: View, name: Annotated[str, typer.Argument(metavar="NAME", help="Its name, which no other one has.")]
-) -> None:
+async def create_org(view: View, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]) -> None:
     """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
     async with open_access(Settings.from_environment()) as access:
         made = await access.create_organisation(name)
@@ -97,10 +81,8 @@ async def delete_org(view: View, name: OrgName, yes: Yes = False) -> None:
 async def list_audit(
     view: View,
     org: Org = None,
-    action: Annotated[
-        str | None, typer.Option("--action", metavar="TEXT", help="Only actions with this in them.")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many.")] = 50,
+    action: Annotated[str | None, option("Only actions with this in them.", "TEXT")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
 ) -> None:
     """List who did what, newest first: administration, and changes of agents and memory through servers."""
     async with open_access(Settings.from_environment(), org) as access:
@@ -120,7 +102,7 @@ async def list_audit(
 @command("user create")
 async def create_user(
     view: View,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name, such as an address.")],
+    name: Annotated[str, argument("The name, such as an address.", "NAME")],
     org: Org = None,
 ) -> None:
     """Create a user. What a key of the user writes carries the user's id."""
@@ -157,15 +139,11 @@ async def delete_user(view: View, name: UserName, org: Org = None, yes: Yes = Fa
 async def create_key(
     view: View,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What the key is for.")],
-    scope: Annotated[
-        str, typer.Option("--scope", metavar="SCOPE", help="`admin`, `builder`, `user` or `read-only`.")
-    ] = "user",
-    user: Annotated[str | None, typer.Option("--user", metavar="USER", help="Whose it is, by name or id.")] = None,
+    name: Annotated[str, argument("What the key is for.", "NAME")],
+    scope: Annotated[str, option("`admin`, `builder`, `user` or `read-only`.", "SCOPE")] = "user",
+    user: Annotated[str | None, option("Whose it is, by name or id.", "USER")] = None,
     org: Org = None,
-    expires: Annotated[
-        str | None, typer.Option("--expires", metavar="TIME", help="90d, 12h, or a date; by default never.")
-    ] = None,
+    expires: Annotated[str | None, option("90d, 12h, or a date; by default never.", "TIME")] = None,
     limits: LimitOptions,
 ) -> None:
     """Create an API key and print it, once: only its digest is stored."""

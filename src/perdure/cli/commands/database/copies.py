@@ -7,9 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Yes, command, for_work
+from perdure.cli.run import Yes, argument, command, for_work
 
 if for_work(__name__):
     from perdure.app.copies import look_at_backup, same_address
@@ -30,7 +28,7 @@ def _expanded(path: str) -> Path:
 
 
 @command("backup")
-async def backup(view: View, path: Annotated[str, typer.Argument(metavar="PATH", help="The file to make.")]) -> None:
+async def backup(view: View, path: Annotated[str, argument("The file to make.", "PATH")]) -> None:
     """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
     async with open_store(view, empty=no_store("nothing to back up")) as perdure:
@@ -49,7 +47,7 @@ async def backup(view: View, path: Annotated[str, typer.Argument(metavar="PATH",
 @command("restore")
 async def restore(
     view: View,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="A file that `perdure backup` has made.")],
+    path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")],
     yes: Yes = False,
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
@@ -76,8 +74,8 @@ async def restore(
 @command("migrate-db")
 async def migrate_db(
     view: View,
-    source: Annotated[str, typer.Argument(metavar="FROM", help="A file or postgresql://...")],
-    target: Annotated[str, typer.Argument(metavar="TO", help="An empty database, or a file that is made.")],
+    source: Annotated[str, argument("A file or postgresql://...", "FROM")],
+    target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
 ) -> None:
     """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
     check_store_address("FROM", source)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from perdure.cli.run import LastAgent, Yes, command, for_work
+from perdure.cli.run import LastAgent, Yes, command, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -60,7 +60,7 @@ async def list_companions(view: View) -> None:
 async def show(
     view: View,
     agent: LastAgent = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many passes.")] = 10,
+    limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
@@ -110,11 +110,9 @@ async def off(view: View, agent: LastAgent = None, yes: Yes = False) -> None:
 async def update(
     view: View,
     agent: LastAgent = None,
-    frequency: Annotated[int | None, typer.Option("--frequency", min=1, help="Wake after so many turns.")] = None,
-    max_steps: Annotated[int | None, typer.Option("--max-steps", min=1, help="Model calls of a pass.")] = None,
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Tokens, in and out, of a pass.")
-    ] = None,
+    frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
+    max_steps: Annotated[int | None, option("Model calls of a pass.", min=1)] = None,
+    max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
 ) -> None:
     """Change how often a companion wakes, and what a pass may take."""
     if frequency is None and max_steps is None and max_tokens is None:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from perdure.cli.run import Yes, agent_names, agent_option, command, for_work, group_names
+from perdure.cli.run import Yes, agent_names, agent_option, argument, command, for_work, group_names, option
 
 if for_work(__name__):
     import asyncio
@@ -41,10 +41,7 @@ if for_work(__name__):
     from perdure.library.services.groups.groups import GroupReply
 
 GroupName = Annotated[
-    str,
-    typer.Argument(
-        metavar="GROUP", help="Its id, the beginning of it, or its description.", autocompletion=group_names
-    ),
+    str, argument("Its id, the beginning of it, or its description.", "GROUP", autocompletion=group_names)
 ]
 Manager = Annotated[
     str | None, agent_option("Who answers (supervisor) or chooses who speaks (dynamic).", name="--manager")
@@ -73,20 +70,11 @@ STOPS = {
 class GroupOptions:
     """Options of a group that is created or changed; None: not given."""
 
-    description: Annotated[str | None, typer.Option("--description", metavar="TEXT", help="What it is for.")] = None
-    max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, help="How often its agents may speak after one message.")
-    ] = None
-    termination_token: Annotated[
-        str | None,
-        typer.Option("--termination-token", metavar="TEXT", help="What ends a dynamic turn; by default DONE!."),
-    ] = None
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Tokens, in and out, after one message.")
-    ] = None
-    max_cost: Annotated[float | None, typer.Option("--max-cost", metavar="USD", help="What one message may cost.")] = (
-        None
-    )
+    description: Annotated[str | None, option("What it is for.", "TEXT")] = None
+    max_turns: Annotated[int | None, option("How often its agents may speak after one message.", min=1)] = None
+    termination_token: Annotated[str | None, option("What ends a dynamic turn; by default DONE!.", "TEXT")] = None
+    max_tokens: Annotated[int | None, option("Tokens, in and out, after one message.", min=1)] = None
+    max_cost: Annotated[float | None, option("What one message may cost.", "USD")] = None
 
 
 @command("group list")
@@ -113,7 +101,7 @@ async def list_groups(view: View) -> None:
 async def show(
     view: View,
     group: GroupName,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How much of the transcript.")] = 100,
+    limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100,
 ) -> None:
     """Show a group's agents and settings, and who said what, the newest last."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
@@ -133,11 +121,9 @@ async def create(
     *,
     kind: Annotated[
         Literal["round_robin", "supervisor", "dynamic"],
-        typer.Argument(
-            metavar="KIND", help="round_robin: one after the other; supervisor: all, then it; dynamic: as it chooses."
-        ),
+        argument("round_robin: one after the other; supervisor: all, then it; dynamic: as it chooses.", "KIND"),
     ],
-    agents: Annotated[list[str], typer.Argument(metavar="AGENT...", help="Names or ids.", autocompletion=agent_names)],
+    agents: Annotated[list[str], argument("Names or ids.", "AGENT...", autocompletion=agent_names)],
     manager: Manager = None,
     options: GroupOptions,
 ) -> None:
@@ -163,8 +149,7 @@ async def update(
     *,
     group: GroupName,
     agents: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[AGENT]...", help="All its agents from now on.", autocompletion=agent_names),
+        list[str] | None, argument("All its agents from now on.", "[AGENT]...", autocompletion=agent_names)
     ] = None,
     manager: Manager = None,
     options: GroupOptions,
@@ -188,7 +173,7 @@ async def update(
 async def send(
     view: View,
     group: GroupName,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - reads stdin.")],
+    text: Annotated[str, argument("The message; - reads stdin.", "TEXT")],
 ) -> int:
     """Send a message to a group, and show who answers what."""
     text = sys.stdin.read() if text == STDIN else text

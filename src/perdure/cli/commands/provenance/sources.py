@@ -6,9 +6,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
-from perdure.cli.run import Agent, LastAgent, Yes, agent_option, command, for_work
+from perdure.cli.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
@@ -30,11 +28,9 @@ if for_work(__name__):
 
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 
-SourceName = Annotated[
-    str, typer.Argument(metavar="SOURCE", help="As in the list, such as web:https://example.com, or the id of a run.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken back.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=1_000, help="How many.")]
+SourceName = Annotated[str, argument("As in the list, such as web:https://example.com, or the id of a run.", "SOURCE")]
+DryRun = Annotated[bool, flag("--dry-run", "Only say what would be taken back.")]
+Limit = Annotated[int, option("How many.", name="--limit", min=1, max=1_000)]
 
 TEXT_CHARS, NAME_CHARS = 400, 80
 
@@ -44,10 +40,7 @@ async def revert_writes(
     view: View,
     agent: Agent,
     writes: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="WRITE...", help="A version of a block as block-…@3, or the id of a passage or episode."
-        ),
+        list[str], argument("A version of a block as block-…@3, or the id of a passage or episode.", "WRITE...")
     ],
     dry_run: DryRun = False,
     yes: Yes = False,
@@ -172,9 +165,7 @@ NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 @command("why")
 async def why(
     view: View,
-    of: Annotated[
-        str, typer.Argument(metavar="ID", help="Of a run, step, message, passage, block or fact, or words of a memory.")
-    ],
+    of: Annotated[str, argument("Of a run, step, message, passage, block or fact, or words of a memory.", "ID")],
     agent: MemoryOwner = None,
 ) -> None:
     """Show where a memory comes from, or what was behind an answer.

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from perdure.cli.run import Agent, LastAgent, Yes, command, for_work
+from perdure.cli.run import Agent, LastAgent, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
@@ -26,7 +26,7 @@ if for_work(__name__):
     from perdure.domain.schedules import describe_timing, next_times
     from perdure.library.perdure import AsyncPerdure
 
-Name = Annotated[str, typer.Argument(metavar="ID", help="Its id or the beginning of it, or its name.")]
+Name = Annotated[str, argument("Its id or the beginning of it, or its name.", "ID")]
 
 NO_SCHEDULE = "There are no schedules yet: `perdure schedule add TEXT --at TIME` makes one."
 FIRED_BY = "it is fired while a process has the store open, such as `perdure serve`"
@@ -38,36 +38,25 @@ FIRINGS = 20
 @command("schedule add")
 async def add_schedule(
     view: View,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What the agent is told then.")],
+    text: Annotated[str, argument("What the agent is told then.", "TEXT")],
     agent: LastAgent = None,
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Once: 2026-11-24T09:00, 09:00, or 'in 20m'.")
-    ] = None,
-    every: Annotated[str | None, typer.Option("--every", metavar="DURATION", help="Such as 30m, 2h or 1d.")] = None,
-    cron: Annotated[
-        str | None, typer.Option("--cron", metavar="FIELDS", help="Five fields, such as '0 9 * * MON-FRI'.")
-    ] = None,
+    at: Annotated[str | None, option("Once: 2026-11-24T09:00, 09:00, or 'in 20m'.", "TIME")] = None,
+    every: Annotated[str | None, option("Such as 30m, 2h or 1d.", "DURATION")] = None,
+    cron: Annotated[str | None, option("Five fields, such as '0 9 * * MON-FRI'.", "FIELDS")] = None,
     timezone: Annotated[
-        str | None, typer.Option("--zone", metavar="ZONE", help="Such as Europe/Rome; by default the agent's.")
+        str | None, option("Such as Europe/Rome; by default the agent's.", "ZONE", name="--zone")
     ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="A short name.")] = "",
-    times: Annotated[int | None, typer.Option("--times", metavar="NUMBER", help="How often at most.")] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Not after this time.")] = None,
+    name: Annotated[str, option("A short name.", "NAME")] = "",
+    times: Annotated[int | None, option("How often at most.", "NUMBER")] = None,
+    until: Annotated[str | None, option("Not after this time.", "TIME")] = None,
     missed: Annotated[
-        Literal["skip", "once", "all"],
-        typer.Option("--missed", help="What becomes of times at which no process ran."),
+        Literal["skip", "once", "all"], option("What becomes of times at which no process ran.")
     ] = "once",
-    missed_limit: Annotated[
-        int, typer.Option("--missed-limit", metavar="NUMBER", min=1, max=100, help="Of `all`: only the newest.")
-    ] = 10,
-    quiet: Annotated[
-        str | None, typer.Option("--quiet", metavar="HOURS", help="Not at these hours, such as 22:00-07:00.")
-    ] = None,
-    skip_quiet: Annotated[bool, typer.Option("--skip-quiet", help="Nor after them, what falls there.")] = False,
-    as_user: Annotated[bool, typer.Option("--as-user", help="The agent reads TEXT as a message of its user.")] = False,
-    companion: Annotated[
-        bool, typer.Option("--companion", help="Wake the agent's companion instead; TEXT is the name.")
-    ] = False,
+    missed_limit: Annotated[int, option("Of `all`: only the newest.", "NUMBER", min=1, max=100)] = 10,
+    quiet: Annotated[str | None, option("Not at these hours, such as 22:00-07:00.", "HOURS")] = None,
+    skip_quiet: Annotated[bool, flag("--skip-quiet", "Nor after them, what falls there.")] = False,
+    as_user: Annotated[bool, flag("--as-user", "The agent reads TEXT as a message of its user.")] = False,
+    companion: Annotated[bool, flag("--companion", "Wake the agent's companion instead; TEXT is the name.")] = False,
 ) -> None:
     """Have an agent told something later, once or again and again."""
     if sum(option is not None for option in (at, every, cron)) != 1:
@@ -102,8 +91,8 @@ async def add_schedule(
 @command("schedule list")
 async def list_schedules(
     view: View,
-    agent: Annotated[str | None, typer.Argument(metavar="AGENT", help="Name or id; by default all agents.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="With those that have ended.")] = False,
+    agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
+    everything: Annotated[bool, flag("--all", "With those that have ended.")] = False,
 ) -> None:
     """List the schedules, and when each fires next."""
     async with open_store(view, empty=NO_SCHEDULE) as perdure:
@@ -166,15 +155,12 @@ async def delete_schedule(view: View, schedule: Name, yes: Yes = False) -> None:
 async def tell_event(
     view: View,
     agent: Agent,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="What happened, such as login or like.")],
-    data: Annotated[str | None, typer.Option("--data", metavar="JSON", help="More about it: a JSON object.")] = None,
+    kind: Annotated[str, argument("What happened, such as login or like.", "KIND")],
+    data: Annotated[str | None, option("More about it: a JSON object.", "JSON")] = None,
     wake: Annotated[
-        bool,
-        typer.Option("--wake/--note", help="Whether the agent acts now, or reads of it with its next message."),
+        bool, flag("--wake/--note", "Whether the agent acts now, or reads of it with its next message.")
     ] = True,
-    key: Annotated[
-        str | None, typer.Option("--key", metavar="TEXT", help="The same key again is the same event.")
-    ] = None,
+    key: Annotated[str | None, option("The same key again is the same event.", "TEXT")] = None,
 ) -> int:
     """Tell an agent that something happened, and print what it says."""
     values = _read_data(data)
