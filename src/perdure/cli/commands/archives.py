@@ -79,8 +79,7 @@ async def list_passages(
 
 @command("archive restore")
 async def restore(
-    view: View,
-    passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")],
+    view: View, passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")]
 ) -> None:
     """Bring passages back that have faded or are archived."""
     async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:

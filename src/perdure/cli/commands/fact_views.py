@@ -129,9 +129,7 @@ async def rule(
 
 @command("fact rules")
 async def rules(
-    view: View,
-    agent: LastAgent = None,
-    lift: Annotated[int | None, option("Lift this rule first.", "NUMBER")] = None,
+    view: View, agent: LastAgent = None, lift: Annotated[int | None, option("Lift this rule first.", "NUMBER")] = None
 ) -> None:
     """List what must not be remembered."""
     async with owner_of(view, agent, change=lift is not None) as owner:
@@ -148,9 +146,7 @@ async def rules(
 
 @command("fact entities")
 async def entities(
-    view: View,
-    agent: LastAgent = None,
-    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 100,
+    view: View, agent: LastAgent = None, limit: Annotated[int, option("How many.", min=1, max=10_000)] = 100
 ) -> None:
     """List the people, places and things that facts are about."""
     async with owner_of(view, agent) as owner:

@@ -122,8 +122,7 @@ async def upload(
 
 @command("file list", json=False)
 async def list_files(
-    view: View,
-    name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")],
+    view: View, name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")]
 ) -> None:
     """List the files of a folder, and the progress of each."""
     async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
@@ -145,10 +144,7 @@ async def list_files(
 
 @command("file delete", json=False)
 async def delete_file(
-    view: View,
-    file: Annotated[str, argument("Name or id of the file.", "FILE")],
-    folder: FolderName,
-    yes: Yes = False,
+    view: View, file: Annotated[str, argument("Name or id of the file.", "FILE")], folder: FolderName, yes: Yes = False
 ) -> None:
     """Delete a file of a folder, for good."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:

@@ -105,10 +105,7 @@ async def scrub(view: View) -> None:
 
 
 @command("store split", json=False)
-async def split(
-    view: View,
-    parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16,
-) -> None:
+async def split(view: View, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16) -> None:
     """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
 
     Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it

@@ -101,9 +101,7 @@ async def list_audit(
 
 @command("user create")
 async def create_user(
-    view: View,
-    name: Annotated[str, argument("The name, such as an address.", "NAME")],
-    org: Org = None,
+    view: View, name: Annotated[str, argument("The name, such as an address.", "NAME")], org: Org = None
 ) -> None:
     """Create a user. What a key of the user writes carries the user's id."""
     async with open_access(Settings.from_environment(), org) as access:

@@ -46,9 +46,7 @@ async def backup(view: View, path: Annotated[str, argument("The file to make.", 
 
 @command("restore")
 async def restore(
-    view: View,
-    path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")],
-    yes: Yes = False,
+    view: View, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
 ) -> None:
     """Put a backup in the place of the store. The old one is kept."""
     file, address = _expanded(path), Settings.from_environment().store_address

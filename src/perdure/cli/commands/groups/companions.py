@@ -58,9 +58,7 @@ async def list_companions(view: View) -> None:
 
 @command("companion show")
 async def show(
-    view: View,
-    agent: LastAgent = None,
-    limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10,
+    view: View, agent: LastAgent = None, limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
     async with open_store(view, empty=no_agent(agent)) as perdure:

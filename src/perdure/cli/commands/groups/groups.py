@@ -99,9 +99,7 @@ async def list_groups(view: View) -> None:
 
 @command("group show")
 async def show(
-    view: View,
-    group: GroupName,
-    limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100,
+    view: View, group: GroupName, limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100
 ) -> None:
     """Show a group's agents and settings, and who said what, the newest last."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
@@ -171,9 +169,7 @@ async def update(
 
 @command("group send")
 async def send(
-    view: View,
-    group: GroupName,
-    text: Annotated[str, argument("The message; - reads stdin.", "TEXT")],
+    view: View, group: GroupName, text: Annotated[str, argument("The message; - reads stdin.", "TEXT")]
 ) -> int:
     """Send a message to a group, and show who answers what."""
     text = sys.stdin.read() if text == STDIN else text
