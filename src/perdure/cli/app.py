@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from perdure.cli.root import Root
-from perdure.cli.run import LastAgent, NewProfile, Verb, agent_option, flag, option, run_and_exit
+from perdure.cli.run import LastAgent, NewProfile, Verb, flag, option, run_and_exit
 
 # Without rich markup typer does not import rich, which would triple the time of `--help`.
 app = typer.Typer(
@@ -21,7 +21,6 @@ app = typer.Typer(
 
 Message = Annotated[str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send one message and exit.")]
 ChatJson = Annotated[bool, flag("--json", "Print one JSON object for each message.")]
-MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 NewModel = Annotated[str | None, option("The model of the new agent, as provider/name.", "HANDLE", name="--model")]
 
 
@@ -82,31 +81,3 @@ def chat(
 
     made = functools.partial(chat, name=agent, new=new, model=model, profile=profile)
     run_and_exit(made(message=message, as_json=as_json, conversation=conversation, turns=turns))
-
-
-@app.command(cls=Verb)
-def serve(
-    host: Annotated[str | None, option("Where to listen; by default on this machine only.", "ADDRESS")] = None,
-    port: Annotated[int | None, option("By default 8283; 0: any free port.", min=0, max=65_535)] = None,
-    workers: Annotated[int | None, option("How many processes serve; by default 1.", min=1, max=256)] = None,
-    worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,
-) -> None:
-    """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
-    from perdure.cli.commands.serve import serve
-    from perdure.server.serve import loop_factory
-
-    work = serve(host=host, port=port, workers=workers, worker=worker)
-    run_and_exit(work, loop_factory=loop_factory())
-
-
-@app.command(cls=Verb)
-def ui(
-    host: Annotated[str | None, option("Where the server listens.", "ADDRESS")] = None,
-    port: Annotated[int | None, option("By default 8283.", min=0, max=65_535)] = None,
-    browse: Annotated[bool, flag("--browser/--no-browser", "Open the page, or print its address.")] = True,
-) -> None:
-    """Open the dashboard in a browser, and serve it if nobody does."""
-    from perdure.cli.commands.serve import ui
-    from perdure.server.serve import loop_factory
-
-    run_and_exit(ui(host=host, port=port, browse=browse), loop_factory=loop_factory())

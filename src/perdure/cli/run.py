@@ -168,23 +168,24 @@ class Noun(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
-def command(name: str, *, json: bool = True) -> Callable[[Work], Work]:
+def command(name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None) -> Callable[[Work], Work]:
     """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
     dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
 
     Args:
         json: whether it has the option --json, which decides on the view.
+        loop: gives the factory of its event loop; None: asyncio's own.
     """
 
     def register(work: Work) -> Work:
         if not for_work(work.__module__):
-            _callbacks[work.__module__][name] = _callback(work, json=json)
+            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop)
         return work
 
     return register
 
 
-def _callback(work: Callable[..., Any], *, json: bool) -> Callable[..., None]:
+def _callback(work: Callable[..., Any], *, json: bool, loop: Callable[[], Any]) -> Callable[..., None]:
     """What typer calls: it imports the module for its work, and runs the function of the same name."""
     del work.__annotations__["view"]  # not imported
     hints = get_type_hints(work, include_extras=True)
@@ -206,7 +207,7 @@ def _callback(work: Callable[..., Any], *, json: bool) -> Callable[..., None]:
         for name, group in groups.items():
             values = {field.name: arguments.pop(field.name) for field in fields(group)}
             arguments[name] = getattr(module, group.__name__)(**values)
-        run_and_exit(show_errors(getattr(module, work.__name__), **arguments))
+        run_and_exit(show_errors(getattr(module, work.__name__), **arguments), loop_factory=loop())
 
     run.__doc__ = work.__doc__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]

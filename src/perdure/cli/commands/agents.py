@@ -24,8 +24,8 @@ if for_work(__name__):
         confirm,
         deleted,
         describe_same_name,
-        get_agent,
         load_all,
+        named_agent,
         no_store,
         none_yet,
         open_store,
@@ -82,8 +82,7 @@ async def update_agent(
     model: Annotated[str, option("Pin this model, or `default`: follow the default.", "HANDLE")],
 ) -> None:
     """Give an agent another model."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (perdure, target):
         row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
 
@@ -100,8 +99,7 @@ async def export_agent(
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
     from perdure.server.routes.agent_files.exporting import export_text
 
-    async with open_store(view, empty=none_yet("agent", agent), org=org) as perdure:
-        target = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent, empty=none_yet("agent", agent), org=org) as (perdure, target):
         text = await export_text(perdure, target.id, with_messages=messages)
         with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
             write(text)
@@ -148,8 +146,7 @@ async def settings(
 ) -> None:
     """Show or change an agent's settings: `context_engine`, `guards`, `summaries`, `tool_output` and so on."""
     pairs = read_pairs("a setting", changes or ())
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        target = await get_agent(view, perdure, agent, change=bool(pairs))
+    async with named_agent(view, agent, change=bool(pairs), empty=no_store(NO_STORE)) as (_, target):
         if pairs:
             changed = dict(target.info.settings) | {name: read_value(text) for name, text in pairs.items()}
             target = await target.update(settings={name: value for name, value in changed.items() if value is not None})
@@ -181,8 +178,7 @@ async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
 
     Memory blocks, archives and files stay, and so does the log.
     """
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (_, target):
         question = (
             f"{plural(await target.message_count(), 'message')} of agent {target.name!r} will be out of its view, for"
             " good; its memory blocks, archives and files stay. Reset?"
@@ -199,8 +195,7 @@ async def cancel(
     conversation: Annotated[str | None, option("Only this one; a number or id.", "NUMBER")] = None,
 ) -> None:
     """Cancel the runs of an agent and its waiting calls. No model is called."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (perdure, target):
         line = None if conversation is None else (await conversation_named(target, conversation)).id
         runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
@@ -210,8 +205,7 @@ async def cancel(
 @command("agent delete")
 async def delete_agent(view: View, agent: Agent, yes: Yes = False) -> None:
     """Delete an agent with its whole history; its memory blocks, archives and files stay."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (perdure, target):
         question = (
             f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
             " for good; its memory blocks, archives and files stay. Delete?"

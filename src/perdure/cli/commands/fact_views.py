@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.views.text import settings_view
     from perdure.cli.views.view import View, fold, new_table, plural, visible
     from perdure.cli.views.why import day
-    from perdure.cli.work import confirm, get_agent, no_store, open_store, read_pairs, read_value
+    from perdure.cli.work import confirm, named_agent, no_store, read_pairs, read_value
     from perdure.core.errors import InvalidInput
     from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.settings import load_graph_settings
@@ -99,8 +99,7 @@ async def settings(
 ) -> None:
     """Show or change how facts are extracted: `entity_types`, `prompt` and so on."""
     pairs = read_pairs("a setting", changes or ())
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=bool(pairs))
+    async with named_agent(view, agent, change=bool(pairs), empty=no_store(NO_STORE)) as (perdure, owner):
         if pairs:
             values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
             await owner.facts.update_settings(**values)

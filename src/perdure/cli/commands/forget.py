@@ -15,7 +15,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command, shell_word
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, fold, new_table, plural, visible
-    from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
+    from perdure.cli.work import confirm, named_agent, progress_bar
     from perdure.core.errors import NotFound
     from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.library.agent import AsyncAgent
@@ -34,8 +34,7 @@ async def forget(
     yes: Yes = False,
 ) -> None:
     """Show where a text stands in memory and history, and take it out."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (perdure, target):
         if is_id_start(text):
             with suppress(NotFound):  # then it is a text like any other
                 text = await perdure.services.why.find_id(text, "message", "passage")
@@ -75,8 +74,7 @@ async def undo(
     list_all: Annotated[bool, flag("--list", "List the corrections instead.")] = False,
 ) -> None:
     """Undo what was forgotten or corrected in an agent."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=not list_all)
+    async with named_agent(view, agent, change=not list_all) as (_, target):
         if list_all:
             corrections = await target.corrections()
             view.show([correction_shape(one) for one in corrections], corrections_view(corrections))

@@ -15,7 +15,7 @@ if for_work(__name__):
     from perdure.cli.views.json import block_shape, version_shape
     from perdure.cli.views.text import blocks_view, versions_view
     from perdure.cli.views.view import View, visible
-    from perdure.cli.work import get_agent, no_store, open_store
+    from perdure.cli.work import get_agent, named_agent, no_store, open_store
     from perdure.core.blocks import Block
     from perdure.library.agent import AsyncAgent
 
@@ -56,8 +56,7 @@ async def restore(
     agent: LastAgent = None,
 ) -> None:
     """Bring the value of an earlier version of a block back, as a new version."""
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=no_store(NO_STORE)) as (_, owner):
         await restore_version(view, owner, label, version)
         view.hint(f"The agent sees it from the next message on: `{chat_command(owner)}`.")
 

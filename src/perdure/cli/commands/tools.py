@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, fold, new_table, visible
-    from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
+    from perdure.cli.work import confirm, deleted, get_agent, load_all, named_agent, none_yet, open_store
     from perdure.core.errors import InvalidInput
     from perdure.core.tools.arguments import read_json
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
@@ -120,8 +120,7 @@ async def test_tool(
 @command("tool attach", json=False)
 async def attach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
     """Give a tool to an agent."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
         tool = await owner.tools.attach(name)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
@@ -129,8 +128,7 @@ async def attach_tool(view: View, name: ToolName, agent: LastAgent = None) -> No
 @command("tool detach", json=False)
 async def detach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
     """Take a tool from an agent."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
         await owner.tools.detach(name)
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 

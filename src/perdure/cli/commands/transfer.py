@@ -20,7 +20,7 @@ if for_work(__name__):
         InputLines,
         get_agent,
         load_all,
-        none_yet,
+        named_agent,
         open_store,
         output_lines,
         progress_bar,
@@ -111,8 +111,7 @@ async def import_messages(
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
-        async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-            target = await get_agent(view, perdure, agent, change=True)
+        async with named_agent(view, agent, change=True) as (perdure, target):
             if conversation == "new":
                 into = await target.new_conversation()
             else:

@@ -16,7 +16,7 @@ if for_work(__name__):
     from perdure.cli.chat.render import diff_view
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
-    from perdure.cli.work import confirm, get_agent, no_agent, open_store
+    from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
     from perdure.core.groups.group import PassCause, PassOutcome
     from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 
@@ -61,8 +61,7 @@ async def show(
     view: View, agent: LastAgent = None, limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent, empty=no_agent(agent)) as (perdure, target):
         info = await perdure.services.companions.get(target.id)
         passes = (await target.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
@@ -74,8 +73,7 @@ async def show(
 @command("companion wake")
 async def wake(view: View, agent: LastAgent = None) -> None:
     """Have a companion read what is new now, and show what it changes."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (_, target):
         done = await target.companion.wake()
     if done is None:
         view.show({"pass": None}, f"Nothing new was said to {target.name!r} since the last pass.")
@@ -95,8 +93,7 @@ async def on(view: View, agent: LastAgent = None) -> None:
 @command("companion off")
 async def off(view: View, agent: LastAgent = None, yes: Yes = False) -> None:
     """Delete the companion of an agent; what it wrote into memory stays."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (perdure, target):
         info = await perdure.services.companions.get(target.id)
         question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
         confirm(view, question, action="delete the companion", yes=yes)

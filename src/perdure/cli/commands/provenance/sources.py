@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
     from perdure.cli.views.why import origin_view
-    from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
+    from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
     from perdure.core.errors import NotFound
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.library.agent import AsyncAgent
@@ -46,8 +46,7 @@ async def revert_writes(
     yes: Yes = False,
 ) -> None:
     """Take writes of an agent's memory back. `perdure undo` brings them back."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (_, target):
         plan = await target.sources.revert_writes(writes, dry_run=True)
         if _ask(view, plan, dry_run=dry_run, yes=yes):
             _show_result(view, target, await target.sources.revert_writes(writes))
@@ -60,8 +59,7 @@ def _counts(one: SourceSummary) -> list[str]:
 @command("source list")
 async def list_sources(view: View, agent: LastAgent = None, limit: Limit = 100) -> None:
     """List what the memory of an agent came from: web pages, files, MCP servers, tools, agents, imports."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent, empty=no_agent(agent)) as (_, target):
         found = await target.sources.list(limit=limit)
     table = new_table(
         "source", "blocks", "passages", "facts", "reverted", "last", right=("blocks", "passages", "facts", "reverted")
@@ -102,8 +100,7 @@ def _write_view(one: WriteText) -> list[RenderableType]:
 @command("source show")
 async def show_source(view: View, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
     """Show the blocks, passages and facts that came from one source, or were written in one run."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent) as (_, target):
         writes = await target.sources.show(source, limit=limit)
     parts = [part for one in writes for part in _write_view(one)]
     view.show(
@@ -119,8 +116,7 @@ async def revert_source(
     view: View, agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False
 ) -> None:
     """Take back all that came from one source or run. `perdure undo` brings it back."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True) as (_, target):
         plan = await target.sources.revert(source, dry_run=True)
         if _ask(view, plan, dry_run=dry_run, yes=yes):
             _show_result(view, target, await target.sources.revert(source))

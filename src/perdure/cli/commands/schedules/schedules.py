@@ -17,7 +17,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.views.json import fields, reply_shape
     from perdure.cli.views.view import View, new_table, visible
-    from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, no_agent, none_yet, open_store
+    from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, named_agent, no_agent, open_store
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
     from perdure.core.schedules import Firing, Schedule, ScheduleStatus
@@ -62,8 +62,7 @@ async def add_schedule(
     if sum(option is not None for option in (at, every, cron)) != 1:
         raise typer.BadParameter("give one of --at, --every and --cron")
     role: Literal["user", "system"] = "user" if as_user else "system"
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (_, owner):
         schedule = await owner.schedules.create(
             text,
             at=at,
@@ -164,8 +163,7 @@ async def tell_event(
 ) -> int:
     """Tell an agent that something happened, and print what it says."""
     values = _read_data(data)
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        found = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent) as (perdure, found):
         accepted = await found.notify(kind, values, wake=wake, idempotency_key=key)
         view.show_status("waiting for the agent…" if wake else "")
         reply = await perdure.services.messages.reply(accepted)
