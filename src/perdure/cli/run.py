@@ -229,16 +229,16 @@ def group_of(noun: str, *modules: str) -> Any:
     return typer.main.get_group(app)
 
 
+@functools.cache
 def _read_commands(module: str) -> Mapping[str, Callable[..., None]]:
     """Name -> what typer calls, of the commands of a module."""
     if not module.startswith("perdure."):
         module = f"perdure.cli.commands.{module}"
+    spec: Any = find_spec(module)
     name = READ + module
-    if name not in _callbacks:
-        spec: Any = find_spec(module)
-        _callbacks[name] = {}
-        sys.modules[name] = read = ModuleType(name)
-        exec(spec.loader.get_code(module), vars(read))
+    _callbacks[name] = {}
+    sys.modules[name] = read = ModuleType(name)  # dataclasses look there for the names in their annotations
+    exec(spec.loader.get_code(module), vars(read))
     return _callbacks[name]
 
 
