@@ -1,4 +1,4 @@
-"""The commands of every day and their arguments. What they do is in `commands`, imported when one runs."""
+"""`perdure` itself and `perdure chat`. All other commands are in `commands`, as `root` lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of all commands: verbs of every day, and nouns whose verbs are imported when they are needed."""
+"""The group of all commands: verbs of every day, and nouns with verbs. Their modules are read when they are needed."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
     from perdure.cli.views.why import origin_view
-    from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
+    from perdure.cli.work import NO_AGENT, confirm, get_agent, named_agent, no_agent, open_store
     from perdure.core.errors import NotFound
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.library.agent import AsyncAgent
@@ -153,9 +153,6 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
         parts.append(Text(f"conflict in {conflict.write_id}: {visible(conflict.reason)}", style="yellow"))
         parts.append(Padding(Text(visible(conflict.merged)), (0, 0, 0, 2)))
     return parts
-
-
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 
 @command("why")
