@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from perdure.cli.commands import serve as serving
+from perdure.cli.work import standard_view
 from perdure.server.config import ServerConfig, load_key
 from tests.support.programs import environment, run_inside
 from tests.support.warm import warm
@@ -66,7 +67,7 @@ async def test_a_key_that_was_made_is_masked_in_the_log(
     monkeypatch.setenv("PERDURE_HOME", str(tmp_path))
     monkeypatch.setenv("PERDURE_API_KEY", "auto")
     monkeypatch.setattr(serving, "_serve", tell)
-    await serving.serve(host=None, port=None)
+    await serving.serve(standard_view())
     output, key = capsys.readouterr().err, load_key(tmp_path / "api.key")
 
     assert key is not None

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perdure.cli.app import app
-from perdure.cli.root import NOUNS
+from perdure.cli.root import NOUNS, VERBS
 from tests.support.programs import run_inside
 
 
@@ -15,8 +14,16 @@ def test_the_tree_is_short(tmp_path: Path) -> None:
     lines = run_inside(tmp_path, "--help", COLUMNS="80").stdout.splitlines()
 
     names = [line.split()[0] for line in lines if re.match("  [a-z][a-z-]*  ", line)]
-    assert names == [command.name or command.callback.__name__ for command in app.registered_commands] + list(NOUNS)  # type: ignore[union-attr]
+    assert names == [*VERBS, *NOUNS]
     assert len(lines) <= 63
+
+
+def test_a_verb_is_listed_with_the_first_sentence_of_its_help(tmp_path: Path) -> None:
+    """The list is printed without the modules that hold the commands."""
+    for verb, (_, help) in VERBS.items():
+        _, _, text = run_inside(tmp_path, verb, "--help", COLUMNS="200").stdout.partition("\n\n")
+
+        assert f"{text.strip()}\n".partition("\n")[0].startswith(help), verb
 
 
 def test_a_noun_names_its_verbs(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line. `app` holds the commands; what they need is imported when one runs, so that `--help` is quick."""
+"""The command line. `root` lists the commands; what they need is imported when one runs, so that `--help` is quick."""
 
 from __future__ import annotations
 

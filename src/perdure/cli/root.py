@@ -1,47 +1,65 @@
-"""The group of all commands: verbs of every day, and nouns whose verbs are imported when they are needed."""
+"""The group of all commands: verbs of every day, and nouns with verbs. Their modules are read when they are needed."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from perdure.cli.run import full_name, store_option
+from perdure.cli.run import group_of, store_option
 
-NOUNS: Mapping[str, tuple[str, str]] = {
-    "agent": ("agents", "Create, list, update, export, import, reset, cancel or delete agents; settings."),
-    "memory": ("agents", "List, show, restore or revert memory blocks; history."),
-    "source": ("agents", "List, show or revert what memory came from."),
+VERBS: Mapping[str, tuple[str, str]] = {
+    "chat": ("", "Chat with an agent."),
+    "history": ("conversations", "Print what was said, with tool calls and edits of memory."),
+    "search": ("search", "Search messages and archives."),
+    "why": ("provenance.sources", "Show where a memory comes from, or what was behind an answer."),
+    "forget": ("forget", "Show where a text stands in memory and history, and take it out."),
+    "undo": ("forget", "Undo what was forgotten or corrected in an agent."),
+    "event": ("schedules.schedules", "Tell an agent that something happened, and print what it says."),
+    "context": ("context", "Show what fills the context window, what a model was sent, and what it cost."),
+    "compress": ("compress", "Print a tool's output in fewer tokens, as an agent sees it."),
+    "serve": ("serve", "Serve the agents over HTTP, as letta-client speaks it."),
+    "ui": ("serve", "Open the dashboard in a browser, and serve it if nobody does."),
+    "backup": ("database.copies", "Copy the store as it is now to a new file, while agents work."),
+    "restore": ("database.copies", "Put a backup in the place of the store."),
+    "migrate-db": ("database.copies", "Copy a store to another database, such as PostgreSQL."),
+    "doctor": ("doctor", "Check models, data and ports, and say what helps."),
+}
+"""Command of every day -> (module of `commands`, or nothing where `app` has it, first sentence of its help)."""
+
+NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
+    "memory": (("memory", "provenance.sources"), "List, show, restore or revert memory blocks; history."),
+    "source": (("provenance.sources",), "List, show or revert what memory came from."),
     "fact": (
-        "facts",
+        ("facts", "fact_views"),
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
-    "group": ("groups", "List, show, create, update, cancel, reset, delete; send."),
-    "companion": ("groups", "List, show, wake or update agents that tidy memory; on, off."),
-    "conversation": ("agents", "List, rename, delete or import conversations."),
-    "approval": ("agents", "List, approve or deny the tool calls that wait."),
-    "schedule": ("schedules", "Add, list, show, cancel or delete what wakes agents."),
-    "run": ("agents", "List, show, cancel, replay, fork or export runs."),
-    "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
-    "folder": ("archives", "List, attach, detach or delete folders of files."),
-    "file": ("archives", "Upload, list or delete files of folders."),
-    "model": ("perdure.features.local.nouns", "List, get, use or remove models that run on this machine."),
-    "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
-    "mcp": ("tools", "Add, list, show, refresh, approve or delete MCP servers."),
-    "secret": ("tools", "Set, list, delete or rotate values that tools need, encrypted."),
-    "hook": ("tools", "List the hooks of this machine."),
-    "org": ("access", "Create, list or delete organisations; audit."),
-    "user": ("access", "Create, list or delete users."),
-    "key": ("access", "Create, list, revoke or delete API keys; show the server's own."),
-    "store": ("archives", "Verify, scrub, reindex or split the store."),
+    "group": (("groups.groups",), "List, show, create, update, cancel, reset, delete; send."),
+    "companion": (("groups.companions",), "List, show, wake or update agents that tidy memory; on, off."),
+    "conversation": (("conversations", "transfer"), "List, rename, delete or import conversations."),
+    "approval": (("approvals",), "List, approve or deny the tool calls that wait."),
+    "schedule": (("schedules.schedules",), "Add, list, show, cancel or delete what wakes agents."),
+    "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
+    "archive": (("archives", "transfer"), "List, show, attach, detach, delete, restore, export or import."),
+    "folder": (("folders",), "List, attach, detach or delete folders of files."),
+    "file": (("folders",), "Upload, list or delete files of folders."),
+    "model": (("perdure.features.local.commands",), "List, get, use or remove models that run on this machine."),
+    "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
+    "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
+    "secret": (("secrets",), "Set, list, delete or rotate values that tools need, encrypted."),
+    "hook": (("doctor",), "List the hooks of this machine."),
+    "org": (("access.access",), "Create, list or delete organisations; audit."),
+    "user": (("access.access",), "Create, list or delete users."),
+    "key": (("access.access",), "Create, list, revoke or delete API keys; show the server's own."),
+    "store": (("upkeep",), "Verify, scrub, reindex or split the store."),
 }
-"""Noun -> (module of `nouns`, or of a feature, that declares its verbs, help)."""
+"""Noun -> (modules of `commands`, or of a feature, with its verbs, help)."""
 
 ALIASES = {"facts": "fact", "groups": "group", "companions": "companion", "schedules": "schedule"}
 """Plural -> noun. Alone it lists."""
@@ -99,14 +117,15 @@ class Root(TyperGroup):
         self.params.append(store_option(hidden=False))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(dict.fromkeys([*self.commands, *NOUNS]))
+        return [*VERBS, *NOUNS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in NOUNS and cmd_name not in self.commands:
-            module, help = NOUNS[cmd_name]
-            noun = getattr(import_module(full_name(module, "perdure.cli.nouns")), cmd_name)
-            self.commands[cmd_name] = group = typer.main.get_group(noun)
+            modules, help = NOUNS[cmd_name]
+            self.commands[cmd_name] = group = group_of(cmd_name, *modules)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
+        elif cmd_name in VERBS and cmd_name not in self.commands:
+            self.commands[cmd_name] = group_of("", VERBS[cmd_name][0]).commands[cmd_name]
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
@@ -127,11 +146,9 @@ class Root(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        verbs = [name for name in self.commands if name not in NOUNS]
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, self.commands[name].get_short_help_str()) for name in verbs])
-        with formatter.section("Nouns, with verbs as in `perdure agent list`"):
-            formatter.write_dl([(name, help) for name, (_, help) in NOUNS.items()])
+        for title, table in (("Commands", VERBS), ("Nouns, with verbs as in `perdure agent list`", NOUNS)):
+            with formatter.section(title):
+                formatter.write_dl([(name, help) for name, (_, help) in table.items()])
 
 
 def new_form(arguments: Sequence[str]) -> list[str] | None:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import functools
 import os
 import shlex
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import Annotated, Any
+from importlib.util import find_spec
+from inspect import Parameter, Signature, signature
+from types import ModuleType
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -58,28 +63,49 @@ def _newest_rows(table: str, columns: str) -> Sequence[tuple[Any, ...]]:
     return ()
 
 
-Agent = Annotated[str, typer.Argument(metavar="AGENT", help="Name or id.", autocompletion=agent_names)]
-LastAgent = Annotated[
-    str | None,
-    typer.Argument(metavar="AGENT", help="Name or id; by default the agent used last.", autocompletion=agent_names),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one line of JSON.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
-NewProfile = Annotated[
-    str | None,
-    typer.Option("--profile", metavar="NAME", help="Of a new agent: `small` or `full`; by default as its model needs."),
-]
-Org = Annotated[
-    str | None, typer.Option("--org", metavar="ORG", help="Name or id of the organisation; by default the default one.")
-]
+def argument(help: str, metavar: str | None = None, **more: Any) -> Any:
+    """An argument by its place."""
+    return typer.Argument(metavar=metavar, help=help, **more)
+
+
+def option(help: str, metavar: str | None = None, *, name: str = "", **more: Any) -> Any:
+    """An option with a value, by default named as the parameter."""
+    return typer.Option(*([name] if name else []), metavar=metavar, help=help, **more)
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """An option without a value: `--all`, or `--wake/--note` with its contrary."""
+    return typer.Option(name, help=help, **more)
 
 
 def agent_option(help: str, *, name: str = "--agent") -> Any:
     """The option --agent, or another that names an agent."""
-    return typer.Option(name, metavar="AGENT", help=help, autocompletion=agent_names)
+    return option(help, "AGENT", name=name, autocompletion=agent_names)
 
 
-Declaration = Callable[..., None]
+Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names)]
+LastAgent = Annotated[
+    str | None, argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
+]
+AsJson = Annotated[bool, flag("--json", "Print one line of JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
+NewProfile = Annotated[
+    str | None, option("Of a new agent: `small` or `full`; by default as its model needs.", "NAME", name="--profile")
+]
+Org = Annotated[str | None, option("Name or id of the organisation; by default the default one.", "ORG", name="--org")]
+
+
+Work = TypeVar("Work", bound=Callable[..., Coroutine[Any, Any, int | None]])
+READ = "read: "
+"""Begins the name of a module of commands that is read for their arguments only."""
+_callbacks: dict[str, dict[str, Callable[..., None]]] = {}
+"""Name of such a module -> name of a command -> what typer calls."""
+
+
+def for_work(module: str) -> bool:
+    """Whether a module of commands is imported for what they do. Else it is read for their arguments, which is done
+    for `--help`, for a shell that completes and before each command: then it leaves out what takes time to import."""
+    return not module.startswith(READ)
 
 
 @functools.cache
@@ -142,40 +168,78 @@ class Noun(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
-def command(app: typer.Typer, work: str, *, name: str | None = None) -> Callable[[Declaration], Declaration]:
-    """Add a command to `app`. The decorated function declares the arguments, and may check how they go together.
+def command(name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None) -> Callable[[Work], Work]:
+    """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
+    dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
 
     Args:
-        work: `module.function` below `perdure.cli.commands`, or the whole name in a feature. It is imported when the
-            command runs: a coroutine function of a `View` and the same arguments, but for `as_json`. It returns the
-            exit code; None is 0.
-        name: of the command; by default that of the function.
+        json: whether it has the option --json, which decides on the view.
+        loop: gives the factory of its event loop; None: asyncio's own.
     """
 
-    def register(declare: Declaration) -> Declaration:
-        @functools.wraps(declare)
-        def run(**arguments: Any) -> None:
-            declare(**arguments)
-            from perdure.cli.work import show_errors
-
-            module, _, function = work.rpartition(".")
-            commands = import_module(full_name(module, "perdure.cli.commands"))
-            run_and_exit(show_errors(getattr(commands, function), **arguments))
-
-        app.command(name, cls=Verb)(run)
-        return run
+    def register(work: Work) -> Work:
+        if not for_work(work.__module__):
+            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop)
+        return work
 
     return register
 
 
-def full_name(module: str, folder: str) -> str:
-    """The whole name of a module of this folder, or of a feature's, which is given whole."""
-    return module if module.startswith("perdure.") else f"{folder}.{module}"
+def _callback(work: Callable[..., Any], *, json: bool, loop: Callable[[], Any]) -> Callable[..., None]:
+    """What typer calls: it imports the module for its work, and runs the function of the same name."""
+    del work.__annotations__["view"]  # not imported
+    hints = get_type_hints(work, include_extras=True)
+    parameters: list[Parameter] = []
+    groups: dict[str, Any] = {}  # argument -> dataclass
+    for name, own in [*signature(work).parameters.items()][1:]:
+        if is_dataclass(hints[name]):
+            groups[name] = hints[name]
+            parameters += signature(hints[name], eval_str=True).parameters.values()
+        else:
+            parameters.append(own.replace(annotation=hints[name]))
+    if json:
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+
+    def run(**arguments: Any) -> None:
+        from perdure.cli.work import show_errors
+
+        module = import_module(work.__module__.removeprefix(READ))
+        for name, group in groups.items():
+            values = {field.name: arguments.pop(field.name) for field in fields(group)}
+            arguments[name] = getattr(module, group.__name__)(**values)
+        run_and_exit(show_errors(getattr(module, work.__name__), **arguments), loop_factory=loop())
+
+    run.__doc__ = work.__doc__
+    run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]
+    return run
 
 
-def verbs() -> typer.Typer:
-    """The verbs of a noun."""
-    return typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+def group_of(noun: str, *modules: str) -> Any:
+    """The group of the commands that begin with a noun, or are one word if it is empty, as these modules have them.
+
+    Args:
+        modules: below `perdure.cli.commands`; the whole name of one in a feature.
+    """
+    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+    for module in modules:
+        for name, callback in _read_commands(module).items():
+            first, _, verb = name.rpartition(" ")
+            if first == noun:
+                app.command(verb, cls=Verb)(callback)
+    return typer.main.get_group(app)
+
+
+@functools.cache
+def _read_commands(module: str) -> Mapping[str, Callable[..., None]]:
+    """Name -> what typer calls, of the commands of a module."""
+    if not module.startswith("perdure."):
+        module = f"perdure.cli.commands.{module}"
+    spec: Any = find_spec(module)
+    name = READ + module
+    _callbacks[name] = {}
+    sys.modules[name] = read = ModuleType(name)  # dataclasses look there for the names in their annotations
+    exec(spec.loader.get_code(module), vars(read))
+    return _callbacks[name]
 
 
 def run_and_exit(work: Coroutine[Any, Any, int], *, loop_factory: Callable[[], Any] | None = None) -> None:

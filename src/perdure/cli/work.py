@@ -142,6 +142,20 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
     return agent
 
 
+@asynccontextmanager
+async def named_agent(
+    view: View, name: str | None, *, change: bool = False, empty: PerdureError | None = None, org: str | None = None
+) -> AsyncIterator[tuple[AsyncPerdure, AsyncAgent]]:
+    """The open store, and the agent as `get_agent` has it.
+
+    Args:
+        empty: the error where there is no store yet; by default that there is no such agent.
+    """
+    none = no_agent(None) if name is None else none_yet("agent", name)
+    async with open_store(view, empty=empty or none, org=org) as perdure:
+        yield perdure, await get_agent(view, perdure, name, change=change)
+
+
 async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
     """(How many agents have this name, their ids with their dates, newest first) if it is more than one."""
     where = AgentFilter(name=name)

@@ -1,32 +1,40 @@
-"""`perdure approval`, and `perdure agent cancel`: the calls of agents that wait for a person."""
+"""`perdure approval`: the calls of agents that wait for a person."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Annotated
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.chat.session import Session
-from perdure.cli.chat.source import ListedLines
-from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.views.text import pending_shape, pending_text
-from perdure.cli.views.view import View
-from perdure.cli.work import get_agent, none_yet, open_store
-from perdure.core.answers import PendingCall
-from perdure.core.errors import InvalidInput
-from perdure.core.ids import ConversationId
-from perdure.library.agent import AsyncAgent
-from perdure.library.perdure import AsyncPerdure
+from perdure.cli.run import Agent, argument, command, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.chat.session import Session
+    from perdure.cli.chat.source import ListedLines
+    from perdure.cli.commands.conversations import conversation_named
+    from perdure.cli.views.text import pending_shape, pending_text
+    from perdure.cli.views.view import View
+    from perdure.cli.work import get_agent, none_yet, open_store
+    from perdure.core.answers import PendingCall
+    from perdure.core.errors import InvalidInput
+    from perdure.core.ids import ConversationId
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.perdure import AsyncPerdure
+
+    AgentCall = tuple[str, PendingCall]
+    """(name of the agent, call)"""
+
+OfCall = Annotated[str | None, argument("By default all that wait.", "CALL")]
+InConversation = Annotated[
+    str | None, option("Number or id of the one where the call waits.", "NUMBER", name="--conversation")
+]
 
 NO_CALL = "no call waits for anybody"
-NOTHING = "there is nothing to cancel"
-
-AgentCall = tuple[str, PendingCall]
-"""(name of the agent, call)"""
 
 
+@command("approval list")
 async def list_approvals(view: View) -> None:
-    """Print the waiting calls of all agents."""
+    """List the tool calls that wait for a person, or for the program that sent the message."""
     async with open_store(view, empty=NO_CALL) as perdure:
         waiting = await perdure.services.approvals.list_all()
         shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
@@ -41,15 +49,29 @@ def _place(call: PendingCall, waiting: Sequence[AgentCall]) -> str:
     return f" in {call.conversation_id}" if len(conversations) > 1 else ""
 
 
-async def approve(view: View, *, agent: str, call: str | None, arguments: str | None, conversation: str | None) -> int:
-    """Approve waiting calls of an agent, print the run that follows, and return the exit code."""
+@command("approval approve", json=False)
+async def approve(
+    view: View,
+    agent: Agent,
+    call: OfCall = None,
+    arguments: Annotated[str | None, option("Arguments in place of the model's.", "JSON")] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Approve waiting calls of an agent, and print its answer."""
     if arguments is not None:
         _check_arguments(arguments)
     return await _decide(view, agent, call, conversation, approve=True, arguments=arguments)
 
 
-async def deny(view: View, *, agent: str, call: str | None, reason: str | None, conversation: str | None) -> int:
-    """Deny waiting calls of an agent, print the run that follows, and return the exit code."""
+@command("approval deny", json=False)
+async def deny(
+    view: View,
+    agent: Agent,
+    call: OfCall = None,
+    reason: Annotated[str | None, option("Sent to the agent.", "TEXT")] = None,
+    conversation: InConversation = None,
+) -> int:
+    """Refuse waiting calls of an agent, and print its answer."""
     return await _decide(view, agent, call, conversation, approve=False, reason=reason)
 
 
@@ -69,16 +91,6 @@ async def _decide(
         conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
         return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)
-
-
-async def cancel(view: View, *, agent: str, conversation: str | None) -> None:
-    """Cancel the runs of an agent that are queued, running, or stopped at a waiting call."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
-        line = None if conversation is None else (await conversation_named(target, conversation)).id
-        runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
-        view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
-        view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
 
 
 async def _find_conversation(

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
-from rich.console import RenderableType
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.commands.search import passage_states
-from perdure.cli.views.json import fields, passage_shape
-from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
-from perdure.core.ids import ArchiveId, PassageId
-from perdure.core.passages import Archive, Passage
-from perdure.library.checks import Page
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.passages import passage_filter
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
+
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.commands.memory import NO_STORE
+    from perdure.cli.commands.search import passage_states
+    from perdure.cli.views.json import fields, passage_shape
+    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store
+    from perdure.core.ids import ArchiveId, PassageId
+    from perdure.core.passages import Archive, Passage
+    from perdure.library.checks import Page
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.passages import passage_filter
+
+ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
@@ -27,8 +35,9 @@ SHORT_CHARS = 16
 """Of an id in a list: enough to name it."""
 
 
+@command("archive list")
 async def list_archives(view: View) -> None:
-    """Print every archive with the names of its agents, oldest first. No store is made."""
+    """List the archives, and which agents have them."""
     async with open_store(view, empty=NO_ARCHIVE) as perdure:
         agents = await _agents_by_archive(perdure)
         infos = [archive.info for archive in await load_all(perdure.archives.list)]
@@ -44,39 +53,19 @@ async def list_archives(view: View) -> None:
     view.hint(more if infos else NO_ARCHIVE)
 
 
-async def attach(view: View, *, archive: str, agent: str | None) -> None:
-    """Let an agent search an archive."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
-        await owner.archives.attach(target.id)
-        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
-        view.hint(f"{owner.name} finds what is in {target.name}: `{chat_command(owner)}`.")
-
-
-async def detach(view: View, *, archive: str, agent: str | None) -> None:
-    """Take an archive from an agent."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
-        await owner.archives.detach(target.id)
-        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
-        view.hint(f"{owner.name} has {target.name} no longer; the archive itself stays.")
-
-
-async def delete(view: View, *, archive: str, yes: bool) -> None:
-    """Delete an archive after a question."""
-    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
-        target = await perdure.archives.get(archive)
-        agents, count = (await _agents_by_archive(perdure))[target.id], plural(target.info.passage_count, "passage")
-        also = f", also for {visible(', '.join(agents))}" if agents else ""
-        question = f"Archive {visible(target.name)!r} ({target.id}) with {count} will be gone for good{also}. Delete?"
-        confirm(view, question, action="delete the archive", yes=yes)
-        await perdure.archives.delete(target.id)
-        view.show({"deleted": target.id})
-        view.hint(deleted(f"archive {target.name!r} with {count}"))
-
-
-async def list_passages(view: View, *, archive: str | None, agent: str | None, state: str | None, limit: int) -> None:
-    """Print the newest passages of an archive, or of all archives of an agent."""
+@command("archive show")
+async def list_passages(
+    view: View,
+    archive: Annotated[
+        str | None, argument("Name or id of the archive; by default all of the agent.", "[ARCHIVE]")
+    ] = None,
+    agent: Annotated[str | None, agent_option("Whose, by name or id; by default the agent used last.")] = None,
+    state: Annotated[str | None, option("Only those that are `active`, `faded` or `archived`.", "STATE")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
+) -> None:
+    """List passages with their states, newest first."""
+    if agent is not None and archive is not None:
+        raise typer.BadParameter("its passages are listed by themselves: leave --agent out", param_hint="ARCHIVE")
     where, page = passage_filter(states=passage_states(state)), Page(limit, ascending=False)
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         service = perdure.services.passages
@@ -88,13 +77,50 @@ async def list_passages(view: View, *, archive: str | None, agent: str | None, s
         view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
 
 
-async def restore(view: View, *, passages: Sequence[str]) -> None:
-    """Have passages recalled and found again."""
+@command("archive restore")
+async def restore(
+    view: View, passages: Annotated[list[str], argument("Ids of passages, or their beginnings.", "ID...")]
+) -> None:
+    """Bring passages back that have faded or are archived."""
     async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:
         ids = [PassageId(await perdure.services.why.find_id(start, "passage")) for start in passages]
         restored = [await perdure.services.passages.restore(one) for one in ids]
         view.show([passage_shape(one) for one in restored], *_table(restored))
         view.hint("Searches and automatic recall find them again.")
+
+
+@command("archive attach")
+async def attach(view: View, archive: ArchiveName, agent: LastAgent = None) -> None:
+    """Let an agent search an archive."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
+        await owner.archives.attach(target.id)
+        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+        view.hint(f"{owner.name} finds what is in {target.name}: `{chat_command(owner)}`.")
+
+
+@command("archive detach")
+async def detach(view: View, archive: ArchiveName, agent: LastAgent = None) -> None:
+    """Take an archive from an agent."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target, owner = await perdure.archives.get(archive), await get_agent(view, perdure, agent, change=True)
+        await owner.archives.detach(target.id)
+        view.show(_shape(target.info, (await _agents_by_archive(perdure))[target.id]))
+        view.hint(f"{owner.name} has {target.name} no longer; the archive itself stays.")
+
+
+@command("archive delete")
+async def delete(view: View, archive: ArchiveName, yes: Yes = False) -> None:
+    """Delete an archive with its passages, for good."""
+    async with open_store(view, empty=none_yet("archive", archive)) as perdure:
+        target = await perdure.archives.get(archive)
+        agents, count = (await _agents_by_archive(perdure))[target.id], plural(target.info.passage_count, "passage")
+        also = f", also for {visible(', '.join(agents))}" if agents else ""
+        question = f"Archive {visible(target.name)!r} ({target.id}) with {count} will be gone for good{also}. Delete?"
+        confirm(view, question, action="delete the archive", yes=yes)
+        await perdure.archives.delete(target.id)
+        view.show({"deleted": target.id})
+        view.hint(deleted(f"archive {target.name!r} with {count}"))
 
 
 async def _agents_by_archive(perdure: AsyncPerdure) -> defaultdict[ArchiveId, list[str]]:

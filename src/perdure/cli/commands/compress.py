@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated, Literal
 
-from perdure.cli.views.view import View
-from perdure.context import Level, compress
-from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.core.errors import InvalidInput
+from perdure.cli.run import argument, command, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.views.view import View
+    from perdure.context import compress
+    from perdure.context.window.tokens import ScriptTokenCounter
+    from perdure.core.errors import InvalidInput
 
 
-async def compress_file(view: View, *, file: str, level: Level, budget: int | None) -> None:
-    """Print the text of a file, or of stdin, compressed; what that saves goes to stderr."""
+@command("compress")
+async def compress_file(
+    view: View,
+    file: Annotated[str, argument("What a tool printed; -: stdin.")],
+    level: Annotated[
+        Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
+    ] = "full",
+    budget: Annotated[int | None, option("Above this, full leaves something out.", "TOKENS", min=0)] = None,
+) -> None:
+    """Print a tool's output in fewer tokens, as an agent sees it."""
     try:
         text = _read(file).decode()
     except OSError as error:

@@ -4,38 +4,54 @@ tables.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command, context_command, existing_agent
-from perdure.cli.views.context import (
-    cells,
-    context_view,
-    cost,
-    explanation_view,
-    request_diff_view,
-    short_id,
-    steps_view,
-)
-from perdure.cli.views.json import context_shape, explanation_shape, step_shape
-from perdure.cli.views.view import View, local_time, new_table, plural, visible
-from perdure.cli.work import no_agent, open_store
-from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
-from perdure.context.costs.plot import KINDS, NAMES, Column, axis_top, build_columns, describe, render_svg, short_number
-from perdure.context.request.assemble import canonical
-from perdure.context.request.explain import SegmentUse
-from perdure.context.request.explain import diff as compare
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.ids import ConversationId, StepId, is_id
-from perdure.library.agent import AsyncAgent
+from perdure.cli.run import LastAgent, command, flag, for_work, option
+
+if for_work(__name__):
+    import asyncio
+
+    from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+    from rich.table import Table
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command, context_command, existing_agent
+    from perdure.cli.views.context import (
+        cells,
+        context_view,
+        cost,
+        explanation_view,
+        request_diff_view,
+        short_id,
+        steps_view,
+    )
+    from perdure.cli.views.json import JsonView, context_shape, explanation_shape, step_shape
+    from perdure.cli.views.view import View, local_time, new_table, plural, visible
+    from perdure.cli.work import no_agent, open_store
+    from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
+    from perdure.context.costs.plot import (
+        KINDS,
+        NAMES,
+        Column,
+        axis_top,
+        build_columns,
+        describe,
+        render_svg,
+        short_number,
+    )
+    from perdure.context.request.assemble import canonical
+    from perdure.context.request.explain import SegmentUse
+    from perdure.context.request.explain import diff as compare
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.ids import ConversationId, StepId, is_id
+    from perdure.library.agent import AsyncAgent
 
 PLOT_ROWS, PLOT_COLUMNS_MAX = 8, 100
 AXIS_CHARS = 7
@@ -175,17 +191,28 @@ PAGE = 1_000
 _LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
+@command("context")
 async def context(
     view: View,
-    *,
-    agent: str | None,
-    step: str | None,
-    diff: tuple[str, str] | None,
-    raw: bool,
-    cost: bool,
-    svg: Path | None,
+    agent: LastAgent = None,
+    step: Annotated[str | None, option("Explain one request: an id, its beginning, last, last-1, ...", "STEP")] = None,
+    diff: Annotated[tuple[str, str] | None, option("Compare the requests of two steps.", "STEP STEP")] = None,
+    raw: Annotated[bool, flag("--raw", "Print the request of --step, or the last, in its canonical form.")] = False,
+    cost: Annotated[bool, flag("--cost", "Show what the conversation's requests and summaries cost.")] = False,
+    svg: Annotated[Path | None, option("Write the plot of --cost to a file, too.", "FILE")] = None,
 ) -> None:
-    """Print the window, one step, the difference of two, or what a conversation costs. No store is made."""
+    """Show what fills the context window, what a model was sent, and what it cost.
+
+    Requests are built again from the log, byte for byte.
+    """
+    if cost and (diff is not None or step is not None or raw):
+        raise typer.BadParameter("it is about the whole conversation: leave --step, --diff and --raw out")
+    if svg is not None and not cost:
+        raise typer.BadParameter("it is the plot of --cost: add --cost", param_hint="--svg")
+    if diff is not None and (step is not None or raw):
+        raise typer.BadParameter("it names its two steps itself: leave --step and --raw out", param_hint="--diff")
+    if raw and isinstance(view, JsonView):
+        raise typer.BadParameter("it prints JSON lines already: leave --json out", param_hint="--raw")
     async with open_store(view, empty=no_agent(agent)) as perdure:
         target = await existing_agent(view, perdure, agent)
         if target is None:

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from rich.text import Text
+from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
 
-from perdure.cli.chat.agent_choice import chat_command, existing_agent
-from perdure.cli.views.json import conversation_shape, fields, message_shape
-from perdure.cli.views.text import about_conversation, conversations_view, last_turns, transcript_view
-from perdure.cli.views.view import ConversationRow, View, plural
-from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, load_conversations, no_agent, open_store
-from perdure.core.conversations import Conversation
-from perdure.core.errors import NotFound
-from perdure.core.ids import ConversationId, is_id
-from perdure.library.agent import AsyncAgent
-from perdure.library.checks import LIMIT_MAX
-from perdure.library.services.transcripts import TranscriptEntry
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command, existing_agent
+    from perdure.cli.views.json import conversation_shape, fields, message_shape
+    from perdure.cli.views.text import about_conversation, conversations_view, last_turns, transcript_view
+    from perdure.cli.views.view import ConversationRow, View, plural
+    from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, load_conversations, no_agent, open_store
+    from perdure.core.conversations import Conversation
+    from perdure.core.errors import NotFound
+    from perdure.core.ids import ConversationId, is_id
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.checks import LIMIT_MAX
+    from perdure.library.services.transcripts import TranscriptEntry
+
+Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
 
 MESSAGES = 100
 TURN_MESSAGES_MAX = 50
 LAST_TURNS = 3
 
 
-async def list_conversations(view: View, *, agent: str | None) -> None:
-    """Print the conversations of an agent. No store is made."""
+@command("conversation list")
+async def list_conversations(view: View, agent: LastAgent = None) -> None:
+    """List the conversations of an agent, oldest first."""
     empty: dict[str, object] = {"conversations": []}
     async with open_store(view, empty=NO_AGENT, empty_shape=empty) as perdure:
         target = await existing_agent(view, perdure, agent)
@@ -36,8 +42,14 @@ async def list_conversations(view: View, *, agent: str | None) -> None:
         view.hint(f"`{chat_command(target.agent)} --conversation NUMBER` goes on with one of them.")
 
 
-async def rename(view: View, *, number: str, name: str, agent: str | None) -> None:
-    """Name a conversation of an agent, and print it."""
+@command("conversation rename")
+async def rename(
+    view: View,
+    number: Number,
+    name: Annotated[str, argument("What it is about; '' takes its name away.", "NAME")],
+    agent: LastAgent = None,
+) -> None:
+    """Name a conversation."""
     async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
         owner = await get_agent(view, perdure, agent, change=True)
         conversation = await conversation_named(owner, number)
@@ -45,8 +57,9 @@ async def rename(view: View, *, number: str, name: str, agent: str | None) -> No
         await show_conversation(view, owner, conversation)
 
 
-async def delete_conversation(view: View, *, number: str, agent: str | None, yes: bool) -> None:
-    """Delete a conversation after a question."""
+@command("conversation delete")
+async def delete_conversation(view: View, number: Number, agent: LastAgent = None, yes: Yes = False) -> None:
+    """Hide a conversation from every list, search and view, for good."""
     async with open_store(view, empty=NotFound("conversation", number, hint=NO_AGENT)) as perdure:
         owner = await get_agent(view, perdure, agent, change=True)
         conversation = await conversation_named(owner, number)
@@ -100,10 +113,18 @@ async def _row(agent: AsyncAgent, conversation: Conversation, current: Conversat
     return ConversationRow(conversation, first[0].text if first else "", is_current)
 
 
+@command("history")
 async def history(
-    view: View, *, agent: str | None, since: str | None, limit: int | None, conversation: str | None
+    view: View,
+    agent: LastAgent = None,
+    since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
+    limit: Annotated[int | None, option("How many messages; by default 100, or all since.", min=1, max=10_000)] = None,
+    conversation: Annotated[str | None, option("A number or id; by default all.", "NUMBER")] = None,
 ) -> None:
-    """Print a transcript, newest messages at the end. No store is made."""
+    """Print what was said, with tool calls and edits of memory.
+
+    The newest stands at the end.
+    """
     async with open_store(view, empty=no_agent(agent)) as perdure:
         target = await existing_agent(view, perdure, agent)
         if target is None:

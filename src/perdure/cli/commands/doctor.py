@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import platform
 import sqlite3
@@ -13,32 +12,37 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from perdure.app import (
-    PROVIDERS,
-    Choice,
-    LocalModels,
-    ModelRegistry,
-    StoredTraits,
-    choose_embedder,
-    configured_hooks,
-    describe_calling,
-    facts_of,
-    first_answer_s,
-    model_registry,
-    open_store,
-    sandbox_of,
-    web_search_engine,
-)
-from perdure.cli.chat.models import price
-from perdure.cli.commands.checks import UPGRADED, Check, checks_view
-from perdure.cli.commands.store_checks import store_checks
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, plural, visible
-from perdure.core.errors import InvalidInput, PerdureError
-from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
-from perdure.core.tools.pip_line import pip_line
-from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, is_small
-from perdure.settings import Settings
+from perdure.cli.run import command, for_work
+
+if for_work(__name__):
+    import asyncio
+
+    from perdure.app import (
+        PROVIDERS,
+        Choice,
+        LocalModels,
+        ModelRegistry,
+        StoredTraits,
+        choose_embedder,
+        configured_hooks,
+        describe_calling,
+        facts_of,
+        first_answer_s,
+        model_registry,
+        open_store,
+        sandbox_of,
+        web_search_engine,
+    )
+    from perdure.cli.chat.models import price
+    from perdure.cli.commands.checks import UPGRADED, Check, checks_view
+    from perdure.cli.commands.store_checks import store_checks
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, plural, visible
+    from perdure.core.errors import InvalidInput, PerdureError
+    from perdure.core.hooks import HOOK_POINTS, Hook, HookInfo
+    from perdure.core.tools.pip_line import pip_line
+    from perdure.domain.agents.profile import SMALL_WINDOW_TOKENS, is_small
+    from perdure.settings import Settings
 
 if TYPE_CHECKING:
     from perdure.server.config import ServerConfig
@@ -47,8 +51,9 @@ if TYPE_CHECKING:
 NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
 
 
+@command("hook list")
 async def list_hooks(view: View) -> None:
-    """Print the configured hooks in the order of their calls."""
+    """List the hooks of this machine, in the order in which they are called."""
     hooks = configured_hooks(Settings.from_environment())
     view.show([_shape(hook) for hook in hooks], *(line for hook in hooks for line in _lines(hook)))
     if not hooks:
@@ -110,8 +115,9 @@ _WINDOW_FIXES = {
 }
 
 
+@command("doctor")
 async def doctor(view: View) -> int:
-    """Print every check; the exit code is 1 if one of them is broken."""
+    """Check models, data and ports, and say what helps. Exit code 1: something is broken."""
     checks = [check async for check in examine(progress=view.show_status)]
     view.clear_status()
     broken = any(check.status == "broken" for check in checks)

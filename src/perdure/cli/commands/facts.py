@@ -4,58 +4,71 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import asdict
-from typing import Final, TypedDict, Unpack, get_args
+from dataclasses import dataclass
+from typing import Annotated, Final, get_args
 
-from rich.text import Text
+from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.commands.memory import NO_STORE
-from perdure.cli.commands.provenance.sources import show_origin
-from perdure.cli.views.facts import (
-    SHORT_CHARS,
-    entity_shape,
-    fact_shape,
-    fact_view,
-    facts_view,
-    rule_shape,
-)
-from perdure.cli.views.text import settings_view
-from perdure.cli.views.view import View, new_table, plural, visible
-from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs, read_value
-from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
-from perdure.core.ids import FactId
-from perdure.core.provenance.sources import TrustLabel
-from perdure.domain.facts.graphs import FactFields
-from perdure.domain.facts.settings import load_graph_settings
-from perdure.library.agent import AsyncAgent
-from perdure.library.facts import AsyncFacts
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.facts.conditions import FactConditions
-from perdure.search.query.times import parse_time
+if for_work(__name__):
+    from rich.text import Text
 
-TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.commands.memory import NO_STORE
+    from perdure.cli.commands.provenance.sources import show_origin
+    from perdure.cli.views.facts import SHORT_CHARS, fact_shape, fact_view, facts_view
+    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
+    from perdure.core.errors import InvalidInput
+    from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
+    from perdure.core.ids import FactId
+    from perdure.core.provenance.sources import TrustLabel
+    from perdure.domain.facts.graphs import FactFields
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.facts import AsyncFacts
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.facts.conditions import FactConditions
+    from perdure.search.query.times import parse_time
+
+    TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
+
+FactName = Annotated[str, argument("The id of the fact, or its beginning.", "ID")]
+FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
+FromDate = Annotated[str | None, option("From when it is true, such as 2026-11-20.", "DATE", name="--since")]
+ToDate = Annotated[str | None, option("Until when it was true.", "DATE", name="--until")]
 
 
-class Options(TypedDict):
+@dataclass(frozen=True, slots=True)
+class Options:
     """The options of `list` and `search` that say which facts."""
 
-    entity: str | None
-    relations: Sequence[str] | None
-    types: Sequence[str] | None
-    at: str | None
-    since: str | None
-    until: str | None
-    as_of: str | None
-    min_rating: float
-    state: str | None
-    trust: Sequence[str] | None
-    scope: Sequence[str] | None
+    entity: Annotated[str | None, option("Only about it; a name or an id.", "NAME")] = None
+    relations: Annotated[
+        list[str] | None, option("Only such as LIVES_IN; several: any of them.", "NAME", name="--relation")
+    ] = None
+    types: Annotated[list[str] | None, option("Only of this fact type; several: any.", "NAME", name="--type")] = None
+    at: Annotated[str | None, option("Only what was true then.", "DATE")] = None
+    since: Annotated[str | None, option("Only what was true then or later.", "DATE")] = None
+    until: Annotated[str | None, option("Only what was true then or before.", "DATE")] = None
+    as_of: Annotated[str | None, option("What was believed at the end of that day.", "DATE")] = None
+    min_rating: Annotated[float, option("Only what matters so much.", min=0, max=1)] = 0.0
+    state: Annotated[
+        str | None, option("`active`, `faded`, `proposed`, `archived` or `all`; by default the first two.", "STATE")
+    ] = None
+    trust: Annotated[
+        list[str] | None, option("Only from `user`, `agent`, `tool`, `web` and so on; several: any.", "NAME")
+    ] = None
+    scope: Annotated[list[str] | None, option("Only such as user_id=ann; several: all of them.", "NAME=VALUE")] = None
 
 
-async def list_facts(view: View, *, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
-    """Print the newest facts of an agent that meet the conditions."""
+@command("fact list")
+async def list_facts(
+    view: View,
+    *,
+    agent: LastAgent = None,
+    options: Options,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
+) -> None:
+    """List what an agent knows as facts, newest first."""
     conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
         hits = await owner.facts.list(limit=limit, **conditions)
@@ -63,8 +76,16 @@ async def list_facts(view: View, *, agent: str | None, limit: int, **options: Un
         view.hint(await _next_steps(owner.facts))
 
 
-async def search_facts(view: View, *, text: str, agent: str | None, limit: int, **options: Unpack[Options]) -> None:
-    """Print the facts of an agent that best match."""
+@command("fact search")
+async def search_facts(
+    view: View,
+    *,
+    text: Annotated[str, argument("What to search for.", "TEXT")],
+    agent: LastAgent = None,
+    options: Options,
+    limit: Annotated[int, option("How many.", min=1, max=1_000)] = 10,
+) -> None:
+    """Search the facts of an agent, best first."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
     conditions = _conditions(options)
@@ -74,31 +95,33 @@ async def search_facts(view: View, *, text: str, agent: str | None, limit: int, 
         view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
 
 
-async def show_fact(view: View, *, fact: str) -> None:
-    """Print a fact."""
+@command("fact show")
+async def show_fact(view: View, fact: FactName) -> None:
+    """Show a fact with its times and its entities."""
     async with named_facts(view, fact) as (perdure, [fact_id]):
         hit = await perdure.services.facts.get(fact_id)
         view.show(fact_shape(hit), *fact_view(hit))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
 
-async def history(view: View, *, fact: str) -> None:
-    """Print the versions of a fact and its sources."""
+@command("fact history")
+async def history(view: View, fact: FactName) -> None:
+    """Show the versions of a fact, who wrote each and why, and what it comes from."""
     async with named_facts(view, fact) as (perdure, [fact_id]):
         show_origin(view, await perdure.services.why.find_origin(fact_id))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
+@command("fact add")
 async def add(
     view: View,
-    *,
-    text: str,
-    agent: str | None,
-    subject: str,
-    relation: str,
-    object_: str,
-    since: str | None,
-    until: str | None,
+    text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
+    agent: LastAgent = None,
+    subject: Annotated[str, option("Whom it is about; by default the user.", "NAME")] = "",
+    relation: Annotated[str, option("Such as LIVES_IN.", "NAME")] = "REMEMBERS",
+    object_: Annotated[str, option("What it is related to.", "NAME", name="--object")] = "",
+    since: FromDate = None,
+    until: ToDate = None,
 ) -> None:
     """Add a fact."""
     async with owner_of(view, agent, change=True) as owner:
@@ -108,10 +131,16 @@ async def add(
         view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
+@command("fact edit")
 async def edit(
-    view: View, *, fact: str, text: str | None, since: str | None, until: str | None, rating: float | None
+    view: View,
+    fact: FactName,
+    text: Annotated[str | None, argument("The sentence; by default it stays.", "TEXT")] = None,
+    since: FromDate = None,
+    until: ToDate = None,
+    rating: Annotated[float | None, option("How much it matters.", min=0, max=1)] = None,
 ) -> None:
-    """Correct a fact. An empty date takes the date away."""
+    """Correct a fact; the version before stays in its history. '' takes a date away."""
     changes: FactFields = {}
     if text is not None:
         changes["text"] = text
@@ -129,8 +158,9 @@ async def edit(
         view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
 
-async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
-    """Forget facts after a question."""
+@command("fact forget")
+async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
+    """Forget facts; `perdure fact restore` brings each back."""
     async with named_facts(view, *facts) as (perdure, fact_ids):
         hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
         what = plural(len(hits), "fact")
@@ -146,80 +176,6 @@ async def forget(view: View, *, facts: Sequence[str], yes: bool) -> None:
         view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
 
 
-async def accept(view: View, *, facts: Sequence[str]) -> None:
-    """Accept proposed facts."""
-    async with named_facts(view, *facts) as (perdure, fact_ids):
-        hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
-        view.hint("`perdure fact list --state proposed` shows what else waits.")
-
-
-async def pause(view: View, *, agent: str | None) -> None:
-    """Stop the extraction of an agent's facts."""
-    async with owner_of(view, agent, change=True) as owner:
-        await owner.facts.pause()
-        view.show({"agent": owner.name, "paused": True}, Text(f"No facts are extracted for {visible(owner.name)}."))
-        view.hint(f"`perdure fact resume {owner.name}` goes on.")
-
-
-async def resume(view: View, *, agent: str | None) -> None:
-    """Extract an agent's facts again."""
-    async with owner_of(view, agent, change=True) as owner:
-        await owner.facts.resume()
-        text = f"Facts are extracted for {visible(owner.name)}, also from what was said meanwhile."
-        view.show({"agent": owner.name, "paused": False}, Text(text))
-        view.hint(f"`perdure fact list {owner.name}` shows them.")
-
-
-async def settings(view: View, *, agent: str | None, changes: Sequence[str] | None) -> None:
-    """Print the settings of what an agent knows, after changing some."""
-    pairs = read_pairs("a setting", changes or ())
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=bool(pairs))
-        if pairs:
-            values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
-            await owner.facts.update_settings(**values)
-        graph = await perdure.services.facts.find_graph(owner.id)
-        settings = asdict(load_graph_settings({} if graph is None else graph.settings))
-        view.show(settings, settings_view(settings))
-        view.hint(
-            f"`perdure fact settings {owner.name} NAME=VALUE` changes one; the value is JSON, of `prompt` a text."
-        )
-
-
-async def rule(view: View, *, text: str, agent: str | None, entity: str | None, relation: str | None) -> None:
-    """Add a rule about what must not be remembered."""
-    async with owner_of(view, agent, change=True) as owner:
-        added = await owner.facts.add_rule(text, relation=relation, entity=entity)
-        view.show(rule_shape(added), Text(f"Rule {added.seq}: such facts are not stored from now on."))
-        view.hint(f"What is stored already stays: `perdure fact search TEXT {owner.name}` finds it, `forget` takes it.")
-
-
-async def rules(view: View, *, agent: str | None, lift: int | None) -> None:
-    """Print what must not be remembered, after lifting a rule."""
-    async with owner_of(view, agent, change=lift is not None) as owner:
-        if lift is not None:
-            await owner.facts.delete_rule(lift)
-        found = await owner.facts.rules()
-        table = new_table("number", "words", "entity", "relation", right=("number",))
-        for one in found:
-            table.add_row(str(one.seq), visible(one.text) or "-", visible(one.entity_name) or "-", one.relation or "-")
-        parts = [table] if found else [Text("Everything may be remembered.")]
-        view.show([rule_shape(one) for one in found], *parts)
-        view.hint("`perdure fact rule TEXT` adds one, `perdure fact rules --lift NUMBER` lifts one.")
-
-
-async def entities(view: View, *, agent: str | None, limit: int) -> None:
-    """Print what facts are about."""
-    async with owner_of(view, agent) as owner:
-        found = await owner.facts.entities(limit=limit)
-        table = new_table("name", "type", "facts", "also", right=("facts",), styles={"name": "bold"})
-        for one in found:
-            table.add_row(visible(one.name), visible(one.type), str(one.fact_count), visible(", ".join(one.aliases)))
-        view.show([entity_shape(one) for one in found], *([table] if found else [Text("No entities.")]))
-        view.hint("`perdure fact list --entity NAME` shows what is known about one.")
-
-
 async def _next_steps(facts: AsyncFacts) -> str:
     """What can be done with facts, and how much waits."""
     counts = await facts.counts()
@@ -229,26 +185,26 @@ async def _next_steps(facts: AsyncFacts) -> str:
 
 def _conditions(options: Options) -> FactConditions:
     """The options as conditions. Raises: InvalidInput: a text that is no date, an unknown state or source, no pair."""
-    state = options["state"]
+    state = options.state
     chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
     states = chosen if state else KNOWN_STATES
     if not states:
         raise InvalidInput(f"--state is {state!r:.80}: it can be {', '.join(FACT_STATES)} or all")
-    said_by = options["trust"] or ()
+    said_by = options.trust or ()
     if unknown := [one for one in said_by if one not in TRUSTS]:
         raise InvalidInput(f"--trust is {unknown[0]!r:.80}: it can be {', '.join(TRUSTS)}")
     return FactConditions(
-        entity=options["entity"],
-        relations=options["relations"] or (),
-        types=options["types"] or (),
-        at=parse_time(options["at"]),
-        since=parse_time(options["since"]),
-        until=parse_time(options["until"], end=True),
-        as_of=parse_time(options["as_of"], end=True),
-        min_rating=options["min_rating"],
+        entity=options.entity,
+        relations=options.relations or (),
+        types=options.types or (),
+        at=parse_time(options.at),
+        since=parse_time(options.since),
+        until=parse_time(options.until, end=True),
+        as_of=parse_time(options.as_of, end=True),
+        min_rating=options.min_rating,
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
-        scope=read_pairs("--scope", options["scope"] or ()),
+        scope=read_pairs("--scope", options.scope or ()),
     )
 
 

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Annotated
 
-from rich.progress import Progress, TaskID
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
 
-from perdure.app import check_file
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.view import View, fold, plural, visible
-from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
-from perdure.core.errors import InvalidInput, NotFound, StoreError
-from perdure.core.files import AgentFile, File
-from perdure.core.ids import FileId
-from perdure.library.folders import AsyncFolder
-from perdure.settings import Settings
+if for_work(__name__):
+    import asyncio
+
+    from rich.progress import Progress, TaskID
+
+    from perdure.app import check_file
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.views.view import View, fold, plural, visible
+    from perdure.cli.work import confirm, deleted, get_agent, load_all, no_store, none_yet, open_store, progress_bars
+    from perdure.core.errors import InvalidInput, NotFound, StoreError
+    from perdure.core.files import AgentFile, File
+    from perdure.core.ids import FileId
+    from perdure.library.folders import AsyncFolder
+    from perdure.settings import Settings
+
+FolderName = Annotated[str, argument("Name or id of the folder.", "FOLDER")]
 
 NO_FOLDER = "`perdure file upload PATH --folder NAME` makes one."
 UPLOAD_AGAIN = "`perdure file upload` adds the files again"
@@ -29,8 +36,9 @@ NAMES_MAX = 12  # of skipped or failed files
 PROBLEM_CHARS = 160
 
 
+@command("folder list", json=False)
 async def list_folders(view: View) -> None:
-    """Print the folders. No store is made."""
+    """List the folders of files."""
     async with open_store(view, empty=NO_FOLDER) as perdure:
         rows = await load_all(perdure.folders.list)
         for folder in rows:
@@ -38,8 +46,9 @@ async def list_folders(view: View) -> None:
         view.hint("`perdure file list FOLDER` lists its files." if rows else NO_FOLDER)
 
 
-async def attach_folder(view: View, *, folder: str, agent: str | None) -> None:
-    """Let an agent read a folder, and print the folder."""
+@command("folder attach", json=False)
+async def attach_folder(view: View, folder: FolderName, agent: LastAgent = None) -> None:
+    """Let an agent read a folder."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:
         owner = await get_agent(view, perdure, agent, change=True)
         await owner.files.attach(folder, open_files=False)
@@ -47,8 +56,9 @@ async def attach_folder(view: View, *, folder: str, agent: str | None) -> None:
         view.hint(f"{owner.name} reads it: `{chat_command(owner)}`.")
 
 
-async def detach_folder(view: View, *, folder: str, agent: str | None) -> None:
-    """Take a folder from an agent, and print the folder."""
+@command("folder detach", json=False)
+async def detach_folder(view: View, folder: FolderName, agent: LastAgent = None) -> None:
+    """Take a folder from an agent."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:
         owner = await get_agent(view, perdure, agent, change=True)
         await owner.files.detach(folder)
@@ -56,8 +66,9 @@ async def detach_folder(view: View, *, folder: str, agent: str | None) -> None:
         view.hint(f"{owner.name} has it no longer; the folder itself stays.")
 
 
-async def delete_folder(view: View, *, folder: str, yes: bool) -> None:
-    """Delete a folder after a question."""
+@command("folder delete", json=False)
+async def delete_folder(view: View, folder: FolderName, yes: Yes = False) -> None:
+    """Delete a folder with its files, for good."""
     async with open_store(view, empty=none_yet("folder", folder)) as perdure:
         target = await perdure.folders.get(folder)
         count = plural(target.info.file_count, "file")
@@ -77,38 +88,17 @@ async def _folder_line(folder: AsyncFolder) -> str:
     return visible(f"{folder.name} · {plural(info.file_count, 'file')} · {agents}{about}")
 
 
-async def list_files(view: View, *, name: str) -> None:
-    """Print the files of a folder or of an agent."""
-    async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
-        try:
-            folder = await perdure.folders.get(name)
-        except NotFound as error:
-            try:
-                agent = await get_agent(view, perdure, name)
-            except NotFound:
-                raise error from None
-            for reading in await agent.files.list(limit=10_000):
-                view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
-            view.hint(f"Ask about them: `{chat_command(agent)}`.")
-            return
-        for file in await load_all(folder.files):
-            view.print(visible(f"{file.name} · {_state(file)}"))
-        view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
+@command("file upload", json=False)
+async def upload(
+    view: View,
+    paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
+    folder: Annotated[str | None, option("The folder; by default named as the directory.", "NAME")] = None,
+    agent: Annotated[str | None, agent_option("Give the folder to this agent, by name or id.")] = None,
+) -> int:
+    """Add files to a folder that agents read. A file that is there with the same bytes stays as it is.
 
-
-async def delete_file(view: View, *, file: str, folder: str, yes: bool) -> None:
-    """Delete a file of a folder after a question."""
-    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
-        owner = await perdure.folders.get(folder)
-        target = await owner.file(file)
-        question = f"File {target.name!r} of folder {owner.name!r} will be gone for good. Delete?"
-        confirm(view, question, action="delete the file", yes=yes)
-        await owner.delete_file(target.id)
-        view.hint(deleted(f"file {target.name!r} of folder {owner.name!r}", UPLOAD_AGAIN))
-
-
-async def upload(view: View, *, paths: Sequence[Path], folder: str | None, agent: str | None) -> int:
-    """Upload files and whole directories, wait until they are read, report each, and return the exit code."""
+    Of directories, version control, packages of others and what is no text are left out.
+    """
     entries = list(select_files(paths, max_bytes=Settings.from_environment().file_limit_bytes))
     selected = [entry for entry in entries if isinstance(entry, Selected)]
     skipped = [entry for entry in entries if isinstance(entry, Skipped)]
@@ -128,6 +118,42 @@ async def upload(view: View, *, paths: Sequence[Path], folder: str | None, agent
             await reader.files.attach(target.id, open_files=len(selected) == 1)
         _report(view, upload, skipped, target.name, None if reader is None else reader.name)
         return int(bool(upload.failures))
+
+
+@command("file list", json=False)
+async def list_files(
+    view: View, name: Annotated[str, argument("A folder; or an agent, for its open files.", "FOLDER")]
+) -> None:
+    """List the files of a folder, and the progress of each."""
+    async with open_store(view, empty=no_store("`perdure file upload` makes one")) as perdure:
+        try:
+            folder = await perdure.folders.get(name)
+        except NotFound as error:
+            try:
+                agent = await get_agent(view, perdure, name)
+            except NotFound:
+                raise error from None
+            for reading in await agent.files.list(limit=10_000):
+                view.print(visible(f"{reading.path} · {_state(reading.file)}{_range(reading)}"))
+            view.hint(f"Ask about them: `{chat_command(agent)}`.")
+            return
+        for file in await load_all(folder.files):
+            view.print(visible(f"{file.name} · {_state(file)}"))
+        view.hint(f"`perdure folder attach {shlex.quote(folder.name)} AGENT` lets an agent read them.")
+
+
+@command("file delete", json=False)
+async def delete_file(
+    view: View, file: Annotated[str, argument("Name or id of the file.", "FILE")], folder: FolderName, yes: Yes = False
+) -> None:
+    """Delete a file of a folder, for good."""
+    async with open_store(view, empty=none_yet("folder", folder)) as perdure:
+        owner = await perdure.folders.get(folder)
+        target = await owner.file(file)
+        question = f"File {target.name!r} of folder {owner.name!r} will be gone for good. Delete?"
+        confirm(view, question, action="delete the file", yes=yes)
+        await owner.delete_file(target.id)
+        view.hint(deleted(f"file {target.name!r} of folder {owner.name!r}", UPLOAD_AGAIN))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,27 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Annotated
 
-from rich.console import RenderableType
-from rich.text import Text
+from perdure.cli.run import Agent, Yes, argument, command, flag, for_work
 
-from perdure.cli.chat.agent_choice import chat_command, shell_word
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, fold, new_table, plural, visible
-from perdure.cli.work import confirm, get_agent, none_yet, open_store, progress_bar
-from perdure.core.errors import NotFound
-from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.library.agent import AsyncAgent
-from perdure.library.services.why import is_id_start
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command, shell_word
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, fold, new_table, plural, visible
+    from perdure.cli.work import confirm, named_agent, progress_bar
+    from perdure.core.errors import NotFound
+    from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.services.why import is_id_start
 
 SHOWN_MAX = 20
 EXCERPT_CHARS = 100
 
 
-async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -> None:
-    """Show where a text stands, ask, and forget it."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+@command("forget")
+async def forget(
+    view: View,
+    agent: Agent,
+    text: Annotated[str, argument("A text, or the id of a message or passage.", "TEXT")],
+    erase: Annotated[bool, flag("--erase", "Remove it from the store's file too, with old versions. No undo.")] = False,
+    yes: Yes = False,
+) -> None:
+    """Show where a text stands in memory and history, and take it out."""
+    async with named_agent(view, agent, change=True) as (perdure, target):
         if is_id_start(text):
             with suppress(NotFound):  # then it is a text like any other
                 text = await perdure.services.why.find_id(text, "message", "passage")
@@ -56,10 +66,15 @@ async def forget(view: View, *, agent: str, text: str, erase: bool, yes: bool) -
             view.hint("This can't be undone.")
 
 
-async def undo(view: View, *, agent: str, number: int | None, list_all: bool) -> None:
-    """Undo a correction, by default the last; or list them."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=not list_all)
+@command("undo")
+async def undo(
+    view: View,
+    agent: Agent,
+    number: Annotated[int | None, argument("Which correction; by default the last.", "NUMBER")] = None,
+    list_all: Annotated[bool, flag("--list", "List the corrections instead.")] = False,
+) -> None:
+    """Undo what was forgotten or corrected in an agent."""
+    async with named_agent(view, agent, change=not list_all) as (_, target):
         if list_all:
             corrections = await target.corrections()
             view.show([correction_shape(one) for one in corrections], corrections_view(corrections))

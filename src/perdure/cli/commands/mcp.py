@@ -6,34 +6,62 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from typing import Annotated
 
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, local_time, plural, visible
-from perdure.cli.work import confirm, deleted, none_yet, open_store
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
-from perdure.core.secrets import REFERENCE
-from perdure.core.text.line_diff import unified_diff
-from perdure.domain.mcp import ToolsByStatus
+import typer
+
+from perdure.cli.run import Yes, argument, command, flag, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, local_time, plural, visible
+    from perdure.cli.work import confirm, deleted, none_yet, open_store
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
+    from perdure.core.secrets import REFERENCE
+    from perdure.core.text.line_diff import unified_diff
+    from perdure.domain.mcp import ToolsByStatus
+
+Server = Annotated[str, argument("Its name or id.", "SERVER")]
 
 NO_SERVER = "There are no MCP servers yet: `perdure mcp add NAME --url URL` registers one."
 NAMES_MAX = 8
 
 
+@command("mcp add", json=False)
 async def add_server(
     view: View,
-    *,
-    name: str,
-    command: Sequence[str] | None,
-    url: str | None,
-    sse: bool,
-    token_from: str | None,
-    headers_from: Sequence[str] | None,
-    variables: Sequence[str] | None,
-    trust: bool,
-    private: bool | None,
+    name: Annotated[str, argument("Name of the server; its tools' names begin with it.", "NAME")],
+    command: Annotated[list[str] | None, argument("The program to run, after two dashes.", "-- COMMAND ARG...")] = None,
+    url: Annotated[str | None, option("Address of the server.", "URL")] = None,
+    sse: Annotated[bool, flag("--sse", "The server uses the older SSE.")] = False,
+    token_from: Annotated[
+        str | None, option("Variable with the bearer token.", "VARIABLE", name="--token-from-env")
+    ] = None,
+    headers_from: Annotated[
+        list[str] | None, option("A header, with the value of a variable.", "HEADER=VARIABLE", name="--header-from-env")
+    ] = None,
+    variables: Annotated[
+        list[str] | None,
+        option("A variable of the program: from here or a secret.", "NAME[=secret:NAME]", name="--env"),
+    ] = None,
+    trust: Annotated[bool, flag("--trust", "Its new tools need no approval, and its hints are trusted.")] = False,
+    private: Annotated[
+        bool | None,
+        flag(
+            "--private/--public",
+            "Whether the URL may lead to this machine or a private network.",
+            show_default="as it leads now",
+        ),
+    ] = None,
 ) -> None:
-    """Register a server and show its tools."""
+    """Register a server and approve the tools that it lists now.
+
+    Secrets are read from variables of this shell or named as secret:NAME, never written as arguments; they are stored
+    encrypted.
+    """
+    if bool(url) == bool(command):
+        raise typer.BadParameter("give either --url URL, or -- and the command that runs the server")
     program, *arguments = command or [""]
     token = None if token_from is None else _read_variable(token_from)
     headers = dict(_parse_header(option) for option in headers_from or ())
@@ -63,8 +91,9 @@ async def add_server(
             view.hint(f"`perdure tool attach {visible(tools[0])} AGENT` gives an agent one of them.")
 
 
+@command("mcp list")
 async def list_servers(view: View) -> None:
-    """Print the servers. No store is made."""
+    """List the servers and the state of each."""
     async with open_store(view, empty=NO_SERVER) as perdure:
         states = [(server, await perdure.mcp.tools(server.id)) for server in await perdure.mcp.list()]
         view.show(
@@ -87,8 +116,9 @@ def _server_line(server: McpServer, tools: Sequence[McpTool]) -> str:
     return visible(f"{server.name}  {server.transport}  {server.place}  {facts}")
 
 
-async def show_server(view: View, *, server: str) -> None:
-    """Print a server's tools with their states."""
+@command("mcp show")
+async def show_server(view: View, server: Server) -> None:
+    """Show the tools of a server, and the state of each."""
     async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         state = await perdure.mcp.get(server)
         rows: list[tuple[str | None, ...]] = [
@@ -107,8 +137,9 @@ def _tool_line(tool: McpTool) -> str:
     return visible(f"{tool.local_name}  {tool.status}  {tool.problem or about}")
 
 
-async def refresh(view: View, *, server: str) -> None:
-    """Read a server's tools again and print what changed."""
+@command("mcp refresh", json=False)
+async def refresh(view: View, server: Server) -> None:
+    """Connect to a server and read its tools again."""
     async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         view.show_status(f"connecting to {server}…")
         tools = await perdure.mcp.refresh(server)
@@ -119,8 +150,19 @@ async def refresh(view: View, *, server: str) -> None:
             view.hint(f"`perdure mcp approve {server}` shows and approves what waits.")
 
 
-async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: bool) -> None:
-    """Show the differences, ask, and approve exactly what was shown."""
+@command("mcp approve", json=False)
+async def approve(
+    view: View,
+    server: Server,
+    tools: Annotated[
+        list[str] | None, argument("Only these; by default all that wait for approval.", "[TOOL...]")
+    ] = None,
+    yes: Yes = False,
+) -> None:
+    """Show what has changed in a server's tools since you approved them, and approve it.
+
+    Read the descriptions as you would read code: a model will follow them.
+    """
     async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         known = await perdure.mcp.tools(server)
         names = {name for tool in known for name in (tool.name, tool.local_name)}
@@ -139,8 +181,9 @@ async def approve(view: View, *, server: str, tools: Sequence[str] | None, yes: 
         view.hint(_summary(await perdure.mcp.approve(server, [tool.name for tool in waiting], expected=expected)))
 
 
-async def delete(view: View, *, server: str, yes: bool) -> None:
-    """Delete a server and its tools after a question."""
+@command("mcp delete", json=False)
+async def delete(view: View, server: Server, yes: Yes = False) -> None:
+    """Delete a server and its tools, also from all agents."""
     async with open_store(view, empty=none_yet("MCP server", server)) as perdure:
         state = await perdure.mcp.get(server)
         what = f"server {visible(state.server.name)!r} with {plural(len(state.tools), 'tool')}"

@@ -3,46 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from rich.text import Text
+from perdure.cli.run import LastAgent, argument, command, for_work
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.chat.render import diff_view
-from perdure.cli.views.json import block_shape, version_shape
-from perdure.cli.views.text import blocks_view, versions_view
-from perdure.cli.views.view import View, visible
-from perdure.cli.work import get_agent, no_store, open_store
-from perdure.core.blocks import Block
-from perdure.library.agent import AsyncAgent
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.chat.render import diff_view
+    from perdure.cli.views.json import block_shape, version_shape
+    from perdure.cli.views.text import blocks_view, versions_view
+    from perdure.cli.views.view import View, visible
+    from perdure.cli.work import get_agent, named_agent, no_store, open_store
+    from perdure.core.blocks import Block
+    from perdure.library.agent import AsyncAgent
+
+Label = Annotated[str, argument("Label of the block, such as human.", "LABEL")]
 
 NO_STORE = "`perdure` makes an agent and starts the chat"
 
 
-async def list_blocks(view: View, *, agent: str | None) -> None:
-    """Print the memory blocks of an agent."""
+@command("memory list")
+async def list_blocks(view: View, agent: LastAgent = None) -> None:
+    """List the memory blocks of an agent with their values."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         show_blocks(view, await (await get_agent(view, perdure, agent)).blocks.list())
         view.hint("`perdure memory history LABEL` shows how a block came to be what it is.")
 
 
-async def show_block(view: View, *, label: str, agent: str | None) -> None:
-    """Print one memory block."""
+@command("memory show")
+async def show_block(view: View, label: Label, agent: LastAgent = None) -> None:
+    """Show a memory block."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         show_blocks(view, [await (await get_agent(view, perdure, agent)).blocks.get(label)])
         view.hint(f"`perdure memory history {label}` shows how it came to be what it is.")
 
 
-async def history(view: View, *, label: str, agent: str | None) -> None:
-    """Print the versions of a memory block."""
+@command("memory history")
+async def history(view: View, label: Label, agent: LastAgent = None) -> None:
+    """Show the versions of a memory block: who wrote each, and the difference."""
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
         await show_versions(view, await get_agent(view, perdure, agent), label)
         view.hint(f"`perdure memory restore {label} N` brings the value of version N back.")
 
 
-async def restore(view: View, *, label: str, version: int, agent: str | None) -> None:
-    """Bring the value of an earlier version back."""
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+@command("memory restore")
+async def restore(
+    view: View,
+    label: Label,
+    version: Annotated[int, argument("Its number in the history.", "VERSION", min=0)],
+    agent: LastAgent = None,
+) -> None:
+    """Bring the value of an earlier version of a block back, as a new version."""
+    async with named_agent(view, agent, change=True, empty=no_store(NO_STORE)) as (_, owner):
         await restore_version(view, owner, label, version)
         view.hint(f"The agent sees it from the next message on: `{chat_command(owner)}`.")
 

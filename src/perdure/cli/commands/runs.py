@@ -6,29 +6,39 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from rich.text import Text
+from perdure.cli.run import argument, command, flag, for_work, option
 
-from perdure.cli.chat.agent_choice import chat_command, context_command
-from perdure.cli.views.context import cost, steps_view
-from perdure.cli.views.json import fields, message_shape, step_shape
-from perdure.cli.views.text import transcript_view
-from perdure.cli.views.view import View, local_time, new_table, visible
-from perdure.cli.work import NO_AGENT, InputLines, get_agent, open_store
-from perdure.core.errors import NotFound
-from perdure.core.ids import MessageId, RunId
-from perdure.core.runs import Run, RunFilter, Usage
-from perdure.library.checks import Page
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.replays import Answer
-from perdure.library.services.transcripts import TranscriptEntry
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command, context_command
+    from perdure.cli.views.context import cost, steps_view
+    from perdure.cli.views.json import fields, message_shape, step_shape
+    from perdure.cli.views.text import transcript_view
+    from perdure.cli.views.view import View, local_time, new_table, visible
+    from perdure.cli.work import NO_AGENT, InputLines, get_agent, open_store
+    from perdure.core.errors import NotFound
+    from perdure.core.ids import MessageId, RunId
+    from perdure.core.runs import Run, RunFilter, Usage
+    from perdure.library.checks import Page
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.replays import Answer
+    from perdure.library.services.transcripts import TranscriptEntry
+
+RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
 
 STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
 
 
-async def list_runs(view: View, *, agent: str | None, limit: int) -> None:
-    """Print the newest runs, of one agent or of all."""
+@command("run list")
+async def list_runs(
+    view: View,
+    agent: Annotated[str | None, argument("Name or id; by default of all.", "AGENT")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 20,
+) -> None:
+    """List runs, newest first."""
     async with open_store(view, empty=f"There are no runs yet: {NO_AGENT}") as perdure:
         owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
         runs = await perdure.services.runs.list(RunFilter(agent_ids=owners), Page(limit, ascending=False))
@@ -44,8 +54,9 @@ async def list_runs(view: View, *, agent: str | None, limit: int) -> None:
     )
 
 
-async def show_run(view: View, *, run_id: str) -> None:
-    """Print a run: its time line, steps with tokens and price, and messages."""
+@command("run show")
+async def show_run(view: View, run_id: RunName) -> None:
+    """Show the time line of a run, its steps with tokens and price, and its messages."""
     async with _open_run(view, run_id) as (perdure, found):
         services = perdure.services
         run, spans = await services.runs.get_spans(found)
@@ -75,7 +86,8 @@ async def show_run(view: View, *, run_id: str) -> None:
     view.hint(f"`{context_command(agent)} --step ID --raw` prints a request, `perdure run export {run.id}` everything")
 
 
-async def cancel_run(view: View, *, run_id: str) -> None:
+@command("run cancel")
+async def cancel_run(view: View, run_id: RunName) -> None:
     """Ask a run to stop."""
     async with _open_run(view, run_id) as (perdure, found):
         run = await perdure.services.runs.get(found)
@@ -87,14 +99,25 @@ async def cancel_run(view: View, *, run_id: str) -> None:
             view.show(run_shape(run), f"{run.id} has ended already ({_status(run)}).")
 
 
-async def export_run(view: View, *, run_id: str) -> None:
-    """Print a run as JSON."""
+@command("run export", json=False)
+async def export_run(view: View, run_id: RunName) -> None:
+    """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
     async with _open_run(view, run_id) as (perdure, found):
         view.print(json.dumps(await perdure.services.replays.export(found), ensure_ascii=False, indent=2))
 
 
-async def replay_run(view: View, *, run_id: str, model: str | None, system: str | None) -> None:
-    """Send the requests of a run again, and print old and new answers."""
+@command("run replay")
+async def replay_run(
+    view: View,
+    run_id: RunName,
+    model: Annotated[str | None, option("Another model.", "HANDLE")] = None,
+    system: Annotated[str | None, option("The whole system text instead; - is stdin.", "FILE")] = None,
+) -> None:
+    """Send the requests of a run again, and compare the answers.
+
+    Nothing is stored and no tool runs: the model is given the recorded results. Where it calls something else, the
+    replay ends.
+    """
     text = None if system is None else _read(system)
     async with _open_run(view, run_id) as (perdure, found):
         view.show_status("sending the requests again…")
@@ -108,8 +131,13 @@ async def replay_run(view: View, *, run_id: str, model: str | None, system: str 
     view.hint("nothing was stored, and no tool ran")
 
 
-async def fork_run(view: View, *, message_id: str, before: bool) -> None:
-    """Fork the conversation of a message, up to that message or before it."""
+@command("run fork")
+async def fork_run(
+    view: View,
+    message_id: Annotated[str, argument("The id of a message, or its beginning.", "MESSAGE")],
+    before: Annotated[bool, flag("--before", "Leave the message itself out.")] = False,
+) -> None:
+    """Begin a new conversation with a copy of what was said up to a message."""
     async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:
         message = MessageId(await perdure.services.why.find_id(message_id, "message"))
         source = await perdure.services.conversations.find_of_message(message)

@@ -4,41 +4,54 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.facts import fact_shape
-from perdure.cli.views.json import message_shape, passage_shape
-from perdure.cli.views.view import View, local_time, place, snippet, visible
-from perdure.cli.work import get_agent, open_store
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.passages import PASSAGE_STATES, PassageState
-from perdure.core.text.reprs import plural
-from perdure.library.services.passages import passage_filter
-from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.query.times import parse_time
+from perdure.cli.run import agent_option, argument, command, flag, for_work, option
+
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.views.facts import fact_shape
+    from perdure.cli.views.json import message_shape, passage_shape
+    from perdure.cli.views.view import View, local_time, place, snippet, visible
+    from perdure.cli.work import get_agent, open_store
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.passages import PASSAGE_STATES, PassageState
+    from perdure.core.text.reprs import plural
+    from perdure.library.services.passages import passage_filter
+    from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
+    from perdure.search.query.times import parse_time
+
+MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 
 FACTS_MAX = 5
 
 NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
+@command("search")
 async def search(
     view: View,
-    *,
-    text: str,
-    agent: str | None,
-    archive: str | None,
-    tags: Sequence[str] | None,
-    since: str | None,
-    until: str | None,
-    state: str | None,
-    limit: int,
-    why: bool,
+    text: Annotated[str, argument("What to search for.", "TEXT")],
+    agent: MemoryOwner = None,
+    archive: Annotated[str | None, option("Only this archive, by name or id.", "ARCHIVE")] = None,
+    tags: Annotated[
+        list[str] | None, option("Only passages with it; several: with any of them.", "TAG", name="--tag")
+    ] = None,
+    since: Annotated[str | None, option("Only from this date on, such as 2026-11-20.", "DATE")] = None,
+    until: Annotated[str | None, option("Only up to this date, that day included.", "DATE")] = None,
+    state: Annotated[
+        str | None, option("Only passages and facts that are `active`, `faded` or `archived`; or `all`.", "STATE")
+    ] = None,
+    limit: Annotated[int, option("How many of each kind.", min=1, max=1_000)] = 10,
+    why: Annotated[bool, flag("--why", "Show why each was found, and what ran.")] = False,
 ) -> None:
-    """Search the history, archives, files and facts of an agent, or one archive, and print the hits."""
+    """Search messages and archives."""
+    if agent is not None and archive is not None:
+        raise typer.BadParameter("it is searched by itself: leave --agent out", param_hint="--archive")
     async with open_store(view, empty=NO_TEXT) as perdure:
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")

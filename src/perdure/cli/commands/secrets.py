@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-import getpass
 import sys
+from typing import Annotated
 
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, local_time, plural, visible
-from perdure.cli.work import confirm, deleted, get_agent, none_yet, open_store
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
-from perdure.core.text.addresses import is_postgres
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.tools.secrets import rotate_store
-from perdure.library.tools import AsyncSecrets
-from perdure.settings import Settings
+from perdure.cli.run import Org, Yes, agent_option, argument, command, flag, for_work
+
+if for_work(__name__):
+    import getpass
+
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, local_time, plural, visible
+    from perdure.cli.work import confirm, deleted, get_agent, none_yet, open_store
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
+    from perdure.core.text.addresses import is_postgres
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.tools.secrets import rotate_store
+    from perdure.library.tools import AsyncSecrets
+    from perdure.settings import Settings
+
+SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]
+SecretOwner = Annotated[str | None, agent_option("The agent that owns it; by default all agents may use it.")]
 
 NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 
-async def set_secret(view: View, *, name: str, agent: str | None, org: str | None) -> None:
-    """Read the value from the terminal or stdin, and store it."""
+@command("secret set", json=False)
+async def set_secret(view: View, name: SecretName, agent: SecretOwner = None, org: Org = None) -> None:
+    """Create or change a secret. Its value is asked for, or read from stdin; it is never an argument.
+
+    Tools are given it where their environment says `secret:NAME`; an agent's own go to all of its custom tools.
+    """
     check_secret(name, "")  # a wrong name is refused before anybody types a value
     value = _read_value(name)
     async with open_store(view, org=org) as perdure:
@@ -31,8 +43,9 @@ async def set_secret(view: View, *, name: str, agent: str | None, org: str | Non
         view.hint(f"Stored {name}, encrypted; {use}.")
 
 
-async def list_secrets(view: View, *, agent: str | None, org: str | None) -> None:
-    """Print the names. No store is made."""
+@command("secret list")
+async def list_secrets(view: View, agent: SecretOwner = None, org: Org = None) -> None:
+    """List the names of the secrets; values are never shown."""
     async with open_store(view, empty=NO_SECRET, org=org) as perdure:
         secrets = await (await _secrets_of(view, perdure, agent, change=False)).list()
         lines = (f"{visible(secret.name)}  {local_time(secret.updated_at)}" for secret in secrets)
@@ -40,8 +53,11 @@ async def list_secrets(view: View, *, agent: str | None, org: str | None) -> Non
         view.hint("`perdure secret set NAME` changes one, `delete NAME` deletes it." if secrets else NO_SECRET)
 
 
-async def delete_secret(view: View, *, name: str, agent: str | None, org: str | None, yes: bool) -> None:
-    """Delete a secret after a question."""
+@command("secret delete", json=False)
+async def delete_secret(
+    view: View, name: SecretName, agent: SecretOwner = None, org: Org = None, yes: Yes = False
+) -> None:
+    """Delete a secret."""
     async with open_store(view, empty=none_yet("secret", name), org=org) as perdure:
         secrets = await _secrets_of(view, perdure, agent, change=True)
         if name not in [secret.name for secret in await secrets.list()]:
@@ -51,8 +67,19 @@ async def delete_secret(view: View, *, name: str, agent: str | None, org: str | 
         view.hint(deleted(f"secret {name!r}", f"`perdure secret set {name}` stores a value again"))
 
 
-async def rotate_secrets(view: View, *, forget_old: bool) -> int:
-    """Encrypt everything with a new key, and return the exit code."""
+@command("secret rotate")
+async def rotate_secrets(
+    view: View,
+    forget_old: Annotated[
+        bool, flag("--forget-old", "Delete the older keys of the file; older backups need them.")
+    ] = False,
+) -> int:
+    """Encrypt everything anew, with a new key: secrets, variables, keys of providers, tokens of MCP servers.
+
+    Without PERDURE_SECRET_KEY the file secret.key beside the store gets a new key; servers that run take it by
+    themselves. With it, start all servers with the new key in PERDURE_SECRET_KEY and the one before in
+    PERDURE_SECRET_KEY_OLD, then call this. It covers all organisations; killed, it goes on when called again.
+    """
     settings = Settings.from_environment()
     if not is_postgres(settings.store_address) and not settings.store_path.exists():
         view.hint(NO_SECRET)

@@ -1,35 +1,41 @@
-"""`perdure serve` until a signal comes; `perdure ui` opens its dashboard, and `perdure key show` prints its key."""
+"""`perdure serve` until a signal comes; `perdure ui` opens its dashboard."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
 import signal
 import sys
-import webbrowser
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
-from perdure.cli.chat.agent_choice import choose_model
-from perdure.cli.chat.models import with_help
-from perdure.cli.chat.terminal import Terminal, standard_streams
-from perdure.cli.views.text import TextView
-from perdure.cli.views.view import View, visible
-from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
-from perdure.core.text.addresses import without_password
-from perdure.engine.ports import SystemClock
-from perdure.library.perdure import AsyncPerdure
-from perdure.scratch import scratch_folder
-from perdure.server.config import ServerConfig, key_path, load_key
-from perdure.server.log import log_to
-from perdure.server.session import make_token
-from perdure.server.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
-from perdure.settings import Settings
+import typer
+
+from perdure.cli.run import command, flag, for_work, option
+
+if for_work(__name__):
+    import asyncio
+    import webbrowser
+
+    from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
+    from perdure.cli.chat.agent_choice import choose_model
+    from perdure.cli.chat.models import with_help
+    from perdure.cli.chat.terminal import Terminal, standard_streams
+    from perdure.cli.views.text import TextView
+    from perdure.cli.views.view import View, visible
+    from perdure.core.errors import ExtraMissing, InvalidInput, ModelNotFound, PerdureError, StoreUnavailable
+    from perdure.core.text.addresses import without_password
+    from perdure.engine.ports import SystemClock
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.scratch import scratch_folder
+    from perdure.server.config import ServerConfig
+    from perdure.server.log import log_to
+    from perdure.server.session import make_token
+    from perdure.server.supervisor import KILL_S, WAIT_MAX_S, WAIT_S, Supervisor, WorkerLine
+    from perdure.settings import Settings
 
 if TYPE_CHECKING:
     import httpx
@@ -38,31 +44,44 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-async def show_key(view: View) -> None:
-    """Print the key and nothing else."""
-    api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
-    if api_key is None:
-        raise InvalidInput(
-            "the server has no API key of its own: start it with PERDURE_API_KEY=auto, which makes one. Keys of the"
-            " store are shown only when they are made: `perdure key create NAME` makes another one"
-        )
-    view.print(api_key)
+def _fast_loop() -> Any:
+    from perdure.server.serve import loop_factory
+
+    return loop_factory()
 
 
-async def ui(*, host: str | None, port: int | None, browse: bool) -> int:
-    """Open the dashboard of the server that runs, else start one; return the exit code."""
+@command("serve", json=False, loop=_fast_loop)
+async def serve(
+    view: View,
+    host: Annotated[str | None, option("Where to listen; by default on this machine only.", "ADDRESS")] = None,
+    port: Annotated[int | None, option("By default 8283; 0: any free port.", min=0, max=65_535)] = None,
+    workers: Annotated[int | None, option("How many processes serve; by default 1.", min=1, max=256)] = None,
+    worker: Annotated[str | None, typer.Option("--worker", hidden=True)] = None,  # the inherited files of one of them
+) -> int:
+    """Serve the agents over HTTP, as letta-client speaks it. Ctrl-C stops."""
+    config = ServerConfig.from_environment(host=host, port=port, workers=workers)
     try:
-        config = ServerConfig.from_environment(host=host, port=port)
-    except PerdureError as error:
-        TextView(Terminal(*standard_streams(), interactive=False)).error(error)
-        return 1
+        files = None if worker is None else WorkerLine.parse(worker)
+    except (ValueError, OSError) as error:
+        raise InvalidInput("--worker is for processes that `perdure serve --workers` starts") from error
+    return await _run(config, files)
+
+
+@command("ui", json=False, loop=_fast_loop)
+async def ui(
+    view: View,
+    host: Annotated[str | None, option("Where the server listens.", "ADDRESS")] = None,
+    port: Annotated[int | None, option("By default 8283.", min=0, max=65_535)] = None,
+    browse: Annotated[bool, flag("--browser/--no-browser", "Open the page, or print its address.")] = True,
+) -> int:
+    """Open the dashboard in a browser, and serve it if nobody does."""
+    config = ServerConfig.from_environment(host=host, port=port)
     address = f"http://{config.host}:{config.port}"
     if not config.port or not await _answers(address):
-        return await serve(host=host, port=port, browse=browse)
+        return await _run(config, browse=browse)
     link = dashboard_link(address, config)
     if browse:
         webbrowser.open(link)
-    view = TextView(Terminal(*standard_streams(), interactive=False))
     view.print(link)
     if config.api_key is None and await _needs_key(address):
         view.hint("Sign in with a key of the store: `perdure key create NAME --scope admin` makes one.")
@@ -102,27 +121,15 @@ def dashboard_link(address: str, config: ServerConfig) -> str:
     return f"{address}/sign-in?token={make_token(config.api_key, SystemClock())}"
 
 
-async def serve(
-    *, host: str | None, port: int | None, browse: bool = False, workers: int | None = None, worker: str | None = None
-) -> int:
+async def _run(config: ServerConfig, files: WorkerLine | None = None, *, browse: bool = False) -> int:
     """Serve until a signal comes, and return the exit code.
 
     Args:
+        files: what a worker inherits from its supervisor.
         browse: open the dashboard in a browser.
-        workers: in so many processes.
-        worker: this is one of them, with these inherited files.
     """
     out, err = standard_streams()
     terminal = Terminal(out, err, interactive=False)
-    try:
-        config = ServerConfig.from_environment(host=host, port=port, workers=workers)
-        files = None if worker is None else WorkerLine.parse(worker)
-    except PerdureError as error:
-        TextView(terminal).error(error)
-        return 1
-    except (ValueError, OSError):
-        TextView(terminal).error(InvalidInput("--worker is for processes that `perdure serve --workers` starts"))
-        return 1
     secrets = {**os.environ, "PERDURE_API_KEY": config.api_key or ""}  # the key of `auto` is in a file
     with log_to(err, form=config.log, level=config.log_level, environment=secrets):
         view = _LogView(terminal) if config.log == "json" else TextView(terminal)
@@ -282,21 +289,23 @@ async def _stop_without_supervisor(files: WorkerLine) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-class _LogView(TextView):
-    """All that it shows as log records, so that a parser of the log finds no other lines."""
+if for_work(__name__):
 
-    def print(self, *parts: RenderableType) -> None:
-        for part in parts:
-            log.info("%s", part)
+    class _LogView(TextView):
+        """All that it shows as log records, so that a parser of the log finds no other lines."""
 
-    def hint(self, text: str) -> None:
-        log.info("%s", text)
+        def print(self, *parts: RenderableType) -> None:
+            for part in parts:
+                log.info("%s", part)
 
-    def note(self, text: str) -> None:
-        log.warning("%s", text)
+        def hint(self, text: str) -> None:
+            log.info("%s", text)
 
-    def error(self, error: PerdureError) -> None:
-        log.error("%s", error)
+        def note(self, text: str) -> None:
+            log.warning("%s", text)
+
+        def error(self, error: PerdureError) -> None:
+            log.error("%s", error)
 
 
 @contextlib.contextmanager

@@ -8,18 +8,23 @@ import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from rich.table import Table
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, fold, new_table, visible
-from perdure.cli.work import confirm, deleted, get_agent, load_all, none_yet, open_store
-from perdure.core.errors import InvalidInput
-from perdure.core.tools.arguments import read_json
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.library.perdure import AsyncPerdure
+if for_work(__name__):
+    from rich.table import Table
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, fold, new_table, visible
+    from perdure.cli.work import confirm, deleted, get_agent, load_all, named_agent, none_yet, open_store
+    from perdure.core.errors import InvalidInput
+    from perdure.core.tools.arguments import read_json
+    from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+    from perdure.library.perdure import AsyncPerdure
+
+ToolName = Annotated[str, argument("Name or id of the tool.", "NAME")]
 
 SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
@@ -27,18 +32,24 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 NO_TOOL = "There are no tools of your own yet: `perdure tool add FILE.py` makes one."
 
 
+@command("tool add")
 async def add_tool(
     view: View,
-    *,
-    file: Path,
-    name: str | None,
-    requirements: Sequence[str] | None,
-    environment: Sequence[str] | None,
-    network: Sequence[str] | None,
-    approval: bool,
-    timeout_s: float | None,
+    file: Annotated[Path, argument("Python; its last public function is the tool.", "FILE.py")],
+    name: Annotated[str | None, option("Another function of the file.", "NAME")] = None,
+    requirements: Annotated[
+        list[str] | None, option("A package for pip; may be repeated.", "PACKAGE", name="--requirement")
+    ] = None,
+    environment: Annotated[
+        list[str] | None, option("A variable; secret:NAME for a secret; may be repeated.", "NAME=VALUE", name="--env")
+    ] = None,
+    network: Annotated[
+        list[str] | None, option("A host it needs; '*' means every public one; may be repeated.", "HOST")
+    ] = None,
+    approval: Annotated[bool, flag("--approval", "A person has to approve each call.")] = False,
+    timeout_s: Annotated[float | None, option("By default 30.", "SECONDS", name="--timeout")] = None,
 ) -> None:
-    """Create a tool from a file, or change the tool of that name."""
+    """Create a tool from a file, or change the tool of that name. The file is read, not run."""
     async with open_store(view) as perdure:
         options: dict[str, Any] = {} if name is None else {"name": name}
         tool = await perdure.tools.upsert(
@@ -57,8 +68,9 @@ async def add_tool(
         )
 
 
-async def list_tools(view: View, *, everything: bool) -> None:
-    """Print the tools with their agents. No store is made."""
+@command("tool list")
+async def list_tools(view: View, everything: Annotated[bool, flag("--all", "With the built-in ones.")] = False) -> None:
+    """List the tools, and the agents that have them."""
     async with open_store(view, empty=NO_TOOL) as perdure:
         tools = await load_all(perdure.tools.list)
         tools = [tool for tool in tools if everything or not tool.spec.tool_type.startswith("letta_")]
@@ -68,8 +80,9 @@ async def list_tools(view: View, *, everything: bool) -> None:
         view.hint("`perdure tool show NAME` shows one; `perdure tool test NAME ARGS` tries it." if tools else NO_TOOL)
 
 
-async def show_tool(view: View, *, name: str) -> None:
-    """Print the description of a tool that models see, and its source."""
+@command("tool show")
+async def show_tool(view: View, name: ToolName) -> None:
+    """Show the description of a tool that models see, and its source."""
     async with open_store(view, empty=none_yet("tool", name)) as perdure:
         tool = await perdure.tools.get(name)
         code = await perdure.tools.code(tool.id)
@@ -81,12 +94,14 @@ async def show_tool(view: View, *, name: str) -> None:
         view.hint(f"`perdure tool test {tool.spec.name} '{_example(tool)}'` tries it.")
 
 
-async def test_tool(view: View, *, name: str, arguments: str, agent: str | None) -> int:
-    """Run a tool, or a file that is not added yet, and print its result; the exit code is 1 if it failed.
-
-    Args:
-        agent: run it for this agent, by name or id; None: for no agent.
-    """
+@command("tool test")
+async def test_tool(
+    view: View,
+    name: Annotated[str, argument("Name or id of a tool, or a file that is not added yet.", "NAME")],
+    arguments: Annotated[str, argument("A JSON object.", "ARGS")] = "{}",
+    agent: Annotated[str | None, agent_option("Run it for this agent, which must have it.")] = None,
+) -> int:
+    """Run a tool with arguments, as an agent would: checked, limited, in the sandbox."""
 
     def progress(line: str) -> None:
         print(line, file=sys.stderr)
@@ -102,24 +117,25 @@ async def test_tool(view: View, *, name: str, arguments: str, agent: str | None)
         return _show_outcome(view, outcome)
 
 
-async def attach_tool(view: View, *, name: str, agent: str | None) -> None:
+@command("tool attach", json=False)
+async def attach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
     """Give a tool to an agent."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
         tool = await owner.tools.attach(name)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
 
-async def detach_tool(view: View, *, name: str, agent: str | None) -> None:
+@command("tool detach", json=False)
+async def detach_tool(view: View, name: ToolName, agent: LastAgent = None) -> None:
     """Take a tool from an agent."""
-    async with open_store(view, empty=none_yet("tool", name)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
         await owner.tools.detach(name)
         view.hint(f"{owner.name} has {name} no longer; the tool itself stays.")
 
 
-async def delete_tool(view: View, *, name: str, yes: bool) -> None:
-    """Delete a tool after a question."""
+@command("tool delete", json=False)
+async def delete_tool(view: View, name: ToolName, yes: Yes = False) -> None:
+    """Take a tool from all agents and delete it."""
     async with open_store(view, empty=none_yet("tool", name)) as perdure:
         tool = await perdure.tools.get(name)
         agents = (await _agents_by_tool(perdure))[tool.spec.name]
@@ -145,10 +161,10 @@ def _read_source(file: Path) -> str:
 def _parse_variables(options: Sequence[str]) -> dict[str, str]:
     """Name -> value of options as NAME=VALUE. Raises: InvalidInput."""
     variables: dict[str, str] = {}
-    for option in options:
-        name, equals, value = option.partition("=")
+    for text in options:
+        name, equals, value = text.partition("=")
         if not equals:
-            raise InvalidInput(f"--env is {option[:80]!r}: write NAME=VALUE, or NAME=secret:NAME for a secret")
+            raise InvalidInput(f"--env is {text[:80]!r}: write NAME=VALUE, or NAME=secret:NAME for a secret")
         variables[name] = value
     return variables
 

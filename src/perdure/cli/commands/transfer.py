@@ -3,27 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext
+from typing import Annotated
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.commands.conversations import conversation_named
-from perdure.cli.views.view import View, plural
-from perdure.cli.work import STDIN, InputLines, get_agent, load_all, none_yet, open_store, output_lines, progress_bar
-from perdure.core.errors import InvalidInput
-from perdure.domain.conversations.importing import ImportedMessage, imported_message
-from perdure.library.services.transfer import check_lines
-from perdure.settings import Settings
+import typer
+
+from perdure.cli.run import agent_option, argument, command, flag, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.commands.conversations import conversation_named
+    from perdure.cli.views.view import View, plural
+    from perdure.cli.work import (
+        STDIN,
+        InputLines,
+        get_agent,
+        load_all,
+        named_agent,
+        open_store,
+        output_lines,
+        progress_bar,
+    )
+    from perdure.core.errors import InvalidInput
+    from perdure.domain.conversations.importing import ImportedMessage, imported_message
+    from perdure.library.services.transfer import check_lines
+    from perdure.settings import Settings
 
 NAMES_MAX = 3
 
 
-async def export_archives(view: View, *, names: Sequence[str], every: bool, overwrite: bool) -> None:
-    """Write an archive, or all of them, to a file of lines; `-` is stdout.
-
-    Args:
-        names: the archive, left out with `every`, and the file.
-    """
+@command("archive export", json=False)
+async def export_archives(
+    view: View,
+    names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
+    every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
+) -> None:
+    """Write an archive as lines of JSON."""
+    if len(names) != 2 - every:
+        raise typer.BadParameter("write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`")
     file = names[-1]
     async with open_store(view, empty="There is nothing to export: there is no data folder yet.") as perdure:
         archives = await load_all(perdure.archives.list) if every else [await perdure.archives.get(names[0])]
@@ -45,8 +64,16 @@ async def export_archives(view: View, *, names: Sequence[str], every: bool, over
         view.hint(f"Exported {count}{hint}.")
 
 
-async def import_archives(view: View, *, file: str, into: str | None, agent: str | None) -> None:
-    """Read archives from a file of lines; every line is checked before the first passage is stored."""
+@command("archive import", json=False)
+async def import_archives(
+    view: View,
+    file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
+    into: Annotated[
+        str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
+    ] = None,
+    agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
+) -> None:
+    """Read archives from lines of JSON. Passages that are there already are skipped."""
     with closing(InputLines(file)) as lines:
         total = check_lines(lines, headless=into is not None)
         async with open_store(view) as perdure:
@@ -69,13 +96,22 @@ async def import_archives(view: View, *, file: str, into: str | None, agent: str
             view.hint(f"Imported {passages} into {names}{_skipped_text(counts.skipped)}. {hint}")
 
 
-async def import_messages(view: View, *, agent: str, file: str, conversation: str | None) -> None:
-    """Add a file's messages to an agent's history; every line is checked before the first message is stored."""
+@command("conversation import", json=False)
+async def import_messages(
+    view: View,
+    agent: Annotated[str, argument("Whose history, by name or id.", "AGENT")],
+    file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
+    conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
+) -> None:
+    """Add messages from elsewhere to the history of an agent.
+
+    Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
+    spoke) and "id". What is there already is skipped.
+    """
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
-        async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-            target = await get_agent(view, perdure, agent, change=True)
+        async with named_agent(view, agent, change=True) as (perdure, target):
             if conversation == "new":
                 into = await target.new_conversation()
             else:

@@ -1,21 +1,28 @@
-"""`perdure store verify`, `scrub` and `reindex`: damage, indexes that differ from the texts, traces, and vectors."""
+"""`perdure store`: damage, indexes that differ from the texts, traces, parts of tables, and vectors."""
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Annotated
 
-from rich.text import Text
+from perdure.cli.run import agent_option, command, flag, for_work, option
 
-from perdure.app import accept_loss as accept_lost_log
-from perdure.cli.views.view import View, plural, visible
-from perdure.cli.work import get_agent, no_store, open_store, progress_bar
-from perdure.core.errors import PerdureError, StoreDamaged
-from perdure.library.services.upkeep import Comparison, EmbeddingReport
-from perdure.settings import Settings
+if for_work(__name__):
+    import asyncio
+
+    from rich.text import Text
+
+    from perdure.app import accept_loss as accept_lost_log
+    from perdure.app.copies import split as split_store
+    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.work import get_agent, no_store, open_store, progress_bar
+    from perdure.core.errors import PerdureError, StoreDamaged
+    from perdure.core.text.addresses import without_password
+    from perdure.library.services.upkeep import Comparison, EmbeddingReport
+    from perdure.settings import Settings
 
 _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
 """What an error says of this command, which ends with the same error."""
@@ -23,8 +30,16 @@ _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
 RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 
-async def verify(view: View, *, repair: bool, accept_loss: bool) -> int:
-    """Compare everything, print what differs, and return the exit code."""
+@command("store verify", json=False)
+async def verify(
+    view: View,
+    repair: Annotated[bool, flag("--repair", "Rebuild indexes, vectors and counts that differ.")] = False,
+    accept_loss: Annotated[bool, flag("--accept-loss", "Continue with the rest of a store whose log is gone.")] = False,
+) -> int:
+    """Look for damage, and compare the search indexes, vectors and counts with the stored texts.
+
+    Exit code 1: something is damaged or differs, and was not repaired.
+    """
     if accept_loss and (path := Settings.from_environment().store_path).exists():
         accept_lost_log(path)
     try:
@@ -75,8 +90,12 @@ def _show_comparison(view: View, comparison: Comparison) -> int:
     return int(any(not fault.repaired for fault in faults))
 
 
+@command("store scrub", json=False)
 async def scrub(view: View) -> None:
-    """Remove the traces of what was deleted."""
+    """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
+
+    The database is written anew, and others can't write meanwhile. Run it after deleting what nobody may find.
+    """
     async with open_store(view, empty=no_store("nothing to scrub")) as perdure:
         began = time.monotonic()
         with progress_bar() as progress:
@@ -85,8 +104,36 @@ async def scrub(view: View) -> None:
         view.hint("Backups and copies keep what was in the store when they were made.")
 
 
-async def reindex(view: View, *, archive: str | None, agent: str | None, again: bool) -> int:
-    """Embed the texts without a vector of this embedder, wait for them, and return the exit code."""
+@command("store split", json=False)
+async def split(view: View, parts: Annotated[int, option("How many parts of each table: 2 to 256.", "N")] = 16) -> None:
+    """Split the tables of a store on PostgreSQL into hash partitions, by agent, block, archive or graph.
+
+    Stop every process first. Each table is copied in a transaction of its own: stopped, the command goes on where it
+    was. Only stores with hundreds of millions of rows gain from it.
+    """
+    address = Settings.from_environment().store_address
+    with progress_bar() as progress:
+        count = await split_store(address, parts, progress=progress)
+    place = without_password(address)
+    view.show(
+        {"store": place, "tables": count, "parts": parts},
+        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
+        if count
+        else f"The tables of {place} are in parts already.",
+    )
+
+
+@command("store reindex", json=False)
+async def reindex(
+    view: View,
+    archive: Annotated[str | None, option("The passages of this archive, by name or id.", "ARCHIVE")] = None,
+    agent: Annotated[str | None, agent_option("The messages of this agent, by name or id.")] = None,
+    again: Annotated[bool, flag("--again", "Embed also texts that have a vector.")] = False,
+) -> int:
+    """Embed texts that have no vector of the current embedder; by default all texts.
+
+    It can be stopped and started again at any time; searches go on with what is there.
+    """
     async with open_store(view, empty=no_store("nothing to embed")) as perdure:
         owners: list[str] = [] if archive is None else [(await perdure.archives.get(archive)).id]
         owners += [] if agent is None else [(await get_agent(view, perdure, agent)).id]

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Annotated
 
-from perdure.cli.chat.terminal import program
-from perdure.cli.views.view import View, new_table
-from perdure.cli.work import confirm, progress_bar
-from perdure.features.local.catalogue import catalogue, known_model
-from perdure.features.local.models import PROVIDER, LocalModels
-from perdure.settings import Settings
+from perdure.cli.run import Yes, argument, command, for_work
+
+if for_work(__name__):
+    from perdure.cli.chat.terminal import program
+    from perdure.cli.views.view import View, new_table
+    from perdure.cli.work import confirm, progress_bar
+    from perdure.features.local.catalogue import catalogue, known_model
+    from perdure.features.local.models import PROVIDER, LocalModels
+    from perdure.settings import Settings
+
+Name = Annotated[str, argument("As `perdure model list` shows it.", "NAME")]
+NameOrFile = Annotated[str, argument("A model that is here, or a .gguf file anywhere.", "NAME")]
 
 MB = 1_000_000
 
 
+@command("model list")
 async def list_models(view: View) -> None:
-    """Print what is here and what can be fetched."""
+    """List the models that are here, and those that can be fetched."""
     local = LocalModels(Settings.from_environment())
     models = local.models()
     table = new_table("NAME", "", "SIZE", "LICENCE", "", right={"SIZE"})
@@ -29,8 +37,9 @@ async def list_models(view: View) -> None:
     view.hint(_next(local, name) if name else "`perdure model get small` fetches one.")
 
 
-async def get_model(view: View, *, name: str) -> None:
-    """Fetch a model, with a bar of progress for people."""
+@command("model get")
+async def get_model(view: View, name: Name) -> None:
+    """Fetch a model. Broken off, the same command goes on where it was."""
     local = LocalModels(Settings.from_environment())
     is_new = name not in local.names()
     if is_new:
@@ -42,16 +51,18 @@ async def get_model(view: View, *, name: str) -> None:
     view.hint(f"{name} is here{', and its checksum is right' if is_new else ' already'}. {_next(local, name)}")
 
 
-async def use_model(view: View, *, name: str) -> None:
-    """Make a model the default."""
+@command("model use")
+async def use_model(view: View, name: NameOrFile) -> None:
+    """Make a model the default: of new agents, and of those that follow the default."""
     local = LocalModels(Settings.from_environment())
     name = local.use(name)
     view.show({"name": name, "model": f"{PROVIDER}/{name}", "file": str(local.get(name))})
     view.hint(_next(local, name))
 
 
-async def remove_model(view: View, *, name: str, yes: bool) -> None:
-    """Remove the file of a model after a question, or the link to it."""
+@command("model remove")
+async def remove_model(view: View, name: Name, yes: Yes = False) -> None:
+    """Remove a model that was fetched. A file elsewhere that is in use stays where it is."""
     local = LocalModels(Settings.from_environment())
     if not local.removable(name).is_symlink():
         confirm(view, f"The file of model {name!r} will be gone. Remove?", action="delete the model", yes=yes)

@@ -3,42 +3,54 @@
 from __future__ import annotations
 
 import re
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Annotated, Any
 
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, local_time, visible
-from perdure.cli.work import confirm, deleted, load_all
-from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
-from perdure.core.errors import InvalidInput
-from perdure.library.services.access.access import LAST_WRITES_S, open_access
-from perdure.settings import Settings
+from perdure.cli.run import Org, Yes, argument, command, for_work, option
+
+if for_work(__name__):
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, local_time, visible
+    from perdure.cli.work import confirm, deleted, load_all
+    from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
+    from perdure.core.errors import InvalidInput
+    from perdure.library.services.access.access import LAST_WRITES_S, open_access
+    from perdure.server.config import ServerConfig, key_path, load_key
+    from perdure.settings import Settings
+
+OrgName = Annotated[str, argument("Its name or id.", "ORG")]
+UserName = Annotated[str, argument("The user's name or id.", "USER")]
+KeyName = Annotated[str, argument("Id as `perdure key list` shows it, or name.", "KEY")]
 
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-class LimitOptions(TypedDict):
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
     """What a key may use: the fields of `Limits`."""
 
-    requests_per_minute: int | None
-    message_chars: int | None
-    tokens_per_day: int | None
-    cost_per_day: float | None
-    tokens_per_run: int | None
-    cost_per_run: float | None
+    requests_per_minute: Annotated[int | None, option("Further requests get 429.", min=1)] = None
+    tokens_per_day: Annotated[int | None, option("Of models, in and out; a day is one in UTC.", min=1)] = None
+    cost_per_day: Annotated[float | None, option("Of models with a known price.", "USD")] = None
+    tokens_per_run: Annotated[int | None, option("A run ends between two steps beyond it.", min=1)] = None
+    cost_per_run: Annotated[float | None, option("The same in US dollars.", "USD")] = None
+    message_chars: Annotated[int | None, option("The longest message to an agent.", min=1)] = None
 
 
-async def create_org(view: View, *, name: str) -> None:
-    """Create an organisation."""
+@command("org create")
+async def create_org(view: View, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]) -> None:
+    """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
     async with open_access(Settings.from_environment()) as access:
         made = await access.create_organisation(name)
         view.show(fields(made, "id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
         view.hint(f"`perdure key create admin --scope admin --org {visible(made.name)}` makes its first key.")
 
 
+@command("org list")
 async def list_orgs(view: View) -> None:
-    """List all organisations."""
+    """List the organisations."""
     async with open_access(Settings.from_environment()) as access:
         found = await load_all(access.organisations)
         lines = (
@@ -48,8 +60,9 @@ async def list_orgs(view: View) -> None:
         view.show([fields(one, "id", "name", "created_at", "deleted_at") for one in found], *lines)
 
 
-async def delete_org(view: View, *, name: str, yes: bool) -> None:
-    """Delete an organisation with everything in it."""
+@command("org delete", json=False)
+async def delete_org(view: View, name: OrgName, yes: Yes = False) -> None:
+    """Delete an organisation with everything in it, for good. Its keys count no more at once."""
     settings = Settings.from_environment()
     async with open_access(settings) as access:
         found = await access.organisation(name)
@@ -64,8 +77,14 @@ async def delete_org(view: View, *, name: str, yes: bool) -> None:
         view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))
 
 
-async def list_audit(view: View, *, org: str | None, action: str | None, limit: int) -> None:
-    """List what was done through servers and by commands."""
+@command("org audit")
+async def list_audit(
+    view: View,
+    org: Org = None,
+    action: Annotated[str | None, option("Only actions with this in them.", "TEXT")] = None,
+    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
+) -> None:
+    """List who did what, newest first: administration, and changes of agents and memory through servers."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await access.audit(AuditFilter(action=action), limit=limit)
         names = ("seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
@@ -80,16 +99,20 @@ async def list_audit(view: View, *, org: str | None, action: str | None, limit: 
             view.hint("The audit log is empty.")
 
 
-async def create_user(view: View, *, name: str, org: str | None) -> None:
-    """Create a user."""
+@command("user create")
+async def create_user(
+    view: View, name: Annotated[str, argument("The name, such as an address.", "NAME")], org: Org = None
+) -> None:
+    """Create a user. What a key of the user writes carries the user's id."""
     async with open_access(Settings.from_environment(), org) as access:
         made = await access.create_user(name)
         view.show(fields(made, "id", "org_id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
         view.hint(f"`perdure key create NAME --user {visible(made.name)}` makes a key of that user.")
 
 
-async def list_users(view: View, *, org: str | None) -> None:
-    """List the users of an organisation."""
+@command("user list")
+async def list_users(view: View, org: Org = None) -> None:
+    """List the users."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await load_all(access.users)
         shapes = [fields(one, "id", "org_id", "name", "created_at") for one in found]
@@ -98,8 +121,9 @@ async def list_users(view: View, *, org: str | None) -> None:
             view.hint("There are no users yet: `perdure user create NAME` makes one.")
 
 
-async def delete_user(view: View, *, name: str, org: str | None, yes: bool) -> None:
-    """Delete a user and the user's keys."""
+@command("user delete", json=False)
+async def delete_user(view: View, name: UserName, org: Org = None, yes: Yes = False) -> None:
+    """Delete a user with the user's keys."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await access.user(name)
         confirm(
@@ -109,17 +133,18 @@ async def delete_user(view: View, *, name: str, org: str | None, yes: bool) -> N
         view.hint(deleted(f"user {visible(found.name)!r}"))
 
 
+@command("key create")
 async def create_key(
     view: View,
     *,
-    name: str,
-    scope: str,
-    user: str | None,
-    org: str | None,
-    expires: str | None,
-    **limits: Unpack[LimitOptions],
+    name: Annotated[str, argument("What the key is for.", "NAME")],
+    scope: Annotated[str, option("`admin`, `builder`, `user` or `read-only`.", "SCOPE")] = "user",
+    user: Annotated[str | None, option("Whose it is, by name or id.", "USER")] = None,
+    org: Org = None,
+    expires: Annotated[str | None, option("90d, 12h, or a date; by default never.", "TIME")] = None,
+    limits: LimitOptions,
 ) -> None:
-    """Create a key and print it, once."""
+    """Create an API key and print it, once: only its digest is stored."""
     as_scope(scope)
     async with open_access(Settings.from_environment(), org) as access:
         user_id = None if user is None else (await access.user(user)).id
@@ -129,7 +154,7 @@ async def create_key(
             as_scope(scope),
             user_id=user_id,
             expires_at=None if expires is None else read_moment(expires),
-            limits=limits_of({key: value for key, value in limits.items() if value is not None}),
+            limits=limits_of({key: value for key, value in asdict(limits).items() if value is not None}),
         )
         view.show({**_shape(made), "key": text}, text)
         view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
@@ -139,8 +164,9 @@ async def create_key(
             view.note("`perdure key create NAME --scope admin` makes one that may change the settings too.")
 
 
-async def list_keys(view: View, *, org: str | None) -> None:
-    """List the keys of an organisation, without their texts."""
+@command("key list")
+async def list_keys(view: View, org: Org = None) -> None:
+    """List the API keys of the store, without their texts."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await load_all(access.keys)
         now = datetime.now(UTC)
@@ -149,8 +175,9 @@ async def list_keys(view: View, *, org: str | None) -> None:
             view.hint("There are no keys yet: `perdure key create NAME` makes one.")
 
 
-async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
-    """Revoke a key."""
+@command("key revoke")
+async def revoke_key(view: View, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+    """Revoke an API key; servers refuse it within seconds."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await access.key(key)
         confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
@@ -159,8 +186,9 @@ async def revoke_key(view: View, *, key: str, org: str | None, yes: bool) -> Non
         view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
 
 
-async def delete_key(view: View, *, key: str, org: str | None, yes: bool) -> None:
-    """Delete a key."""
+@command("key delete", json=False)
+async def delete_key(view: View, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+    """Delete an API key with its line in the list. A store without any keys is open to this machine again."""
     async with open_access(Settings.from_environment(), org) as access:
         found = await access.key(key)
         confirm(view, f"Key {visible(found.name)!r} will be gone. Delete?", action="delete the key", yes=yes)
@@ -168,6 +196,18 @@ async def delete_key(view: View, *, key: str, org: str | None, yes: bool) -> Non
         view.hint(deleted(f"key {visible(found.name)!r}", "servers refuse it within seconds"))
         if not is_guarded:
             view.note("That was the last key: a server on loopback is now open to every program of this machine.")
+
+
+@command("key show", json=False)
+async def show_key(view: View) -> None:
+    """Print the API key that the server asks for, such as the one of PERDURE_API_KEY=auto."""
+    api_key = ServerConfig.from_environment().api_key or load_key(key_path(Settings.from_environment()))
+    if api_key is None:
+        raise InvalidInput(
+            "the server has no API key of its own: start it with PERDURE_API_KEY=auto, which makes one. Keys of the"
+            " store are shown only when they are made: `perdure key create NAME` makes another one"
+        )
+    view.print(api_key)
 
 
 def read_moment(text: str) -> datetime:

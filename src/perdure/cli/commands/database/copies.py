@@ -1,21 +1,24 @@
-"""`perdure backup`, `perdure restore`, `perdure migrate-db` and `perdure store split`."""
+"""`perdure backup`, `perdure restore` and `perdure migrate-db`."""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Annotated
 
-from perdure.app.copies import look_at_backup, same_address
-from perdure.app.copies import migrate_db as copy_database
-from perdure.app.copies import restore as restore_store
-from perdure.app.copies import split as split_store
-from perdure.cli.chat.agent_choice import shell_word
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, plural
-from perdure.cli.work import confirm, no_store, open_store, progress_bar
-from perdure.core.text.addresses import check_store_address, is_postgres, without_password
-from perdure.settings import Settings
+from perdure.cli.run import Yes, argument, command, for_work
+
+if for_work(__name__):
+    from perdure.app.copies import look_at_backup, same_address
+    from perdure.app.copies import migrate_db as copy_database
+    from perdure.app.copies import restore as restore_store
+    from perdure.cli.chat.agent_choice import shell_word
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, plural
+    from perdure.cli.work import confirm, no_store, open_store, progress_bar
+    from perdure.core.text.addresses import check_store_address, is_postgres, without_password
+    from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
 
@@ -24,8 +27,9 @@ def _expanded(path: str) -> Path:
     return Path(path).expanduser()
 
 
-async def backup(view: View, *, path: str) -> None:
-    """Copy the store to a new file while others use it."""
+@command("backup")
+async def backup(view: View, path: Annotated[str, argument("The file to make.", "PATH")]) -> None:
+    """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
     async with open_store(view, empty=no_store("nothing to back up")) as perdure:
         with progress_bar() as progress:
@@ -40,8 +44,11 @@ async def backup(view: View, *, path: str) -> None:
     view.hint(f"`perdure restore {shell_word(str(file))}` puts it in the place of the store. {KEY_HINT}")
 
 
-async def restore(view: View, *, path: str, yes: bool) -> None:
-    """Put a backup in the place of the store, after a question."""
+@command("restore")
+async def restore(
+    view: View, path: Annotated[str, argument("A file that `perdure backup` has made.", "PATH")], yes: Yes = False
+) -> None:
+    """Put a backup in the place of the store. The old one is kept."""
     file, address = _expanded(path), Settings.from_environment().store_address
     summary = look_at_backup(file)
     place = without_password(address)
@@ -62,8 +69,13 @@ async def restore(view: View, *, path: str, yes: bool) -> None:
         view.hint(f"The old store is {report.kept}: remove it when you don't need it any more.")
 
 
-async def migrate_db(view: View, *, source: str, target: str) -> None:
-    """Copy a store to another database."""
+@command("migrate-db")
+async def migrate_db(
+    view: View,
+    source: Annotated[str, argument("A file or postgresql://...", "FROM")],
+    target: Annotated[str, argument("An empty database, or a file that is made.", "TO")],
+) -> None:
+    """Copy a store to another database, such as PostgreSQL. Killed, it goes on where it was."""
     check_store_address("FROM", source)
     check_store_address("TO", target)
     one, other = (address if is_postgres(address) else _expanded(address) for address in (source, target))
@@ -87,17 +99,3 @@ async def migrate_db(view: View, *, source: str, target: str) -> None:
     same = same_address(other, Settings.from_environment().store_address)
     use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
     view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
-
-
-async def split(view: View, *, parts: int) -> None:
-    """Split the tables of the store on PostgreSQL."""
-    address = Settings.from_environment().store_address
-    with progress_bar() as progress:
-        count = await split_store(address, parts, progress=progress)
-    place = without_password(address)
-    view.show(
-        {"store": place, "tables": count, "parts": parts},
-        f"{plural(count, 'table')} of {place} {'is' if count == 1 else 'are'} in {parts} parts each now."
-        if count
-        else f"The tables of {place} are in parts already.",
-    )

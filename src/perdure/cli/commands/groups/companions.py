@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from rich.console import RenderableType
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.render import diff_view
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, local_time, new_table, plural, visible
-from perdure.cli.work import confirm, get_agent, no_agent, open_store
-from perdure.core.groups.group import PassCause, PassOutcome
-from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
+from perdure.cli.run import LastAgent, Yes, command, for_work, option
+
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from perdure.cli.chat.render import diff_view
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, local_time, new_table, plural, visible
+    from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
+    from perdure.core.groups.group import PassCause, PassOutcome
+    from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 
 NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
 CAUSES: dict[PassCause, str] = {
@@ -36,8 +41,9 @@ OUTCOMES: dict[PassOutcome | None, str] = {
 }
 
 
+@command("companion list")
 async def list_companions(view: View) -> None:
-    """Print the agents with companions, and what the last pass of each did."""
+    """List the agents with a companion, which tidies their memory while nobody waits."""
     async with open_store(view, empty=NO_COMPANION) as perdure:
         found = await perdure.services.companions.list()
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
@@ -50,10 +56,12 @@ async def list_companions(view: View) -> None:
     view.hint("`perdure companion show AGENT` prints what it changed and why." if found else NO_COMPANION)
 
 
-async def show(view: View, *, agent: str | None, limit: int) -> None:
-    """Print a companion and its newest passes, the newest last."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
+@command("companion show")
+async def show(
+    view: View, agent: LastAgent = None, limit: Annotated[int, option("How many passes.", min=1, max=1_000)] = 10
+) -> None:
+    """Show the passes of an agent's companion: what each changed and why, the newest last."""
+    async with named_agent(view, agent, empty=no_agent(agent)) as (perdure, target):
         info = await perdure.services.companions.get(target.id)
         passes = (await target.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
@@ -62,10 +70,10 @@ async def show(view: View, *, agent: str | None, limit: int) -> None:
         view.hint("It has made no pass yet; `perdure companion wake` has it read what is new.")
 
 
-async def wake(view: View, *, agent: str | None) -> None:
-    """Have a companion read what is new, and print what it changed."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+@command("companion wake")
+async def wake(view: View, agent: LastAgent = None) -> None:
+    """Have a companion read what is new now, and show what it changes."""
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (_, target):
         done = await target.companion.wake()
     if done is None:
         view.show({"pass": None}, f"Nothing new was said to {target.name!r} since the last pass.")
@@ -73,18 +81,19 @@ async def wake(view: View, *, agent: str | None) -> None:
     view.show({"pass": pass_shape(done)}, *pass_view(done))
 
 
-async def on(view: View, *, agent: str | None) -> None:
-    """Give an agent a companion."""
+@command("companion on")
+async def on(view: View, agent: LastAgent = None) -> None:
+    """Give an agent a companion, which shares its memory blocks."""
     async with open_store(view, empty=no_agent(agent)) as perdure:
         info = await (await get_agent(view, perdure, agent, change=True)).companion.enable()
     view.show(_shape(info), *_info_view(info))
     view.hint(f"It reads what is said from now on; `perdure companion wake {info.agent_name}` does not wait for turns.")
 
 
-async def off(view: View, *, agent: str | None, yes: bool) -> None:
-    """Delete the companion of an agent after a question."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+@command("companion off")
+async def off(view: View, agent: LastAgent = None, yes: Yes = False) -> None:
+    """Delete the companion of an agent; what it wrote into memory stays."""
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (perdure, target):
         info = await perdure.services.companions.get(target.id)
         question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
         confirm(view, question, action="delete the companion", yes=yes)
@@ -92,10 +101,17 @@ async def off(view: View, *, agent: str | None, yes: bool) -> None:
     view.show({"deleted": info.companion.id}, f"{target.name!r} has no companion any more.")
 
 
+@command("companion update")
 async def update(
-    view: View, *, agent: str | None, frequency: int | None, max_steps: int | None, max_tokens: int | None
+    view: View,
+    agent: LastAgent = None,
+    frequency: Annotated[int | None, option("Wake after so many turns.", min=1)] = None,
+    max_steps: Annotated[int | None, option("Model calls of a pass.", min=1)] = None,
+    max_tokens: Annotated[int | None, option("Tokens, in and out, of a pass.", min=1)] = None,
 ) -> None:
     """Change how often a companion wakes, and what a pass may take."""
+    if frequency is None and max_steps is None and max_tokens is None:
+        raise typer.BadParameter("nothing to change: give --frequency, --max-steps or --max-tokens")
     given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
     changes: Any = {name: value for name, value in given.items() if value is not None}
     async with open_store(view, empty=no_agent(agent)) as perdure:

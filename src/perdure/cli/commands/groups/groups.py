@@ -2,45 +2,56 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import Any, TypedDict, Unpack, cast
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, Literal, cast
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.text import Text
+import typer
 
-from perdure.cli.views.json import fields, message_shape
-from perdure.cli.views.view import View, local_time, new_table, plural, visible
-from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
-from perdure.core.groups.group import (
-    GROUP_FAILED_REASONS,
-    SLEEPTIME_KINDS,
-    GroupEvent,
-    GroupKind,
-    GroupMessage,
-    GroupTurn,
-    GroupTurnEnded,
-    SpeakerEvent,
-    SpeakerFailed,
-    SpeakerStarted,
-)
-from perdure.core.ids import AgentId
-from perdure.domain.groups.units import GroupChanges
-from perdure.library.groups import AsyncGroup
-from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.groups.groups import GroupReply
+from perdure.cli.run import Yes, agent_names, agent_option, argument, command, for_work, group_names, option
+
+if for_work(__name__):
+    import asyncio
+
+    from rich.console import RenderableType
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from perdure.cli.views.json import fields, message_shape
+    from perdure.cli.views.view import View, local_time, new_table, plural, visible
+    from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
+    from perdure.core.groups.group import (
+        GROUP_FAILED_REASONS,
+        SLEEPTIME_KINDS,
+        GroupEvent,
+        GroupMessage,
+        GroupTurn,
+        GroupTurnEnded,
+        SpeakerEvent,
+        SpeakerFailed,
+        SpeakerStarted,
+    )
+    from perdure.core.ids import AgentId
+    from perdure.domain.groups.units import GroupChanges
+    from perdure.library.groups import AsyncGroup
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.groups.groups import GroupReply
+
+GroupName = Annotated[
+    str, argument("Its id, the beginning of it, or its description.", "GROUP", autocompletion=group_names)
+]
+Manager = Annotated[
+    str | None, agent_option("Who answers (supervisor) or chooses who speaks (dynamic).", name="--manager")
+]
 
 NO_GROUP = "There are no groups yet: `perdure group create round_robin AGENT AGENT` makes one."
 SHORT_CHARS = 14
 """Of an id in a list: enough to name it."""
 COLOURS = ("cyan", "magenta", "green", "yellow", "blue")
 """Of the agents of a group, in their order."""
-
 
 STOPS = {
     "termination_token": "an agent said that it is done",
@@ -55,18 +66,20 @@ STOPS = {
 """Why a turn ended, but for its usual end and errors, which say it themselves."""
 
 
-class GroupOptions(TypedDict):
+@dataclass(frozen=True, slots=True)
+class GroupOptions:
     """Options of a group that is created or changed; None: not given."""
 
-    description: str | None
-    max_turns: int | None
-    termination_token: str | None
-    max_tokens: int | None
-    max_cost: float | None
+    description: Annotated[str | None, option("What it is for.", "TEXT")] = None
+    max_turns: Annotated[int | None, option("How often its agents may speak after one message.", min=1)] = None
+    termination_token: Annotated[str | None, option("What ends a dynamic turn; by default DONE!.", "TEXT")] = None
+    max_tokens: Annotated[int | None, option("Tokens, in and out, after one message.", min=1)] = None
+    max_cost: Annotated[float | None, option("What one message may cost.", "USD")] = None
 
 
+@command("group list")
 async def list_groups(view: View) -> None:
-    """Print every group with its agents, newest first. No store is made."""
+    """List the groups, newest first."""
     async with open_store(view, empty=NO_GROUP) as perdure:
         groups = await load_all(perdure.groups.list)
         names = await _names(perdure)
@@ -84,8 +97,11 @@ async def list_groups(view: View) -> None:
     )
 
 
-async def show(view: View, *, group: str, limit: int) -> None:
-    """Print a group's agents and limits, and the newest entries of its transcript."""
+@command("group show")
+async def show(
+    view: View, group: GroupName, limit: Annotated[int, option("How much of the transcript.", min=1, max=10_000)] = 100
+) -> None:
+    """Show a group's agents and settings, and who said what, the newest last."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
         names = await _names(perdure)
@@ -97,26 +113,49 @@ async def show(view: View, *, group: str, limit: int) -> None:
         view.hint("Only its manager answers; its companion reads what is said, and tidies the memory.")
 
 
+@command("group create")
 async def create(
-    view: View, *, kind: GroupKind, agents: Sequence[str], manager: str | None, **options: Unpack[GroupOptions]
+    view: View,
+    *,
+    kind: Annotated[
+        Literal["round_robin", "supervisor", "dynamic"],
+        argument("round_robin: one after the other; supervisor: all, then it; dynamic: as it chooses.", "KIND"),
+    ],
+    agents: Annotated[list[str], argument("Names or ids.", "AGENT...", autocompletion=agent_names)],
+    manager: Manager = None,
+    options: GroupOptions,
 ) -> None:
-    """Create a group, and print it."""
+    """Create a group of agents that answer together."""
+    if manager is None and kind != "round_robin":
+        raise typer.BadParameter(f"a {kind} group needs an agent that leads it: add --manager AGENT")
+    if manager is not None and kind == "round_robin":
+        raise typer.BadParameter(
+            "a round_robin group has none: leave it out, or create another kind", param_hint="--manager"
+        )
     async with open_store(view, empty=none_yet("agent", agents[0])) as perdure:
         members = [await get_agent(view, perdure, one, change=True) for one in agents]
         head = None if manager is None else await get_agent(view, perdure, manager, change=True)
-        made = await perdure.groups.create(kind, agents=members, manager=head, **_options(options))
+        made = await perdure.groups.create(kind, agents=members, manager=head, **_options(asdict(options)))
         names = await _names(perdure)
         view.show(_shape(made, names), *_group_view(made, names))
         view.hint(f"`perdure group send {made.id[:SHORT_CHARS]} TEXT` talks to it.")
 
 
+@command("group update")
 async def update(
-    view: View, *, group: str, agents: Sequence[str] | None, manager: str | None, **options: Unpack[GroupOptions]
+    view: View,
+    *,
+    group: GroupName,
+    agents: Annotated[
+        list[str] | None, argument("All its agents from now on.", "[AGENT]...", autocompletion=agent_names)
+    ] = None,
+    manager: Manager = None,
+    options: GroupOptions,
 ) -> None:
-    """Change what was given, and print the group."""
+    """Change a group: its agents, its manager, its limits."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
-        changes = cast(GroupChanges, _options(options))
+        changes = cast(GroupChanges, _options(asdict(options)))
         if agents:
             changes["agent_ids"] = [(await get_agent(view, perdure, one, change=True)).id for one in agents]
         if manager is not None:
@@ -128,8 +167,11 @@ async def update(
         view.show(_shape(target, names), *_group_view(target, names))
 
 
-async def send(view: View, *, group: str, text: str) -> int:
-    """Send a message, show who says what as it comes, and return 1 if the turn failed."""
+@command("group send")
+async def send(
+    view: View, group: GroupName, text: Annotated[str, argument("The message; - reads stdin.", "TEXT")]
+) -> int:
+    """Send a message to a group, and show who answers what."""
     text = sys.stdin.read() if text == STDIN else text
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
@@ -151,8 +193,9 @@ async def send(view: View, *, group: str, text: str) -> int:
     return int(reply.stop_reason in GROUP_FAILED_REASONS)
 
 
-async def cancel(view: View, *, group: str) -> None:
-    """End the turns of a group that have not ended."""
+@command("group cancel")
+async def cancel(view: View, group: GroupName) -> None:
+    """End what goes on in a group; what was said stays."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
         turns = await target.cancel()
@@ -176,8 +219,9 @@ def cancel_on_interrupt(group: AsyncGroup, turn: GroupTurn) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def reset(view: View, *, group: str, yes: bool) -> None:
-    """Begin a transcript anew after a question."""
+@command("group reset")
+async def reset(view: View, group: GroupName, yes: Yes = False) -> None:
+    """Begin a group's transcript anew, for good; its agents' other conversations stay."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
         question = (
@@ -190,8 +234,9 @@ async def reset(view: View, *, group: str, yes: bool) -> None:
         view.hint(f"This can't be undone; `perdure group send {target.id[:SHORT_CHARS]} TEXT` begins anew.")
 
 
-async def delete(view: View, *, group: str, yes: bool) -> None:
-    """Delete a group after a question."""
+@command("group delete")
+async def delete(view: View, group: GroupName, yes: Yes = False) -> None:
+    """Delete a group with its transcript, for good; its agents stay."""
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
         question = f"{_name(target).capitalize()} with its transcript will be gone for good; its agents stay. Delete?"

@@ -4,32 +4,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Annotated
 
-from rich.console import RenderableType
-from rich.padding import Padding
-from rich.text import Text
+from perdure.cli.run import Agent, LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
-from perdure.cli.chat.agent_choice import shell_word
-from perdure.cli.chat.render import diff_view
-from perdure.cli.views.json import fields
-from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
-from perdure.cli.views.why import origin_view
-from perdure.cli.work import confirm, get_agent, no_agent, none_yet, open_store
-from perdure.core.errors import NotFound
-from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
-from perdure.library.agent import AsyncAgent
-from perdure.library.origins import Origin, origin_shape
-from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
-from perdure.library.services.why import is_id_start
+if for_work(__name__):
+    from rich.console import RenderableType
+    from rich.padding import Padding
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import shell_word
+    from perdure.cli.chat.render import diff_view
+    from perdure.cli.views.json import fields
+    from perdure.cli.views.view import View, fold, local_time, new_table, plural, visible
+    from perdure.cli.views.why import origin_view
+    from perdure.cli.work import NO_AGENT, confirm, get_agent, named_agent, no_agent, open_store
+    from perdure.core.errors import NotFound
+    from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
+    from perdure.library.agent import AsyncAgent
+    from perdure.library.origins import Origin, origin_shape
+    from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
+    from perdure.library.services.why import is_id_start
+
+MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
+
+SourceName = Annotated[str, argument("As in the list, such as web:https://example.com, or the id of a run.", "SOURCE")]
+DryRun = Annotated[bool, flag("--dry-run", "Only say what would be taken back.")]
+Limit = Annotated[int, option("How many.", name="--limit", min=1, max=1_000)]
 
 TEXT_CHARS, NAME_CHARS = 400, 80
 
 
-async def list_sources(view: View, *, agent: str | None, limit: int) -> None:
-    """Print what the memory of an agent came from."""
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
+@command("memory revert")
+async def revert_writes(
+    view: View,
+    agent: Agent,
+    writes: Annotated[
+        list[str], argument("A version of a block as block-…@3, or the id of a passage or episode.", "WRITE...")
+    ],
+    dry_run: DryRun = False,
+    yes: Yes = False,
+) -> None:
+    """Take writes of an agent's memory back. `perdure undo` brings them back."""
+    async with named_agent(view, agent, change=True) as (_, target):
+        plan = await target.sources.revert_writes(writes, dry_run=True)
+        if _ask(view, plan, dry_run=dry_run, yes=yes):
+            _show_result(view, target, await target.sources.revert_writes(writes))
+
+
+def _counts(one: SourceSummary) -> list[str]:
+    return [f"{count:,}" if count else "-" for count in (one.blocks, one.passages, one.facts, one.reverted)]
+
+
+@command("source list")
+async def list_sources(view: View, agent: LastAgent = None, limit: Limit = 100) -> None:
+    """List what the memory of an agent came from: web pages, files, MCP servers, tools, agents, imports."""
+    async with named_agent(view, agent, empty=no_agent(agent)) as (_, target):
         found = await target.sources.list(limit=limit)
     table = new_table(
         "source", "blocks", "passages", "facts", "reverted", "last", right=("blocks", "passages", "facts", "reverted")
@@ -45,24 +75,6 @@ async def list_sources(view: View, *, agent: str | None, limit: int) -> None:
         if found
         else "The agent has written nothing into its memory yet."
     )
-
-
-def _counts(one: SourceSummary) -> list[str]:
-    return [f"{count:,}" if count else "-" for count in (one.blocks, one.passages, one.facts, one.reverted)]
-
-
-async def show_source(view: View, *, agent: str, source: str, limit: int) -> None:
-    """Print the writes that came from a source or run."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent)
-        writes = await target.sources.show(source, limit=limit)
-    parts = [part for one in writes for part in _write_view(one)]
-    view.show(
-        [write_shape(one, fields) for one in writes], *(parts or [Text("Nothing in its memory came from there.")])
-    )
-    if any(one.stands for one in writes):
-        command = f"perdure source revert {shell_word(target.name)} {shell_word(source)}"
-        view.hint(f"`{command}` takes all of it back, and can be undone.")
 
 
 def _write_view(one: WriteText) -> list[RenderableType]:
@@ -85,22 +97,29 @@ def _write_view(one: WriteText) -> list[RenderableType]:
     return parts
 
 
-async def revert_source(view: View, *, agent: str, source: str, dry_run: bool, yes: bool) -> None:
-    """Take back all that came from a source or run, after asking."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
+@command("source show")
+async def show_source(view: View, agent: Agent, source: SourceName, limit: Limit = 100) -> None:
+    """Show the blocks, passages and facts that came from one source, or were written in one run."""
+    async with named_agent(view, agent) as (_, target):
+        writes = await target.sources.show(source, limit=limit)
+    parts = [part for one in writes for part in _write_view(one)]
+    view.show(
+        [write_shape(one, fields) for one in writes], *(parts or [Text("Nothing in its memory came from there.")])
+    )
+    if any(one.stands for one in writes):
+        command = f"perdure source revert {shell_word(target.name)} {shell_word(source)}"
+        view.hint(f"`{command}` takes all of it back, and can be undone.")
+
+
+@command("source revert")
+async def revert_source(
+    view: View, agent: Agent, source: SourceName, dry_run: DryRun = False, yes: Yes = False
+) -> None:
+    """Take back all that came from one source or run. `perdure undo` brings it back."""
+    async with named_agent(view, agent, change=True) as (_, target):
         plan = await target.sources.revert(source, dry_run=True)
         if _ask(view, plan, dry_run=dry_run, yes=yes):
             _show_result(view, target, await target.sources.revert(source))
-
-
-async def revert_writes(view: View, *, agent: str, writes: Sequence[str], dry_run: bool, yes: bool) -> None:
-    """Take back some writes, after asking."""
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        target = await get_agent(view, perdure, agent, change=True)
-        plan = await target.sources.revert_writes(writes, dry_run=True)
-        if _ask(view, plan, dry_run=dry_run, yes=yes):
-            _show_result(view, target, await target.sources.revert_writes(writes))
 
 
 def _ask(view: View, plan: RevertResult, *, dry_run: bool, yes: bool) -> bool:
@@ -136,11 +155,18 @@ def _result_view(result: RevertResult) -> list[RenderableType]:
     return parts
 
 
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
+@command("why")
+async def why(
+    view: View,
+    of: Annotated[str, argument("Of a run, step, message, passage, block or fact, or words of a memory.", "ID")],
+    agent: MemoryOwner = None,
+) -> None:
+    """Show where a memory comes from, or what was behind an answer.
 
+    Of a memory: who wrote it, and in answer to what. Of an answer: what was in its request.
 
-async def why(view: View, *, of: str, agent: str | None) -> None:
-    """Print the origin of the memory or answer with this id, or with these words in an agent's memory."""
+    The beginning of an id is enough; block-...:3 is a line of a block.
+    """
     async with open_store(view, empty=NotFound("memory or answer", of, hint=NO_AGENT)) as perdure:
         owner = await perdure.last_agent() if agent is None else await get_agent(view, perdure, agent)
         if agent is None and is_id_start(of):

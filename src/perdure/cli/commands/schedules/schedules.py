@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from rich.text import Text
+import typer
 
-from perdure.cli.chat.agent_choice import chat_command
-from perdure.cli.views.json import fields, reply_shape
-from perdure.cli.views.view import View, new_table, visible
-from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, no_agent, none_yet, open_store
-from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.messages import text_of
-from perdure.core.schedules import Firing, Missed, Schedule, ScheduleStatus
-from perdure.core.text.zones import zone
-from perdure.core.tools.arguments import read_json
-from perdure.domain.schedules import describe_timing, next_times
-from perdure.library.perdure import AsyncPerdure
+from perdure.cli.run import Agent, LastAgent, Yes, argument, command, flag, for_work, option
+
+if for_work(__name__):
+    from rich.text import Text
+
+    from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.views.json import fields, reply_shape
+    from perdure.cli.views.view import View, new_table, visible
+    from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, named_agent, no_agent, open_store
+    from perdure.core.errors import InvalidInput, NotFound
+    from perdure.core.messages import text_of
+    from perdure.core.schedules import Firing, Schedule, ScheduleStatus
+    from perdure.core.text.zones import zone
+    from perdure.core.tools.arguments import read_json
+    from perdure.domain.schedules import describe_timing, next_times
+    from perdure.library.perdure import AsyncPerdure
+
+Name = Annotated[str, argument("Its id or the beginning of it, or its name.", "ID")]
 
 NO_SCHEDULE = "There are no schedules yet: `perdure schedule add TEXT --at TIME` makes one."
 FIRED_BY = "it is fired while a process has the store open, such as `perdure serve`"
@@ -28,29 +35,34 @@ NEXT_TIMES = 5
 FIRINGS = 20
 
 
+@command("schedule add")
 async def add_schedule(
     view: View,
-    *,
-    text: str,
-    agent: str | None,
-    at: str | None,
-    every: str | None,
-    cron: str | None,
-    timezone: str | None,
-    name: str,
-    times: int | None,
-    until: str | None,
-    missed: Missed,
-    missed_limit: int,
-    quiet: str | None,
-    skip_quiet: bool,
-    as_user: bool,
-    companion: bool,
+    text: Annotated[str, argument("What the agent is told then.", "TEXT")],
+    agent: LastAgent = None,
+    at: Annotated[str | None, option("Once: 2026-11-24T09:00, 09:00, or 'in 20m'.", "TIME")] = None,
+    every: Annotated[str | None, option("Such as 30m, 2h or 1d.", "DURATION")] = None,
+    cron: Annotated[str | None, option("Five fields, such as '0 9 * * MON-FRI'.", "FIELDS")] = None,
+    timezone: Annotated[
+        str | None, option("Such as Europe/Rome; by default the agent's.", "ZONE", name="--zone")
+    ] = None,
+    name: Annotated[str, option("A short name.", "NAME")] = "",
+    times: Annotated[int | None, option("How often at most.", "NUMBER")] = None,
+    until: Annotated[str | None, option("Not after this time.", "TIME")] = None,
+    missed: Annotated[
+        Literal["skip", "once", "all"], option("What becomes of times at which no process ran.")
+    ] = "once",
+    missed_limit: Annotated[int, option("Of `all`: only the newest.", "NUMBER", min=1, max=100)] = 10,
+    quiet: Annotated[str | None, option("Not at these hours, such as 22:00-07:00.", "HOURS")] = None,
+    skip_quiet: Annotated[bool, flag("--skip-quiet", "Nor after them, what falls there.")] = False,
+    as_user: Annotated[bool, flag("--as-user", "The agent reads TEXT as a message of its user.")] = False,
+    companion: Annotated[bool, flag("--companion", "Wake the agent's companion instead; TEXT is the name.")] = False,
 ) -> None:
-    """Create a schedule, and print its next times."""
+    """Have an agent told something later, once or again and again."""
+    if sum(option is not None for option in (at, every, cron)) != 1:
+        raise typer.BadParameter("give one of --at, --every and --cron")
     role: Literal["user", "system"] = "user" if as_user else "system"
-    async with open_store(view, empty=no_agent(agent)) as perdure:
-        owner = await get_agent(view, perdure, agent, change=True)
+    async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (_, owner):
         schedule = await owner.schedules.create(
             text,
             at=at,
@@ -75,8 +87,13 @@ async def add_schedule(
         view.hint(FIRED_BY)
 
 
-async def list_schedules(view: View, *, agent: str | None, everything: bool) -> None:
-    """Print the schedules that still fire, of one agent or of all."""
+@command("schedule list")
+async def list_schedules(
+    view: View,
+    agent: Annotated[str | None, argument("Name or id; by default all agents.", "AGENT")] = None,
+    everything: Annotated[bool, flag("--all", "With those that have ended.")] = False,
+) -> None:
+    """List the schedules, and when each fires next."""
     async with open_store(view, empty=NO_SCHEDULE) as perdure:
         owner = None if agent is None else (await get_agent(view, perdure, agent)).id
         statuses: tuple[ScheduleStatus, ...] | None = None if everything else ("active",)
@@ -94,8 +111,9 @@ async def list_schedules(view: View, *, agent: str | None, everything: bool) -> 
         view.hint("`perdure schedule show ID` shows what became of its times")
 
 
-async def show_schedule(view: View, *, schedule: str) -> None:
-    """Print a schedule, what comes next, and what became of its last times."""
+@command("schedule show")
+async def show_schedule(view: View, schedule: Name) -> None:
+    """Show a schedule: its next five times, and what became of the last ones."""
     async with _open_schedule(view, schedule) as (perdure, found):
         firings = await perdure.services.schedules.list_firings(found.id, limit=FIRINGS)
         names = await _agent_names(perdure, [found])
@@ -112,8 +130,9 @@ async def show_schedule(view: View, *, schedule: str) -> None:
     view.show_long(shape, Text(visible(head), style="bold"), Text(visible(said)), *_next_lines(found), *parts)
 
 
-async def cancel_schedule(view: View, *, schedule: str) -> None:
-    """End a schedule."""
+@command("schedule cancel")
+async def cancel_schedule(view: View, schedule: Name) -> None:
+    """End a schedule; its past can still be shown."""
     async with _open_schedule(view, schedule) as (perdure, found):
         cancelled = await perdure.services.schedules.cancel(found.id)
         names = await _agent_names(perdure, [found])
@@ -122,19 +141,29 @@ async def cancel_schedule(view: View, *, schedule: str) -> None:
         view.show(schedule_shape(cancelled, names[found.agent_id]), line)
 
 
-async def delete_schedule(view: View, *, schedule: str, yes: bool) -> None:
-    """Delete a schedule with its past firings, after a question."""
+@command("schedule delete", json=False)
+async def delete_schedule(view: View, schedule: Name, yes: Yes = False) -> None:
+    """Delete a schedule with its past."""
     async with _open_schedule(view, schedule) as (perdure, found):
         confirm(view, f"{found.id} and its past firings will be gone. Delete?", action="delete the schedule", yes=yes)
         await perdure.services.schedules.delete(found.id)
         view.hint(deleted(found.id, "what it sent stays in the history"))
 
 
-async def tell_event(view: View, *, agent: str, kind: str, data: str | None, wake: bool, key: str | None) -> int:
-    """Tell an agent of an event, and print what it says about it."""
+@command("event")
+async def tell_event(
+    view: View,
+    agent: Agent,
+    kind: Annotated[str, argument("What happened, such as login or like.", "KIND")],
+    data: Annotated[str | None, option("More about it: a JSON object.", "JSON")] = None,
+    wake: Annotated[
+        bool, flag("--wake/--note", "Whether the agent acts now, or reads of it with its next message.")
+    ] = True,
+    key: Annotated[str | None, option("The same key again is the same event.", "TEXT")] = None,
+) -> int:
+    """Tell an agent that something happened, and print what it says."""
     values = _read_data(data)
-    async with open_store(view, empty=none_yet("agent", agent)) as perdure:
-        found = await get_agent(view, perdure, agent)
+    async with named_agent(view, agent) as (perdure, found):
         accepted = await found.notify(kind, values, wake=wake, idempotency_key=key)
         view.show_status("waiting for the agent…" if wake else "")
         reply = await perdure.services.messages.reply(accepted)

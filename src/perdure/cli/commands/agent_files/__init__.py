@@ -1,1 +1,0 @@
-"""Agent files in the terminal."""
