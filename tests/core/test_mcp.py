@@ -14,7 +14,6 @@ from pydantic import BaseModel, ValidationError
 from perdure.core.errors import InvalidInput, SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
 from perdure.core.mcp import (
-    HIDDEN_QUERY,
     McpServer,
     McpTool,
     ServerSecrets,
@@ -25,6 +24,7 @@ from perdure.core.mcp import (
     seal_server,
     whole_url,
 )
+from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore

@@ -138,11 +138,12 @@ async def test_a_write_that_changes_nothing_leaves_no_mark(address: str) -> None
     """A mark would cost a write to the disk each time that somebody looks for work."""
     store = await PostgresStore.open(address, at=START)
     try:
-        before = run_sql(address, "SELECT COUNT(*) FROM commit_marks")
+        marks = "SELECT slot FROM commit_marks"
+        before = run_sql(address, marks)
         await store.write(count_agents)
         await store.write(lambda tx: tx.runs.release("nobody"))
-        assert run_sql(address, "SELECT COUNT(*) FROM commit_marks") == before
+        assert run_sql(address, marks) == before
         await store.write(units.add_agent)
-        assert run_sql(address, "SELECT COUNT(*) FROM commit_marks") == [(before[0][0] + 1,)]
+        assert len(run_sql(address, marks)) == len(before) + 1
     finally:
         await store.close()
