@@ -198,3 +198,15 @@ def test_what_was_made_of_a_redacted_part_goes_with_it() -> None:
         {"type": "tool_result", "text": "[redacted], tea"},
         *others,
     ]
+
+
+def test_every_letter_is_found_by_itself_and_by_its_normal_forms() -> None:
+    """Also those that no normal form makes: Hindi ढ़, Hebrew שׁ, compatibility ideographs of Japanese and Korean."""
+    missed = []
+    for code in (*range(0xC0, 0xD7FF), *range(0xF900, 0xFFDC), *range(0x2F800, 0x2FA1E)):
+        letter = chr(code)
+        if letter.isalpha() and unicodedata.normalize("NFC", letter) != letter:
+            texts = [f"ab {form}c d" for form in (letter, *(unicodedata.normalize(form, letter) for form in FORMS))]
+            missed += [(one, other) for one in texts for other in texts if not Redactor(one).finds(other)]
+            missed += [(one, letter) for one in texts if not Redactor(one).finds(json.dumps([f"ab {letter}c d"]))]
+    assert missed == []

@@ -6,10 +6,12 @@ others as one character (NFC); Turkish has an I with a dot and one without; Japa
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 MARKS_MAX = 4
 """Of a letter with at most so many marks all ways of writing it are tried: no language has more."""
@@ -68,7 +70,7 @@ def same_letters(cluster: str) -> tuple[str, ...]:
     """
     apart = unicodedata.normalize("NFD", cluster)
     lower = apart.lower()
-    written = (apart, apart.upper(), lower, lower.replace("σ", "ς"), lower.replace("ς", "σ"))
+    written = (apart, apart.upper(), lower, lower.replace("σ", "ς"), lower.replace("ς", "σ"), lower.replace("ß", "ẞ"))
     cases = tuple(dict.fromkeys(unicodedata.normalize("NFD", one) for one in written))
     if len(apart) > 1 + MARKS_MAX:
         return tuple(dict.fromkeys((cluster, *cases, *(unicodedata.normalize("NFC", one) for one in cases))))
@@ -78,15 +80,27 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         for order in orders:  # of two marks either may come first, if they stand in different places
             if unicodedata.normalize("NFD", order) == letters:
                 for end in range(1, len(order) + 1):
-                    ways[unicodedata.normalize("NFC", order[:end]) + order[end:]] = None
+                    rest = order[end:]
+                    ways[unicodedata.normalize("NFC", order[:end]) + rest] = None
+                    ways |= dict.fromkeys(char + rest for char in _never_composed().get(order[:end], ""))
     return tuple(ways)
+
+
+@functools.cache
+def _never_composed() -> Mapping[str, str]:
+    """Letters apart (NFD) -> the characters that stand for them and that no normal form makes: Hindi ढ़, Hebrew שׁ."""
+    found = defaultdict[str, str](str)
+    for code in (*range(0x340, 0xFB50), *range(0x2F800, 0x2FA1E)):
+        if unicodedata.normalize("NFC", char := chr(code)) != char:
+            found[unicodedata.normalize("NFD", char)] += char
+    return found
 
 
 def clusters(text: str) -> list[str]:
     """The letters of a text, each with the marks behind it."""
     found: list[str] = []
     for char in unicodedata.normalize("NFC", text):
-        if found and unicodedata.combining(char):
+        if found and (unicodedata.combining(char) or found[-1] + char in _never_composed()):
             found[-1] += char
         else:
             found.append(char)
