@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from unittest.mock import patch
@@ -114,3 +115,14 @@ def test_a_diff_takes_time_in_proportion_to_its_values(kinds: int) -> None:
         unified_diff("\n".join(lines[:count]), "\n".join(str(int(line) * 7 % kinds) for line in lines[:count]))
 
     assert time.thread_time() - began < 3
+
+
+@pytest.mark.parametrize("text", ["việt", "한글", "café"])
+def test_a_text_is_replaced_however_its_marks_are_written(text: str) -> None:
+    """macOS writes a letter and its mark apart, a model writes one character."""
+    apart = unicodedata.normalize("NFD", f"likes {text} much")
+    for value, old in ((apart, text), (unicodedata.normalize("NFC", apart), unicodedata.normalize("NFD", text))):
+        block = Block(
+            id=BlockId("b"), org_id=DEFAULT_ORG, label="human", value=value, created_at=START, updated_at=START
+        )
+        assert replace_text(block, old, "tea").value == "likes tea much"

@@ -6,6 +6,7 @@ A block may be shared by several agents. Values and pure functions only; storing
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -181,6 +182,9 @@ def replace_text(block: Block, old: str, new: str) -> Block:
     if not starts and (plain := unescape_tags(old, (block.label,))) != old:  # as the prompt shows it
         old, new = plain, unescape_tags(new, (block.label,))
         starts = _find_all(block.value, old)
+    if not starts and not block.value.isascii():  # macOS writes a letter and its mark apart, models in one
+        value, old, new = (unicodedata.normalize("NFC", text) for text in (block.value, old, new))
+        block, starts = replace(block, value=value), _find_all(value, old)
     if not starts:
         raise TextNotFound(block.label, old)
     if len(starts) > 1:
