@@ -137,3 +137,12 @@ def test_a_session_is_begun_once(client: Zep) -> None:
         client.memory.add_session(session_id="s", user_id="bob")
     with pytest.raises(AlreadyExists, match="metadata"):
         client.memory.add_session(session_id="s", user_id="ada", metadata={"a": 2})
+
+
+def test_long_messages_are_no_longer_a_query_than_one_may_be(client: Zep) -> None:
+    """What the end of the last messages is about is looked for."""
+    client.memory.add_session(session_id="s", user_id="ada")
+    for _ in range(4):
+        client.memory.add("s", messages=[said(f"{'So it goes. ' * 300}I like tea.")])
+    assert client.memory.add("s", messages=[said("Well.")], return_context=True).context is not None
+    assert client.memory.get("s").facts

@@ -105,6 +105,7 @@ class AsyncSessions:
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "zep") -> None:
         self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
         self._id: Any = None
+        self._query_chars = perdure.app.search.limits.query_limit_chars
 
     async def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
         """Begin a session of a user; one that is there already is returned.
@@ -157,9 +158,10 @@ class AsyncSessions:
             await self._graph(), {"session_id": session_id}, limit=max(count, QUERY_MESSAGES) + 1, newest_first=True
         )
         last = [episode for episode in episodes if episode.kind == "text"]
+        query = "\n".join(episode.text or "" for episode in reversed(last[:QUERY_MESSAGES]))
         hits = await self._facts.search(
             await self._graph(),
-            "\n".join(episode.text or "" for episode in reversed(last[:QUERY_MESSAGES])),
+            query[-self._query_chars :],
             limit=FACTS,
             conditions={"scope": {"user_id": session.user_id}, "min_rating": min_rating or 0.0},
         )

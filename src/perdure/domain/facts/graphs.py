@@ -71,7 +71,8 @@ ALIASES_MAX = 20
 
 
 def create_graph(tx: Tx, name: str, *, ids: Ids, at: datetime, settings: Mapping[str, Any] | None = None) -> Graph:
-    """Add an empty graph with the archives of its texts."""
+    """Add an empty graph with the archives of its texts. Raises: TooMany: the name is too long."""
+    tx.limits.check("name_limit_chars", len(name))
     archives = [
         tx.archives.add(
             Archive(

@@ -15,6 +15,7 @@ from perdure.domain.values import check_names, check_range
 FACT_SETTINGS = "facts"
 """The name of an agent's setting."""
 _NAME_CHARS = 200
+PROMPT_CHARS = 10_000
 
 CaptureMode = Literal["on", "ask", "off"]
 ExtractorName = Literal["default", "patterns", "model"]
@@ -180,6 +181,7 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     for slot, relations in settings.get("slots", {}).items():
         if not isinstance(relations, list | tuple) or not all(isinstance(one, str) for one in relations):
             raise InvalidInput(f"slots.{slot:.80} is {relations!r:.80}: give a list of relations, such as ['WORKS_AS']")
-    if not isinstance(settings.get("prompt", ""), str):
-        raise InvalidInput(f"prompt is {settings['prompt']!r:.80}: give a text")
+    prompt = settings.get("prompt", "")
+    if not isinstance(prompt, str) or len(prompt) > PROMPT_CHARS:
+        raise InvalidInput(f"prompt is {prompt!r:.80}: give a text of at most {PROMPT_CHARS:,} characters")
     return load_graph_settings(settings)
