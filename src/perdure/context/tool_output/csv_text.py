@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from perdure.context.tool_output.table import TABLE_NOTE, Columns, dump, read, w
 
 DELIMITERS = ("\t", ",", ";", "|")
 SAMPLE_LINES = 20
+_TIME = re.compile(r"\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ def parse_csv(text: str) -> CsvTable | None:
                 continue
         if len(rows) <= ROWS_LEAST or len(set(map(len, rows))) != 1 or len(set(rows[0])) < len(rows[0]):
             continue
+        if any(map(_TIME.search, rows[0])) or any(row[0] == rows[0][0] for row in rows[1:]):
+            return None  # lines of a log: no head names a time, or stands in the rows again
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL) if quotes else (csv.QUOTE_NONE,):
             style = Style(delimiter, quoting, newline, text.endswith(newline))
             if style.write(rows) == text:

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 from perdure.context.tool_output.constants import SURE_SHARE
+from perdure.context.tool_output.excerpt import Piece, excerpt
 from perdure.context.tool_output.shorten import Room
 from perdure.core.text.html_tags import strip_unreadable
 
@@ -101,4 +102,7 @@ class HtmlFamily:
         left = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )
-        return "\n".join([f"the text of the page; {left}", *page.lines])
+        head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
+        if room.count(text) > room.tokens:
+            text = excerpt([Piece("", line) for line in page.lines], room.less(room.count(head)))
+        return head + text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from perdure.context.retrieval.expand import Span, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import parse_csv
+from perdure.context.tool_output.excerpt import Piece, part_line
 from perdure.context.tool_output.json_document import parse_json
 from perdure.context.tool_output.records import parse_path, path_name
 from perdure.context.tool_output.table import dump
@@ -24,14 +24,6 @@ SMALL_CHARS = 200
 _WORD = re.compile(r"[\w.@+-]+")
 _AND = re.compile(r"(?<!\s)\s+(?:and|AND)\s+|&&")
 _SIGN = re.compile(r"==|!=|>=|<=|=|>|<|~")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of the original, with what it is called: `17` (line or row), `items[3].name`."""
-
-    name: str
-    text: str
 
 
 def look_up(
@@ -76,27 +68,23 @@ def look_up(
     return _fit(pieces, max_tokens, counter)
 
 
-def pieces_of(text: str) -> list[Piece]:
-    """Return the pieces of a text: the values of a JSON document, else lines."""
+def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
+    """Return the pieces of a text: the values of a JSON document, with items up to a size whole; else lines."""
     try:
         value = parse_json(text)
     except ValueError:
-        return _lines(text)
-    return list(_json_pieces(value, ""))
+        return _lines(text, line_chars)
+    return list(_json_pieces(value, "", most_chars))
 
 
-def _lines(text: str) -> list[Piece]:
+def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
     pieces = []
     for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) <= PIECE_CHARS:
-            pieces.append(Piece(str(number), line))
-            continue
-        starts = range(0, len(line), PIECE_CHARS)
-        pieces += [Piece(f"{number}:{start + 1}", line[start : start + PIECE_CHARS]) for start in starts]
+        pieces += part_line(str(number), line, most_chars)
     return pieces
 
 
-def _json_pieces(value: Any, name: str) -> Iterator[Piece]:
+def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
     """Yield a value whole if it is small, else its parts."""
     whole = dump(value)
     if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
@@ -106,14 +94,14 @@ def _json_pieces(value: Any, name: str) -> Iterator[Piece]:
         else:
             yield Piece(name, whole)
     elif isinstance(value, dict):
-        if len(whole) <= PIECE_CHARS and name.endswith("]"):
+        if len(whole) <= most_chars and name.endswith("]"):
             yield Piece(name, whole)
             return
         for key, inner in value.items():
-            yield from _json_pieces(inner, name + path_name((".", key))[1:] if name else path_name((key,)))
+            yield from _json_pieces(inner, name + path_name(("x", key))[1:] if name else path_name((key,)), most_chars)
     else:
         for index, inner in enumerate(value):
-            yield from _json_pieces(inner, f"{name}[{index}]")
+            yield from _json_pieces(inner, f"{name}[{index}]", most_chars)
 
 
 def _parsed(text: str) -> Any:

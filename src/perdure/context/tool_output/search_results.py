@@ -63,7 +63,9 @@ class NdjsonFamily:
         return None if short is None else "\n".join(short)
 
 
-_HIT = re.compile(r"(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
+# The hour of a time stamp is no path: `2026-11-27T10:00:00Z`, `[10:00:00]`, `[27/Nov/2026:10:00:00`.
+_STAMP = r"\W?(?:\d{1,4}[-/.]?(?:\d\d|[A-Za-z]{3})[-/.]?\d{2,4}(?:[T_]\d\d)?|\d{1,2}):\d\d[:-]"
+_HIT = re.compile(rf"(?!{_STAMP})(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
 
 
 class SearchFamily:
