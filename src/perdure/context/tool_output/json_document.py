@@ -15,6 +15,8 @@ import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from perdure.context.tool_output.constants import MAP_LEAST, MATRIX_WIDTH, ROWS_LEAST, SURE_SHARE_JSON, TEXT_CHARS
@@ -33,6 +35,8 @@ from perdure.context.tool_output.table import (
 )
 
 KEY = "(key)"
+EXACT_CHARS = 15
+"""A shorter decimal is a number of Python without loss."""
 _REFERENCE = re.compile(r"@\d+")
 
 
@@ -50,13 +54,45 @@ class Document:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON document that is an object or a list. Raises: ValueError."""
+    """Return the value of a JSON document that is an object or a list, if it says the same as the text.
+
+    Raises: ValueError: it is none, or has a key twice or more digits than a number of Python holds.
+    """
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("no JSON object or list")
     try:
-        return json.loads(text)
+        return load_exactly(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
+
+
+def load_exactly(text: str) -> Any:
+    """Return the value of a JSON text. Raises: ValueError: it would not say the same as the text; RecursionError."""
+    return json.loads(text, object_pairs_hook=_object, parse_float=_number)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return value
+
+
+def _number(text: str) -> float:
+    if isinstance(number := number_or_text(text), str):
+        raise ValueError(f"{text} has more digits than a number of Python")
+    return number
+
+
+def number_or_text(text: str) -> float | str:
+    """Return the number that a decimal is, or the text itself if that number has other digits."""
+    number = float(text)
+    if len(text) <= EXACT_CHARS and "e" not in text and "E" not in text:
+        return number
+    try:
+        return number if isfinite(number) and Decimal(text) == Decimal(repr(number)) else text
+    except ArithmeticError:  # an exponent without bounds
+        return text
 
 
 def _take(node: Any, document: Document) -> Any:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from perdure.context.retrieval.expand import Span, parse_rows
+from perdure.context.retrieval.expand import Span, largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import parse_csv
 from perdure.context.tool_output.excerpt import Piece, part_line
-from perdure.context.tool_output.json_document import parse_json
+from perdure.context.tool_output.json_document import number_or_text, parse_json
 from perdure.context.tool_output.records import parse_path, path_name
 from perdure.context.tool_output.table import dump
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -23,6 +25,8 @@ SMALL_CHARS = 200
 # Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
 _WORD = re.compile(r"[\w.@+-]+")
 _AND = re.compile(r"(?<!\s)\s+(?:and|AND)\s+|&&")
+_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
 _SIGN = re.compile(r"==|!=|>=|<=|=|>|<|~")
 
 
@@ -78,10 +82,8 @@ def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_
 
 
 def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
-    pieces = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        pieces += part_line(str(number), line, most_chars)
-    return pieces
+    lines = enumerate(text.split("\n"), start=1)
+    return [piece for number, line in lines for piece in part_line(str(number), line, most_chars)]
 
 
 def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
@@ -105,15 +107,18 @@ def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterat
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none."""
-    try:
-        return parse_json(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (ValueError, RecursionError):
-        pass
+    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none.
+
+    A decimal with more digits than a number of Python holds is a string; of a key that stands twice, the last counts.
+    """
+    load = partial(json.loads, parse_float=number_or_text)
+    for read in (load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
+        try:
+            value = read(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, (dict, list)):
+            return value
     if (table := parse_csv(text)) is not None:
         return [dict(zip(table.names, row, strict=True)) for row in table.rows]
     raise ToolError("this text has no rows and no paths: use lines or grep")
@@ -197,25 +202,21 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
     text = value if isinstance(value, str) else dump(value)
     if sign == "~":
         return wanted.lower() in text.lower()
-    try:
-        left, right = float(text), float(wanted)
-    except ValueError:
-        if sign in ("=", "=="):
-            return text == wanted
-        return (
-            text != wanted
-            if sign == "!="
-            else (text > wanted) is (sign[0] == ">") and (text != wanted or len(sign) > 1)
-        )
-    return {
-        "=": left == right,
-        "==": left == right,
-        "!=": left != right,
-        ">": left > right,
-        "<": left < right,
-        ">=": left >= right,
-        "<=": left <= right,
-    }[sign]
+    if sign in ("=", "==", "!="):
+        # An id such as 007 or 1e5 is a text; only a number as it is usually written equals 12.50 and 12.5.
+        are_numbers = _PLAIN_NUMBER.fullmatch(wanted) and (not isinstance(value, str) or _PLAIN_NUMBER.fullmatch(text))
+        is_equal = text == wanted or bool(are_numbers and _decimal(text) == Decimal(wanted))
+        return is_equal is (sign != "!=")
+    left, right = _decimal(text), _decimal(wanted)
+    order = (
+        (left > right) - (left < right) if left is not None and right is not None else (text > wanted) - (text < wanted)
+    )
+    return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
+
+
+def _decimal(text: str) -> Decimal | None:
+    """Return the number that a text is, with all its digits; None: it is none."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
@@ -244,16 +245,21 @@ def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) 
     if not pieces:
         return "nothing matches"
     shown: list[str] = []
-    used = 30
+    used = 40
     for piece in pieces:
         line = f"{piece.name}| {piece.text}"
         size = count(line) + 1
         if used + size > max_tokens:
             if not shown:
-                shown.append(line[: max(20, (max_tokens - used) * 2)])
+                shown.append(_cut(line, max_tokens - used, count))
             break
         shown.append(line)
         used += size
     if len(shown) == len(pieces):
         return "\n".join(shown)
     return "\n".join([*shown, f"[{len(shown)} of {len(pieces)} are shown: narrow the call]"])
+
+
+def _cut(line: str, tokens: int, count: Callable[[str], int]) -> str:
+    chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= tokens))
+    return f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"
