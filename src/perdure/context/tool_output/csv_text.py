@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import ROWS_LEAST, SURE_SHARE
+from perdure.context.tool_output.constants import ROWS_LEAST
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.shorten import Room, shorten_table
 from perdure.context.tool_output.table import TABLE_NOTE, Columns, dump, read, write, write_texts
 
@@ -78,11 +79,9 @@ def parse_csv(text: str) -> CsvTable | None:
     return None
 
 
-class CsvFamily:
+class CsvFamily(Family):
     name = "csv"
     note = TABLE_NOTE
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Any | None:
         return parse_csv(text)
@@ -98,9 +97,6 @@ class CsvFamily:
         table = read(lines, int(count))
         columns = [[json.loads(cell) if cell[:1] == '"' else cell for cell in cells] for cells in table.cells]
         return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        return bool(text == decoded)
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
         short = shorten_table(parsed.columns, room)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
 
-from perdure.context.tool_output.constants import SURE_SHARE
 from perdure.context.tool_output.excerpt import Piece, excerpt
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.shorten import Room
 from perdure.core.text.html_tags import strip_unreadable
 
@@ -73,23 +73,11 @@ class _Reader(HTMLParser):
             self.page.lines.append(line)
 
 
-class HtmlFamily:
+class HtmlFamily(Family):
     name = "html"
-    note = ""
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> str | None:
         return text if _PAGE.match(text) else None
-
-    def encode(self, parsed: str) -> None:
-        return None
-
-    def decode(self, body: str) -> str:
-        raise ValueError("a page is encoded as lines")
-
-    def equals(self, text: str, parsed: str, decoded: Any) -> bool:
-        return False
 
     def shorten(self, parsed: str, room: Room) -> str:
         reader = _Reader()

@@ -20,6 +20,7 @@ from math import isfinite
 from typing import Any
 
 from perdure.context.tool_output.constants import MAP_LEAST, MATRIX_WIDTH, ROWS_LEAST, SURE_SHARE_JSON, TEXT_CHARS
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.json_style import find_style, write_style
 from perdure.context.tool_output.records import columns_of, is_table, rows_of
 from perdure.context.tool_output.shorten import Room, shorten_table
@@ -187,12 +188,11 @@ def _put(node: Any, blocks: dict[str, Any]) -> Any:
     return blocks.get(node, node) if isinstance(node, str) else node
 
 
-class JsonFamily:
+class JsonFamily(Family):
     """JSON documents. `write_text` and `read_text` compress a long string without loss, `shorten_text` with."""
 
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
-    repeats = True
     sure_share = SURE_SHARE_JSON
 
     def __init__(

@@ -18,11 +18,11 @@ from perdure.context.tool_output.constants import (
     CONTEXT_LINES,
     EDGE_ROWS,
     RARE_SIGMAS,
-    SURE_SHARE,
     TEMPLATE_CHARS,
     TEMPLATE_LINES,
     VARIED_SHARE,
 )
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.interest import (
     change_points,
     is_sequence,
@@ -258,11 +258,9 @@ def standouts(parsed: Lines) -> list[int]:
     return sorted(strength, key=lambda line: (-strength[line], line))
 
 
-class LinesFamily:
+class LinesFamily(Family):
     name = "lines"
     note = "%n stands for line form n with its {} filled; a cell that begins with : or / goes on from the cell above"
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Any | None:
         return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
@@ -272,9 +270,6 @@ class LinesFamily:
 
     def decode(self, body: str) -> Any:
         return read_lines(body)
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        return bool(text == decoded)
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
         shown = shown_lines(parsed)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from perdure.context.tool_output.constants import PART_CHARS, SURE_SHARE
+from perdure.context.tool_output.constants import PART_CHARS
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.json_document import JsonFamily
 from perdure.context.tool_output.json_style import find_style, write_style
 from perdure.context.tool_output.shorten import Room
@@ -64,13 +64,11 @@ def find_parts(text: str) -> list[Part]:
     return parts
 
 
-class MixedFamily:
+class MixedFamily(Family):
     """Parts of several kinds, with the functions that compress those that are no JSON."""
 
     name = "mixed"
     note = "the parts of the output, one after the other; @n stands for the table or text below"
-    repeats = True
-    sure_share = SURE_SHARE
 
     def __init__(
         self,
@@ -108,9 +106,6 @@ class MixedFamily:
             else:
                 out.append(write_style(self._json.decode(part), int(kind.removeprefix("json-"))))
         return "\n".join(out)
-
-    def equals(self, text: str, parsed: list[Part], decoded: Any) -> bool:
-        return bool(text == decoded)
 
     def shorten(self, parsed: list[Part], room: Room) -> str | None:
         total = sum(len(part.text) for part in parsed) + 1

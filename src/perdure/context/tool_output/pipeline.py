@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from perdure.context.tool_output.constants import (
     BUDGET_FLOOR,
@@ -25,6 +25,7 @@ from perdure.context.tool_output.constants import (
     SURE_SHARE,
 )
 from perdure.context.tool_output.excerpt import excerpt
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.lookup import pieces_of
 from perdure.context.tool_output.shorten import Room
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -34,29 +35,6 @@ LEVELS: tuple[Level, ...] = ("off", "lossless", "full")
 
 _HEADER = re.compile(r"\[perdure (?P<kind>[a-z]+) (?P<form>lossless|short)[:\]]")
 DEFAULT_HANDLE = "original"
-
-
-class Family(Protocol):
-    """One kind of text. `encode` and `decode` are inverse; `shorten` leaves out what is typical."""
-
-    name: str
-    note: str
-    repeats: bool
-    """Whether such texts repeat a form, so that most of it is typical."""
-    sure_share: float
-    """A form with at most this share of the text's characters has fewer tokens: they need not be counted."""
-
-    def parse(self, text: str) -> Any | None:
-        """Return what the text holds; None: it is of another kind."""
-
-    def encode(self, parsed: Any) -> str | None: ...
-
-    def decode(self, body: str) -> Any: ...
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool: ...
-
-    def shorten(self, parsed: Any, room: Room) -> str | None:
-        """Return the text with what is always shown; None: nothing can be left out."""
 
 
 @dataclass(frozen=True, slots=True)

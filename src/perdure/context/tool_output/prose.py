@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from perdure.context.tool_output.constants import EDGE_ROWS, ERROR, SURE_SHARE
+from perdure.context.tool_output.constants import EDGE_ROWS, ERROR
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.shorten import Room
 
 _DIFF = re.compile(r"(?m)^(?:diff --git |--- \S|@@ -\d+)")
@@ -33,11 +33,9 @@ class Prose:
     outline: frozenset[int]
 
 
-class ProseFamily:
+class ProseFamily(Family):
     name = "outline"
-    note = ""
     repeats = False
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Prose | None:
         lines = text.split("\n")
@@ -54,15 +52,6 @@ class ProseFamily:
         edges = {*range(EDGE_ROWS), *range(len(lines) - EDGE_ROWS, len(lines))}
         shown = {n for n, line in enumerate(lines) if pattern.match(line) or ERROR.search(line)}
         return Prose(lines, frozenset(shown | edges))
-
-    def encode(self, parsed: Prose) -> None:
-        return None
-
-    def decode(self, body: str) -> str:
-        raise ValueError("an outline has no inverse")
-
-    def equals(self, text: str, parsed: Prose, decoded: Any) -> bool:
-        return False
 
     def shorten(self, parsed: Prose, room: Room) -> str | None:
         out: list[str] = []
