@@ -38,7 +38,7 @@ _JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
 _FAMILIES: tuple[Family, ...] = (
     _JSON,
     _INNER[0],
-    MixedFamily(_JSON, _write_inner, _read_inner, _shorten_inner),
+    MixedFamily(_JSON),
     *_INNER[1:],
 )
 

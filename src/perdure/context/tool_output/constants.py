@@ -28,6 +28,10 @@ BUDGET_LEAST = 6_000
 
 BUDGET_FLOOR, EXCERPT_FLOOR = 600, 300
 """A smaller budget counts as the first for the form of a known kind, and as the second for pieces of the text."""
+OUTLINE = re.compile(
+    r"#{1,6} |diff |@@|\s*(?:def|class|async|export|func|fn|pub|package|struct|impl|type|interface|module|enum|trait)\b"
+)
+"""What is shown first of source, diffs and Markdown, but for errors and what stands out."""
 PART_LIMITS = 60, 400
 """A long line is parted into pieces of so many characters, by the budget."""
 ITEM_LIMITS = 200, 1_200

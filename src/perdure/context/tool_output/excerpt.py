@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
-from perdure.context.tool_output.constants import CONTEXT_LINES, EDGE_ROWS, FEW_PIECES, FEW_SHARE, PART_LIMITS
+from perdure.context.tool_output.constants import CONTEXT_LINES, EDGE_ROWS, FEW_PIECES, FEW_SHARE, OUTLINE, PART_LIMITS
 from perdure.context.tool_output.interest import tells_error
 from perdure.context.tool_output.lines import parse_lines, standouts
 from perdure.context.tool_output.shorten import Room
@@ -87,41 +87,38 @@ def _shown(piece: Piece) -> str:
 def _write(parts: Sequence[Piece], chosen: set[int], follows: set[int]) -> str:
     out: list[str] = []
     before = -1
-    for number in sorted(chosen):
+    for number in (*sorted(chosen), len(parts)):
         if number > before + 1:
-            out.append(f"[… {number - before - 1} left out]")
-        if out and number in follows and number == before + 1:
-            out[-1] += parts[number].text
-        else:
-            out.append(_shown(parts[number]))
+            out.append(f"\n[… {number - before - 1} left out]")
+        if number < len(parts):
+            goes_on = number in follows and before == number - 1
+            out.append(parts[number].text if goes_on else f"\n{_shown(parts[number])}")
         before = number
-    if len(parts) > before + 1:
-        out.append(f"[… {len(parts) - before - 1} left out]")
-    return "\n".join(out)
+    return "".join(out)[1:]
 
 
-def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterator[int]:
-    """Yield the number of each part once, the one that matters most first."""
+def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
+    """Return the number of each part once, the one that matters most first."""
     parsed = parse_lines(_SPACES.sub(" ", "\n".join(map(_shown, parts))), least_rows=FEW_PIECES)
     solid = [number for number, part in enumerate(parts) if part.text.strip()]
     commonness = _commonness(parsed.lines)
-    errors = _rarest_first([n for n in solid if parts[n].tells_error], parsed.lines, commonness)
-    firsts = [number for number, is_first in errors if is_first]
-    others = [number for number, is_first in errors if not is_first]
+    forms = {n: _NUMBER.sub("0", parts[n].text) for n in solid if parts[n].tells_error}
+    counts = Counter(forms.values())
+    errors = sorted(dict.fromkeys(_inward(list(forms))), key=lambda n: (counts[forms[n]], commonness[n]))
+    firsts = [*{forms[n]: n for n in reversed(errors)}.values()][::-1]
     broken = [near for n in firsts for near in (n - 1, n + 1) if near in follows or (near < n and n in follows)]
     novel = sorted((n for n in solid if n not in parsed.template_of), key=lambda n: commonness[n])
-    few = max(FEW_PIECES, int(FEW_SHARE * len(parts)))
     odd = standouts(parsed)
-    strange = list(_mixed(novel[:few], odd[:few]))
+    few = max(FEW_PIECES, int(FEW_SHARE * len(parts)))
+    strange = [n for pair in zip_longest(novel[:few], odd[:few]) for n in pair if n is not None]
     near = [n + away for n in firsts for away in range(-CONTEXT_LINES, CONTEXT_LINES + 1)]
     ends = [*solid[:EDGE_ROWS], *solid[-EDGE_ROWS:]]
-    groups = (solid[:1], solid[-1:], firsts, broken, strange[:EDGE_ROWS], ends, strange, others, near, odd, novel)
-    seen: set[int] = set()
-    for group in (*groups, _inward(range(len(parts)))):
-        for number in group:
-            if number not in seen and 0 <= number < len(parts):
-                seen.add(number)
-                yield number
+    outline = [n for n in solid if OUTLINE.match(parts[n].text)]
+    groups = (
+        *(solid[:1], solid[-1:], firsts, broken, strange[:EDGE_ROWS], ends, strange),
+        *(errors, near, odd, outline, novel, _inward(range(len(parts)))),
+    )
+    return dict.fromkeys(n for group in groups for n in group if 0 <= n < len(parts))
 
 
 def _inward(numbers: Sequence[int]) -> Iterator[int]:
@@ -131,24 +128,8 @@ def _inward(numbers: Sequence[int]) -> Iterator[int]:
         yield numbers[-1 - at]
 
 
-def _mixed(some: Sequence[int], others: Sequence[int]) -> Iterator[int]:
-    return (number for pair in zip_longest(some, others) for number in pair if number is not None)
-
-
 def _commonness(lines: Sequence[str]) -> list[int]:
     """Return for each line how many lines have the rarest of its words."""
     words = [set(_LETTERS.findall(line)) for line in lines]
     counts = Counter(chain.from_iterable(words))
     return [min((counts[word] for word in own), default=len(lines)) for own in words]
-
-
-def _rarest_first(errors: Sequence[int], lines: Sequence[str], commonness: Sequence[int]) -> list[tuple[int, bool]]:
-    """Return the errors from both ends inward, the rarest form first; and whether each is the first of its form."""
-    forms = {number: _NUMBER.sub("0", lines[number].partition("| ")[2] or lines[number]) for number in errors}
-    counts = Counter(forms.values())
-    seen: set[str] = set()
-    found = []
-    for number in sorted(dict.fromkeys(_inward(errors)), key=lambda n: (counts[forms[n]], commonness[n])):
-        found.append((number, forms[number] not in seen))
-        seen.add(forms[number])
-    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any
 
@@ -91,6 +91,7 @@ class HtmlFamily(Family):
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )
         head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
-        if room.count(text) > room.tokens:
-            text = excerpt([Piece("", line) for line in page.lines], room.less(room.count(head)))
+        if room.count(head + text) > room.tokens:
+            room = replace(room, tokens=room.tokens - room.count(head))
+            text = excerpt([Piece("", line) for line in page.lines], room)
         return head + text

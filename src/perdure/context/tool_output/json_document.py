@@ -55,21 +55,17 @@ class Document:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON document that is an object or a list, if it says the same as the text.
+    """Return the value of a JSON document that is an object or a list.
 
-    Raises: ValueError: it is none, or has a key twice or more digits than a number of Python holds.
+    Raises: ValueError: it is none, or its value would not say the same: a key stands twice, or a decimal has more
+        digits than a number of Python.
     """
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("no JSON object or list")
     try:
-        return load_exactly(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
-
-
-def load_exactly(text: str) -> Any:
-    """Return the value of a JSON text. Raises: ValueError: it would not say the same as the text; RecursionError."""
-    return json.loads(text, object_pairs_hook=_object, parse_float=_number)
+        return json.loads(text, object_pairs_hook=_object, parse_float=_number)
+    except (RecursionError, ArithmeticError) as error:
+        raise ValueError("nested too deeply, or an exponent without bounds") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -80,20 +76,11 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _number(text: str) -> float:
-    if isinstance(number := number_or_text(text), str):
-        raise ValueError(f"{text} has more digits than a number of Python")
-    return number
-
-
-def number_or_text(text: str) -> float | str:
-    """Return the number that a decimal is, or the text itself if that number has other digits."""
     number = float(text)
-    if len(text) <= EXACT_CHARS and "e" not in text and "E" not in text:
-        return number
-    try:
-        return number if isfinite(number) and Decimal(text) == Decimal(repr(number)) else text
-    except ArithmeticError:  # an exponent without bounds
-        return text
+    is_short = len(text) <= EXACT_CHARS and "e" not in text and "E" not in text
+    if not is_short and not (isfinite(number) and Decimal(text) == Decimal(repr(number))):
+        raise ValueError(f"{text:.60} has more digits than a number of Python")
+    return number
 
 
 def _take(node: Any, document: Document) -> Any:
@@ -201,7 +188,7 @@ class JsonFamily(Family):
         read_text: Callable[[str], str],
         shorten_text: Callable[[str, Room], str],
     ) -> None:
-        self._write_text, self._read_text, self._shorten_text = write_text, read_text, shorten_text
+        self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> Document | None:
         try:
@@ -217,12 +204,12 @@ class JsonFamily(Family):
             if isinstance(content, Columns):
                 lines += [f"@{number} {kind} {len(content)}", *write(content, keep_order=parsed.keep_order)]
             else:
-                body = self._write_text(content) if kind == "text" else content
+                body = self.write_text(content) if kind == "text" else content
                 lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)
 
     def decode(self, body: str) -> Any:
-        return read_document(body, self._read_text)
+        return read_document(body, self.read_text)
 
     def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
         return bool(parsed.value == decoded)
@@ -240,6 +227,6 @@ class JsonFamily(Family):
                 shown = shorten_table(content, part) or write(content)
                 lines += [f"@{number} {kind} {len(content)}", *shown]
             else:
-                body = self._shorten_text(content, part) if kind == "text" else content
+                body = self.shorten_text(content, part) if kind == "text" else content
                 lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)

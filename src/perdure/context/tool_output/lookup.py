@@ -13,7 +13,7 @@ from perdure.context.retrieval.expand import Span, largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import parse_csv
 from perdure.context.tool_output.excerpt import Piece, part_line
-from perdure.context.tool_output.json_document import number_or_text, parse_json
+from perdure.context.tool_output.json_document import parse_json
 from perdure.context.tool_output.records import parse_path, path_name
 from perdure.context.tool_output.table import dump
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -109,10 +109,10 @@ def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterat
 def _parsed(text: str) -> Any:
     """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none.
 
-    A decimal with more digits than a number of Python holds is a string; of a key that stands twice, the last counts.
+    Where Python's numbers can't hold a decimal, all are strings. Of a key that stands twice, the last counts.
     """
-    load = partial(json.loads, parse_float=number_or_text)
-    for read in (load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
+    load = partial(json.loads, parse_float=str)
+    for read in (parse_json, load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
         try:
             value = read(text)
         except (ValueError, RecursionError):

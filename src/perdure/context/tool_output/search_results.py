@@ -9,7 +9,7 @@ from typing import Any
 
 from perdure.context.tool_output.constants import SURE_SHARE_JSON
 from perdure.context.tool_output.family import Family
-from perdure.context.tool_output.json_document import load_exactly
+from perdure.context.tool_output.json_document import parse_json
 from perdure.context.tool_output.json_style import STYLES, find_style
 from perdure.context.tool_output.records import columns_of, is_table, rows_of
 from perdure.context.tool_output.shorten import Room, shorten_table
@@ -38,7 +38,7 @@ class NdjsonFamily(Family):
         if end:
             lines.pop()
         try:
-            rows = load_exactly(f"[{','.join(lines)}]")
+            rows = parse_json(f"[{','.join(lines)}]")
         except (ValueError, RecursionError):
             return None
         if len(rows) != len(lines) or not is_table(rows):

@@ -22,10 +22,6 @@ class Room:
     count: Callable[[str], int]
     handle: str
 
-    def less(self, tokens: int) -> Room:
-        """Return the room without so many tokens."""
-        return Room(self.tokens - tokens, self.count, self.handle)
-
     def part(self, share: float) -> Room:
         """Return a share of the room."""
         return Room(int(self.tokens * share), self.count, self.handle)

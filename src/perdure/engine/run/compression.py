@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 from perdure.context.tool_output.compress import compress
-from perdure.context.tool_output.pipeline import Compressed, Level
+from perdure.context.tool_output.pipeline import Level
 from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.spec import ToolOutcome, ToolSpec
@@ -73,15 +73,8 @@ def _show(
     text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
 ) -> Shown | None:
     """Return what the model sees of a text; None: the text itself."""
-    compressed = _compress(text, level, limit_chars, counter, is_over)
-    return None if compressed.form == "whole" else Shown(compressed.text, counter.count(text))
-
-
-def _compress(
-    text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
-) -> Compressed:
     handle = UNNUMBERED_HANDLE
     compressed = compress(text, level=level, handle=handle, count=counter.count, is_over=is_over)
-    if len(compressed.text) <= limit_chars:
-        return compressed
-    return compress(text, budget=limit_chars, handle=handle, count=len, is_over=is_over)
+    if len(compressed.text) > limit_chars:
+        compressed = compress(text, budget=limit_chars, handle=handle, count=len, is_over=is_over)
+    return None if compressed.form == "whole" else Shown(compressed.text, counter.count(text))
