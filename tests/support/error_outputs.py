@@ -101,7 +101,7 @@ def _diff(random_: random.Random, size: int, place: int, text: str) -> str:
 
 def _page(random_: random.Random, size: int, place: int, text: str) -> str:
     rows = [f"<p><a href='/{n}'>{random_.choice(WORDS)}</a> {random_.choice(WORDS)} {n}</p>" for n in range(size)]
-    rows[place] = f"<p>{text}</p>"
+    rows[place] = f"<p>{text}</p>" if place % 2 else f"<script>\nlet x = 1\n{text}\n</script>"
     return "\n".join(["<!DOCTYPE html>", "<html><body>", *rows, "</body></html>"])
 
 
@@ -132,6 +132,12 @@ ERROR_OUTPUTS: dict[str, Make] = {
     "yaml": _lines(lambda r, n: (f"- name: s{n}", f"  image: r/{r.choice(WORDS)}:{n % 9}", "  env: x")[n % 3]),
     "prose": _lines(lambda r, n: " ".join(r.choice(WORDS) for _ in range(12)) + "."),
     "source": _lines(lambda r, n: (f"def {r.choice(WORDS)}_{n}(x):", f"    return x + {n}", "")[n % 3]),
+    "Chinese": _lines(lambda r, n: f"{n} 处理请求完成，用户{r.randrange(999)}成功"),
+    "Chinese, one line": lambda r, n, at, e: "，".join("处理请求完成用户" if i != at else e for i in range(n)),
+    "script": lambda r, n, at, e: ";".join(f"throw '{e}'" if i == at else f"function f{i}(a){{return {i}}}"
+                                           for i in range(n)),
+    "text in JSON": lambda r, n, at, e: json.dumps({"stdout": "\n".join(e if i == at else f"line {i} {r.choice(WORDS)}"
+                                                                       for i in range(n))}),
     "numbers, lines": _lines(lambda r, n: f"{r.random():.4f}"),
     "strings": _value(lambda r, n: f"user{n}@example.com"), "equal strings": _value(lambda r, n: "connected"),
     "numbers": _value(lambda r, n: round(10 + r.random(), 3)), "lists": _value(lambda r, n: [n, n * 2, "a"]),

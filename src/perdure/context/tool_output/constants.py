@@ -32,7 +32,7 @@ OUTLINE = re.compile(
     r"#{1,6} |diff |@@|\s*(?:def|class|async|export|func|fn|pub|package|struct|impl|type|interface|module|enum|trait)\b"
 )
 """What is shown first of source, diffs and Markdown, but for errors and what stands out."""
-PART_LIMITS = 60, 400
+PART_LIMITS = 24, 400
 """A long line is parted into pieces of so many characters, by the budget."""
 ITEM_LIMITS = 200, 1_200
 """An item of a JSON list is a piece up to so many characters, by the budget; of a larger one, each value is."""

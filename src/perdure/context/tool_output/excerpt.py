@@ -69,7 +69,7 @@ def excerpt(pieces: Sequence[Piece], room: Room) -> str:
     gap = room.count(GAP_CHARS)
     left, misses = room.tokens - gap, 0
     for number in _by_worth(parts, follows):
-        size = room.count(_shown(parts[number])) + 1 + (0 if {number - 1, number + 1} & chosen else gap)
+        size = room.count(f"{_shown(parts[number])}\n") + (0 if {number - 1, number + 1} & chosen else gap)
         if size <= left:
             chosen.add(number)
             left, misses = left - size, 0
@@ -106,7 +106,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
     counts = Counter(forms.values())
     errors = sorted(dict.fromkeys(_inward(list(forms))), key=lambda n: (counts[forms[n]], commonness[n]))
     firsts = [*{forms[n]: n for n in reversed(errors)}.values()][::-1]
-    broken = [near for n in firsts for near in (n - 1, n + 1) if near in follows or (near < n and n in follows)]
+    broken = [near for n in firsts for near in (n + 1, n - 1) if max(near, n) in follows]
     novel = sorted((n for n in solid if n not in parsed.template_of), key=lambda n: commonness[n])
     odd = standouts(parsed)
     few = max(FEW_PIECES, int(FEW_SHARE * len(parts)))

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any
 
+from perdure.context.tool_output.constants import PART_LIMITS
 from perdure.context.tool_output.excerpt import Piece, excerpt
 from perdure.context.tool_output.family import Family
+from perdure.context.tool_output.interest import tells_error
 from perdure.context.tool_output.shorten import Room
 from perdure.core.text.html_tags import strip_unreadable
 
@@ -90,6 +92,8 @@ class HtmlFamily(Family):
         left = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )
+        lines = (_SPACES.sub(" ", line).strip() for line in parsed.split("\n") if "<" not in line and tells_error(line))
+        page.lines += [line for line in dict.fromkeys(lines) if len(line) <= PART_LIMITS[1] and line not in page.lines]
         head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
         if room.count(head + text) > room.tokens:
             room = replace(room, tokens=room.tokens - room.count(head))
