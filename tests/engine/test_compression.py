@@ -201,3 +201,20 @@ def test_the_limit_of_a_tool_never_hides_the_error(tmp_path: Path, kind: str, le
 
     assert ERRORS[0] in shown and ("lossless" in shown[:30] or 'context_expand("msg-2"' in shown)
     assert len(shown) <= 50_000 and "characters are not shown" not in shown
+
+
+def test_an_error_at_the_end_of_what_a_caller_brings_is_shown(tmp_path: Path) -> None:
+    """Also where the text is longer than what is stored of it."""
+    model = ScriptedModel(calls("look"), says("done"))
+
+    def look() -> str:
+        """Look."""
+        return ERROR_OUTPUTS["prose"](random.Random(1), 1_000, 990, ERRORS[0])
+
+    with Perdure(tmp_path / "a.db", models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m", settings={"context_window_tokens": 16_000})
+        agent.send("Go.", client_tools=[look])
+        stored = [result.text for message in agent.messages(limit=10) for result in message.results]
+
+    assert "the result was cut" in stored[0] and ERRORS[0] not in stored[0]
+    assert ERRORS[0] in seen(model) and len(seen(model)) <= 12_800

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ def test_the_error_is_shown_within_the_budget(kind: str) -> None:
         st.integers(0, 2**32), st.integers(100, 1_500), st.floats(0, 1, exclude_max=True), st.sampled_from(ERRORS),
         st.integers(600, 4_000), st.sampled_from([ScriptTokenCounter().count, len]),
     )  # fmt: skip
-    def check(seed: int, size: int, place: float, error: str, budget: int, count: object) -> None:
+    def check(seed: int, size: int, place: float, error: str, budget: int, count: Callable[[str], int]) -> None:
         text = ERROR_OUTPUTS[kind](random.Random(seed), size, int(place * size), error)
         short = compress(text, budget=budget, count=count)
         lines = [line for line in text.split("\n") if line.strip()]
