@@ -99,5 +99,4 @@ class CsvFamily(Family):
         return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
-        short = shorten_table(parsed.columns, room)
-        return None if short is None else "\n".join(short)
+        return "\n".join(shorten_table(parsed.columns, room) or ()) or None

@@ -57,8 +57,7 @@ class NdjsonFamily(Family):
         return "\n".join(map(encode, rows_of(read(lines, int(count))))) + "\n" * int(style[1])
 
     def shorten(self, parsed: Objects, room: Room) -> str | None:
-        short = shorten_table(parsed.table, room)
-        return None if short is None else "\n".join(short)
+        return "\n".join(shorten_table(parsed.table, room) or ()) or None
 
 
 # The hour of a time stamp is no path: `2026-11-27T10:00:00Z`, `[10:00:00]`, `[27/Nov/2026:10:00:00`.
