@@ -52,7 +52,7 @@ def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
 
 
 def excerpt(pieces: Sequence[Piece], room: Room) -> str:
-    """Return as many pieces as the room holds: both ends, errors, what stands out, then from both ends inward."""
+    """Return as many pieces as the room holds: an error, both ends, other errors, what stands out, then from both ends inward."""
     least, most = PART_LIMITS
     sample = "\n".join([piece.text[:most] for piece in pieces[:MISSES]])
     limit = max(least, min(most, room.tokens * len(sample) // (8 * room.count(sample) + 1)))
@@ -115,7 +115,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
     ends = [*solid[:EDGE_ROWS], *solid[-EDGE_ROWS:]]
     outline = [n for n in solid if OUTLINE.match(parts[n].text)]
     groups = (
-        *(solid[:1], solid[-1:], firsts, broken, strange[:EDGE_ROWS], ends, strange),
+        *(firsts[:1], broken[:2], solid[:1], solid[-1:], firsts, broken, strange[:EDGE_ROWS], ends, strange),
         *(errors, near, odd, outline, novel, _inward(range(len(parts)))),
     )
     return dict.fromkeys(n for group in groups for n in group if 0 <= n < len(parts))
