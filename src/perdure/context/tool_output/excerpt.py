@@ -52,7 +52,7 @@ def part_line(name: str, line: str, limit: int) -> Iterator[Piece]:
 
 
 def excerpt(pieces: Sequence[Piece], room: Room) -> str:
-    """Return as many pieces as the room holds: an error, both ends, other errors, what stands out, then from both ends inward."""
+    """Return as many pieces as the room holds: an error, both ends, other errors, what stands out, then the rest."""
     least, most = PART_LIMITS
     sample = "\n".join([piece.text[:most] for piece in pieces[:MISSES]])
     limit = max(least, min(most, room.tokens * len(sample) // (8 * room.count(sample) + 1)))
