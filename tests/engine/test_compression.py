@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from perdure.context import compress
 from perdure.core.messages import ToolResult
 from perdure.engine.run.compression import AT_ONCE_CHARS
 from perdure.testing import ScriptedModel, calls, says
+from tests.support.error_outputs import ERROR_OUTPUTS, ERRORS
 from tests.support.tool_outputs import records, syslog
 
 
@@ -177,3 +179,42 @@ def test_what_is_forgotten_is_in_no_compressed_form(tmp_path: Path) -> None:
 
     assert "session opened" in seen(model) and "{}" in seen(model)
     assert "[redacted]" in sent and "{}" not in sent and "user u3" not in sent
+
+
+@pytest.mark.parametrize("kind", ["iso", "access", "strings", "object", "xml", "one line", "prose", "traces"])
+@pytest.mark.parametrize(("level", "is_error"), [("full", False), ("lossless", False), ("full", True)])
+def test_the_limit_of_a_tool_never_hides_the_error(tmp_path: Path, kind: str, level: str, is_error: bool) -> None:
+    """Of whatever kind the text is, also if the tool failed: it is shortened to the limit, with the error."""
+    text = ERROR_OUTPUTS[kind](random.Random(1), 3_000, 1_500, ERRORS[0])
+
+    def fetch() -> str:
+        """Fetch."""
+        if is_error:
+            raise RuntimeError(text)
+        return text
+
+    model = ScriptedModel(calls("fetch"), says("done"))
+    with Perdure(tmp_path / "a.db", tools=[fetch], models={"test/m": model}) as perdure:
+        settings = {"tool_output": level}
+        perdure.create_agent(model="test/m", settings=settings).send("Go.")
+    shown = seen(model)
+
+    assert ERRORS[0] in shown and ("lossless" in shown[:30] or 'context_expand("msg-2"' in shown)
+    assert len(shown) <= 50_000 and "characters are not shown" not in shown
+
+
+def test_an_error_at_the_end_of_what_a_caller_brings_is_shown(tmp_path: Path) -> None:
+    """Also where the text is longer than what is stored of it."""
+    model = ScriptedModel(calls("look"), says("done"))
+
+    def look() -> str:
+        """Look."""
+        return ERROR_OUTPUTS["prose"](random.Random(1), 1_000, 990, ERRORS[0])
+
+    with Perdure(tmp_path / "a.db", models={"test/m": model}) as perdure:
+        agent = perdure.create_agent(model="test/m", settings={"context_window_tokens": 16_000})
+        agent.send("Go.", client_tools=[look])
+        stored = [result.text for message in agent.messages(limit=10) for result in message.results]
+
+    assert "the result was cut" in stored[0] and ERRORS[0] not in stored[0]
+    assert ERRORS[0] in seen(model) and len(seen(model)) <= 12_800

@@ -259,8 +259,8 @@ def test_a_long_result_is_shown_in_part_and_opened_by_its_handle(tmp_path: Path)
         (huge,) = (r for message in agent.send("Again.").messages for r in message.results)
 
     assert (len(shown.text), shown.shown_chars) == (120_012, 50_000)
-    assert len(sent.text) < 50_200 and sent.text.startswith("xxx") and sent.text.endswith("yyy")
-    assert '70,012 of 120,012 characters are not shown: context_expand("msg-2")' in sent.text
+    assert len(sent.text) <= 50_000 and "\n1:1| xxx" in sent.text and sent.text.endswith("yyy")
+    assert 'the original has 120,012 characters; context_expand("msg-2"' in sent.text
     assert "the needle" in found.text
     assert huge.text.endswith("[NOTE: the result was cut: it has 460,012 characters, 400,000 were kept]")
 

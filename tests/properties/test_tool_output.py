@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from perdure.context import compress, decode
 from perdure.context.tool_output.interest import tells_error
+from perdure.context.window.tokens import ScriptTokenCounter
 from tests.support.strategies import effort
 
 TEXTS = st.text(alphabet=st.characters(codec="utf-8"), max_size=20) | st.sampled_from(
@@ -92,8 +93,9 @@ def test_any_text_is_restored(text: str) -> None:
 @effort(few=10, many=2_000)
 @given(LINES.map(lambda lines: lines * 4))
 def test_each_line_of_an_error_is_shown(lines: list[str]) -> None:
-    """A shortened text has every line that tells of an error, and counts all others."""
-    short = compress("\n".join(lines), budget=1)
+    """A shortened text has every line that tells of an error, if they fit, and counts all others."""
+    errors = "\n".join(f"{number}| {line}" for number, line in enumerate(lines) if tells_error(line))
+    short = compress("\n".join(lines), budget=300 + 2 * ScriptTokenCounter().count(errors))
     if short.form != "short":
         return
     body = short.text.split("\n")[1:]

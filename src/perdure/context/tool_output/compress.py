@@ -7,12 +7,13 @@ from typing import Any
 
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import CsvFamily
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.html import HtmlFamily
 from perdure.context.tool_output.json_document import JsonFamily
 from perdure.context.tool_output.lines import LinesFamily
 from perdure.context.tool_output.lookup import look_up
 from perdure.context.tool_output.mixed import MixedFamily
-from perdure.context.tool_output.pipeline import DEFAULT_HANDLE, Compressed, Family, Level, compress_text, decode_text
+from perdure.context.tool_output.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
 from perdure.context.tool_output.prose import ProseFamily
 from perdure.context.tool_output.search_results import NdjsonFamily, SearchFamily
 from perdure.context.tool_output.shorten import Room
@@ -37,7 +38,7 @@ _JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
 _FAMILIES: tuple[Family, ...] = (
     _JSON,
     _INNER[0],
-    MixedFamily(_JSON, _write_inner, _read_inner, _shorten_inner),
+    MixedFamily(_JSON),
     *_INNER[1:],
 )
 

@@ -26,6 +26,19 @@ ROOM_SHARE = 0.6
 BUDGET_LEAST = 6_000
 """No result is shortened below this many tokens, if no budget is given."""
 
+BUDGET_FLOOR, EXCERPT_FLOOR = 600, 300
+"""A smaller budget counts as the first for the form of a known kind, and as the second for pieces of the text."""
+OUTLINE = re.compile(
+    r"#{1,6} |diff |@@|\s*(?:def|class|async|export|func|fn|pub|package|struct|impl|type|interface|module|enum|trait)\b"
+)
+"""What is shown first of source, diffs and Markdown, but for errors and what stands out."""
+PART_LIMITS = 24, 400
+"""A long line is parted into pieces of so many characters, by the budget."""
+ITEM_LIMITS = 200, 1_200
+"""An item of a JSON list is a piece up to so many characters, by the budget; of a larger one, each value is."""
+FEW_PIECES, FEW_SHARE = 20, 0.02
+"""What is without a form, or stands out, comes before repeated errors if it is so much, or so much of the pieces."""
+
 PROSE_BUDGET = 20_000
 """The same for texts that do not repeat a form: pages, source, diffs, Markdown."""
 
@@ -62,6 +75,8 @@ SIGMAS = 2.0
 """A number is an outlier if it is more standard deviations from the mean."""
 RARE_SHARE = 0.005
 """A value is rare if it is at most this share of a column's (or occurs once) and the column repeats its values."""
+RARE_SIGMAS = 5.0
+"""A rare value stands out as much as a number so many deviations from the mean."""
 RARE_DISTINCT = 0.2
 """A column repeats its values if at most this share of them are different."""
 CHANGE_WINDOW = 8

@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import ROWS_LEAST, SURE_SHARE
+from perdure.context.tool_output.constants import ROWS_LEAST
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.shorten import Room, shorten_table
 from perdure.context.tool_output.table import TABLE_NOTE, Columns, dump, read, write, write_texts
 
 DELIMITERS = ("\t", ",", ";", "|")
 SAMPLE_LINES = 20
+_TIME = re.compile(r"\d:\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,8 @@ def parse_csv(text: str) -> CsvTable | None:
                 continue
         if len(rows) <= ROWS_LEAST or len(set(map(len, rows))) != 1 or len(set(rows[0])) < len(rows[0]):
             continue
+        if any(map(_TIME.search, rows[0])) or any(row[0] == rows[0][0] for row in rows[1:]):
+            return None  # lines of a log: no head names a time, or stands in the rows again
         for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL) if quotes else (csv.QUOTE_NONE,):
             style = Style(delimiter, quoting, newline, text.endswith(newline))
             if style.write(rows) == text:
@@ -74,11 +79,9 @@ def parse_csv(text: str) -> CsvTable | None:
     return None
 
 
-class CsvFamily:
+class CsvFamily(Family):
     name = "csv"
     note = TABLE_NOTE
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Any | None:
         return parse_csv(text)
@@ -95,9 +98,5 @@ class CsvFamily:
         columns = [[json.loads(cell) if cell[:1] == '"' else cell for cell in cells] for cells in table.cells]
         return Style(*json.loads(style)).write([table.names, *zip(*columns, strict=True)])
 
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        return bool(text == decoded)
-
     def shorten(self, parsed: Any, room: Room) -> str | None:
-        short = shorten_table(parsed.columns, room)
-        return None if short is None else "\n".join(short)
+        return "\n".join(shorten_table(parsed.columns, room) or ()) or None

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html.parser import HTMLParser
 from typing import Any
 
-from perdure.context.tool_output.constants import SURE_SHARE
+from perdure.context.tool_output.constants import PART_LIMITS
+from perdure.context.tool_output.excerpt import Piece, excerpt
+from perdure.context.tool_output.family import Family
+from perdure.context.tool_output.interest import tells_error
 from perdure.context.tool_output.shorten import Room
 from perdure.core.text.html_tags import strip_unreadable
 
@@ -72,23 +75,11 @@ class _Reader(HTMLParser):
             self.page.lines.append(line)
 
 
-class HtmlFamily:
+class HtmlFamily(Family):
     name = "html"
-    note = ""
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> str | None:
         return text if _PAGE.match(text) else None
-
-    def encode(self, parsed: str) -> None:
-        return None
-
-    def decode(self, body: str) -> str:
-        raise ValueError("a page is encoded as lines")
-
-    def equals(self, text: str, parsed: str, decoded: Any) -> bool:
-        return False
 
     def shorten(self, parsed: str, room: Room) -> str:
         reader = _Reader()
@@ -101,4 +92,10 @@ class HtmlFamily:
         left = (
             f"left out: {page.tags} tags ({page.links} links), {page.unread_chars:,} characters of scripts and styles"
         )
-        return "\n".join([f"the text of the page; {left}", *page.lines])
+        lines = (_SPACES.sub(" ", line).strip() for line in parsed.split("\n") if "<" not in line and tells_error(line))
+        page.lines += [line for line in dict.fromkeys(lines) if len(line) <= PART_LIMITS[1] and line not in page.lines]
+        head, text = f"the text of the page; {left}\n", "\n".join(page.lines)
+        if room.count(head + text) > room.tokens:
+            room = replace(room, tokens=room.tokens - room.count(head))
+            text = excerpt([Piece("", line) for line in page.lines], room)
+        return head + text

@@ -128,9 +128,7 @@ def shown_rows(table: Columns) -> set[int]:
             values = list(numbers.values())
             if not is_sequence(values):
                 rows |= outliers(numbers) | change_points(numbers)
-        else:
-            rows |= error_rows(cells)
-        rows |= rare_rows(cells)
+        rows |= error_rows(cells) | rare_rows(cells)
     return rows
 
 

@@ -15,9 +15,12 @@ import json
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from decimal import Decimal
+from math import isfinite
 from typing import Any
 
 from perdure.context.tool_output.constants import MAP_LEAST, MATRIX_WIDTH, ROWS_LEAST, SURE_SHARE_JSON, TEXT_CHARS
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.json_style import find_style, write_style
 from perdure.context.tool_output.records import columns_of, is_table, rows_of
 from perdure.context.tool_output.shorten import Room, shorten_table
@@ -33,6 +36,8 @@ from perdure.context.tool_output.table import (
 )
 
 KEY = "(key)"
+EXACT_CHARS = 15
+"""A shorter decimal is a number of Python without loss."""
 _REFERENCE = re.compile(r"@\d+")
 
 
@@ -50,13 +55,32 @@ class Document:
 
 
 def parse_json(text: str) -> Any:
-    """Return the value of a JSON document that is an object or a list. Raises: ValueError."""
+    """Return the value of a JSON document that is an object or a list.
+
+    Raises: ValueError: it is none, or its value would not say the same: a key stands twice, or a decimal has more
+        digits than a number of Python.
+    """
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("no JSON object or list")
     try:
-        return json.loads(text)
-    except RecursionError as error:
-        raise ValueError("nested too deeply") from error
+        return json.loads(text, object_pairs_hook=_object, parse_float=_number)
+    except (RecursionError, ArithmeticError) as error:
+        raise ValueError("nested too deeply, or an exponent without bounds") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return value
+
+
+def _number(text: str) -> float:
+    number = float(text)
+    is_short = len(text) <= EXACT_CHARS and "e" not in text and "E" not in text
+    if not is_short and not (isfinite(number) and Decimal(text) == Decimal(repr(number))):
+        raise ValueError(f"{text:.60} has more digits than a number of Python")
+    return number
 
 
 def _take(node: Any, document: Document) -> Any:
@@ -151,12 +175,11 @@ def _put(node: Any, blocks: dict[str, Any]) -> Any:
     return blocks.get(node, node) if isinstance(node, str) else node
 
 
-class JsonFamily:
+class JsonFamily(Family):
     """JSON documents. `write_text` and `read_text` compress a long string without loss, `shorten_text` with."""
 
     name = "json"
     note = f"@n stands for the table or text below; {TABLE_NOTE}"
-    repeats = True
     sure_share = SURE_SHARE_JSON
 
     def __init__(
@@ -165,7 +188,7 @@ class JsonFamily:
         read_text: Callable[[str], str],
         shorten_text: Callable[[str, Room], str],
     ) -> None:
-        self._write_text, self._read_text, self._shorten_text = write_text, read_text, shorten_text
+        self.write_text, self.read_text, self.shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> Document | None:
         try:
@@ -181,12 +204,12 @@ class JsonFamily:
             if isinstance(content, Columns):
                 lines += [f"@{number} {kind} {len(content)}", *write(content, keep_order=parsed.keep_order)]
             else:
-                body = self._write_text(content) if kind == "text" else content
+                body = self.write_text(content) if kind == "text" else content
                 lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)
 
     def decode(self, body: str) -> Any:
-        return read_document(body, self._read_text)
+        return read_document(body, self.read_text)
 
     def equals(self, text: str, parsed: Document, decoded: Any) -> bool:
         return bool(parsed.value == decoded)
@@ -204,6 +227,6 @@ class JsonFamily:
                 shown = shorten_table(content, part) or write(content)
                 lines += [f"@{number} {kind} {len(content)}", *shown]
             else:
-                body = self._shorten_text(content, part) if kind == "text" else content
+                body = self.shorten_text(content, part) if kind == "text" else content
                 lines += [f"@{number} {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)

@@ -17,14 +17,16 @@ from typing import Any
 from perdure.context.tool_output.constants import (
     CONTEXT_LINES,
     EDGE_ROWS,
-    SURE_SHARE,
+    RARE_SIGMAS,
     TEMPLATE_CHARS,
     TEMPLATE_LINES,
     VARIED_SHARE,
 )
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.interest import (
     change_points,
     is_sequence,
+    mean_and_deviation,
     numbers_of,
     outliers,
     rare_rows,
@@ -55,8 +57,12 @@ class Lines:
     template_of: dict[int, Template]
 
 
-def parse_lines(text: str) -> Lines:
-    """Return the lines of a text with their templates."""
+def parse_lines(text: str, *, least_rows: int = 0) -> Lines:
+    """Return the lines of a text with their templates.
+
+    Args:
+        least_rows: lines are parted by their words into so many on average, and a template need not save anything.
+    """
     lines = text.split("\n")
     skeletons = _WORD.sub("\0", text).split("\n")
     groups: dict[str, list[int]] = defaultdict(list)
@@ -68,8 +74,8 @@ def parse_lines(text: str) -> Lines:
         if len(rows) < TEMPLATE_LINES or "\0" not in skeleton or SLOT in skeleton:
             continue
         words = [_WORD.findall(lines[row]) for row in rows]
-        for picked in _by_constant_words(rows, words):
-            template = _template(skeleton, picked, dict(zip(rows, words, strict=True)))
+        for picked in _by_constant_words(rows, words, least_rows):
+            template = _template(skeleton, picked, dict(zip(rows, words, strict=True)), saves=not least_rows)
             if template is not None:
                 templates.append(template)
                 for row in template.rows:
@@ -78,12 +84,17 @@ def parse_lines(text: str) -> Lines:
     return Lines(lines, templates, template_of)
 
 
-def _by_constant_words(rows: list[int], words: list[list[str]]) -> list[list[int]]:
+def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int) -> list[list[int]]:
     """Part lines of one skeleton by the words that are no parameters."""
-    fixed = []
+    found = []
     for position, column in enumerate(zip(*words, strict=True)):
         distinct = set(column)
         if len(distinct) > 1 and len(distinct) <= VARIED_SHARE * len(rows) and not any(map(_has_digit, distinct)):
+            found.append((len(distinct), position))
+    fixed, count = [], least_rows
+    for size, position in sorted(found) if least_rows else found:
+        count *= size
+        if count <= len(rows):
             fixed.append(position)
     parts: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, row_words in zip(rows, words, strict=True):
@@ -98,7 +109,7 @@ def _has_digit(word: str) -> bool:
     return _DIGIT.search(word) is not None
 
 
-def _template(skeleton: str, rows: list[int], words: dict[int, list[str]]) -> Template | None:
+def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> Template | None:
     """Return the template of lines of one skeleton; None: they are too few, or share nothing."""
     if len(rows) < TEMPLATE_LINES:
         return None
@@ -127,7 +138,8 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]]) -> Te
         row: ["".join(before + words[row][position] for before, position in slot) for slot in slots] for row in rows
     }
     # A run of spaces is one token.
-    if (len(_SPACES.sub(" ", text)) - 4 - 3 * len(slots)) * (len(rows) - 1) < TEMPLATE_CHARS:
+    saved = (len(_SPACES.sub(" ", text)) - 4 - 3 * len(slots)) * (len(rows) - 1)
+    if saves and saved < TEMPLATE_CHARS:
         return None
     return Template(text, rows, cells)
 
@@ -227,20 +239,28 @@ def shown_lines(parsed: Lines) -> set[int]:
             shown.add(number)
     for template in parsed.templates:
         shown |= {template.rows[0], template.rows[-1]}
+    return shown.union(standouts(parsed))
+
+
+def standouts(parsed: Lines) -> list[int]:
+    """Return the lines with a rare value of their form, or a number that is an outlier; the strongest first."""
+    strength: dict[int, float] = {}
+    for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):
             numbers = numbers_of(column)
-            rows = rare_rows(column)
+            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS)
             if numbers and not is_sequence(list(numbers.values())):
-                rows |= outliers(numbers) | change_points(numbers)
-            shown |= {template.rows[row] for row in rows}
-    return shown
+                mean, deviation = mean_and_deviation(numbers.values())
+                for row in outliers(numbers) | change_points(numbers):
+                    found[row] = max(found.get(row, 0.0), abs(numbers[row] - mean) / deviation)
+            for row, sigmas in found.items():
+                strength[template.rows[row]] = max(strength.get(template.rows[row], 0.0), sigmas)
+    return sorted(strength, key=lambda line: (-strength[line], line))
 
 
-class LinesFamily:
+class LinesFamily(Family):
     name = "lines"
     note = "%n stands for line form n with its {} filled; a cell that begins with : or / goes on from the cell above"
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Any | None:
         return parse_lines(text) if text.count("\n") >= TEMPLATE_LINES else None
@@ -250,9 +270,6 @@ class LinesFamily:
 
     def decode(self, body: str) -> Any:
         return read_lines(body)
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        return bool(text == decoded)
 
     def shorten(self, parsed: Any, room: Room) -> str | None:
         shown = shown_lines(parsed)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
-from perdure.context.retrieval.expand import Span, parse_rows
+from perdure.context.retrieval.expand import Span, largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.csv_text import parse_csv
+from perdure.context.tool_output.excerpt import Piece, part_line
 from perdure.context.tool_output.json_document import parse_json
 from perdure.context.tool_output.records import parse_path, path_name
 from perdure.context.tool_output.table import dump
@@ -23,15 +25,9 @@ SMALL_CHARS = 200
 # Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
 _WORD = re.compile(r"[\w.@+-]+")
 _AND = re.compile(r"(?<!\s)\s+(?:and|AND)\s+|&&")
+_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
+_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
 _SIGN = re.compile(r"==|!=|>=|<=|=|>|<|~")
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of the original, with what it is called: `17` (line or row), `items[3].name`."""
-
-    name: str
-    text: str
 
 
 def look_up(
@@ -76,27 +72,21 @@ def look_up(
     return _fit(pieces, max_tokens, counter)
 
 
-def pieces_of(text: str) -> list[Piece]:
-    """Return the pieces of a text: the values of a JSON document, else lines."""
+def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
+    """Return the pieces of a text: the values of a JSON document, with items up to a size whole; else lines."""
     try:
         value = parse_json(text)
     except ValueError:
-        return _lines(text)
-    return list(_json_pieces(value, ""))
+        return _lines(text, line_chars)
+    return list(_json_pieces(value, "", most_chars))
 
 
-def _lines(text: str) -> list[Piece]:
-    pieces = []
-    for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) <= PIECE_CHARS:
-            pieces.append(Piece(str(number), line))
-            continue
-        starts = range(0, len(line), PIECE_CHARS)
-        pieces += [Piece(f"{number}:{start + 1}", line[start : start + PIECE_CHARS]) for start in starts]
-    return pieces
+def _lines(text: str, most_chars: int = PIECE_CHARS) -> list[Piece]:
+    lines = enumerate(text.split("\n"), start=1)
+    return [piece for number, line in lines for piece in part_line(str(number), line, most_chars)]
 
 
-def _json_pieces(value: Any, name: str) -> Iterator[Piece]:
+def _json_pieces(value: Any, name: str, most_chars: int = PIECE_CHARS) -> Iterator[Piece]:
     """Yield a value whole if it is small, else its parts."""
     whole = dump(value)
     if not isinstance(value, (dict, list)) or len(whole) <= SMALL_CHARS:
@@ -106,26 +96,29 @@ def _json_pieces(value: Any, name: str) -> Iterator[Piece]:
         else:
             yield Piece(name, whole)
     elif isinstance(value, dict):
-        if len(whole) <= PIECE_CHARS and name.endswith("]"):
+        if len(whole) <= most_chars and name.endswith("]"):
             yield Piece(name, whole)
             return
         for key, inner in value.items():
-            yield from _json_pieces(inner, name + path_name((".", key))[1:] if name else path_name((key,)))
+            yield from _json_pieces(inner, name + path_name(("x", key))[1:] if name else path_name((key,)), most_chars)
     else:
         for index, inner in enumerate(value):
-            yield from _json_pieces(inner, f"{name}[{index}]")
+            yield from _json_pieces(inner, f"{name}[{index}]", most_chars)
 
 
 def _parsed(text: str) -> Any:
-    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none."""
-    try:
-        return parse_json(text)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
-    except (ValueError, RecursionError):
-        pass
+    """Return the value of a JSON document, of lines of JSON, or of CSV, as rows. Raises: ToolError: it is none.
+
+    Where Python's numbers can't hold a decimal, all are strings. Of a key that stands twice, the last counts.
+    """
+    load = partial(json.loads, parse_float=str)
+    for read in (parse_json, load, lambda text: [load(line) for line in text.split("\n") if line.strip()]):
+        try:
+            value = read(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, (dict, list)):
+            return value
     if (table := parse_csv(text)) is not None:
         return [dict(zip(table.names, row, strict=True)) for row in table.rows]
     raise ToolError("this text has no rows and no paths: use lines or grep")
@@ -209,25 +202,21 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
     text = value if isinstance(value, str) else dump(value)
     if sign == "~":
         return wanted.lower() in text.lower()
-    try:
-        left, right = float(text), float(wanted)
-    except ValueError:
-        if sign in ("=", "=="):
-            return text == wanted
-        return (
-            text != wanted
-            if sign == "!="
-            else (text > wanted) is (sign[0] == ">") and (text != wanted or len(sign) > 1)
-        )
-    return {
-        "=": left == right,
-        "==": left == right,
-        "!=": left != right,
-        ">": left > right,
-        "<": left < right,
-        ">=": left >= right,
-        "<=": left <= right,
-    }[sign]
+    if sign in ("=", "==", "!="):
+        # An id such as 007 or 1e5 is a text; only a number as it is usually written equals 12.50 and 12.5.
+        are_numbers = _PLAIN_NUMBER.fullmatch(wanted) and (not isinstance(value, str) or _PLAIN_NUMBER.fullmatch(text))
+        is_equal = text == wanted or bool(are_numbers and _decimal(text) == Decimal(wanted))
+        return is_equal is (sign != "!=")
+    left, right = _decimal(text), _decimal(wanted)
+    order = (
+        (left > right) - (left < right) if left is not None and right is not None else (text > wanted) - (text < wanted)
+    )
+    return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
+
+
+def _decimal(text: str) -> Decimal | None:
+    """Return the number that a text is, with all its digits; None: it is none."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
 
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:
@@ -256,16 +245,21 @@ def _fit(pieces: Sequence[Piece], max_tokens: int, count: Callable[[str], int]) 
     if not pieces:
         return "nothing matches"
     shown: list[str] = []
-    used = 30
+    used = 40
     for piece in pieces:
         line = f"{piece.name}| {piece.text}"
         size = count(line) + 1
         if used + size > max_tokens:
             if not shown:
-                shown.append(line[: max(20, (max_tokens - used) * 2)])
+                shown.append(_cut(line, max_tokens - used, count))
             break
         shown.append(line)
         used += size
     if len(shown) == len(pieces):
         return "\n".join(shown)
     return "\n".join([*shown, f"[{len(shown)} of {len(pieces)} are shown: narrow the call]"])
+
+
+def _cut(line: str, tokens: int, count: Callable[[str], int]) -> str:
+    chars = max(20, largest(len(line), lambda chars: count(line[:chars]) <= tokens))
+    return f"{line[:chars]}… [cut: {chars:,} of {len(line):,} characters]"

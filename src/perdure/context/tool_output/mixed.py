@@ -7,11 +7,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-from perdure.context.tool_output.constants import PART_CHARS, SURE_SHARE
+from perdure.context.tool_output.constants import PART_CHARS
+from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.json_document import JsonFamily
 from perdure.context.tool_output.json_style import find_style, write_style
 from perdure.context.tool_output.shorten import Room
@@ -64,23 +63,14 @@ def find_parts(text: str) -> list[Part]:
     return parts
 
 
-class MixedFamily:
-    """Parts of several kinds, with the functions that compress those that are no JSON."""
+class MixedFamily(Family):
+    """Parts of several kinds: JSON, and what is compressed as a string of JSON is."""
 
     name = "mixed"
     note = "the parts of the output, one after the other; @n stands for the table or text below"
-    repeats = True
-    sure_share = SURE_SHARE
 
-    def __init__(
-        self,
-        json_family: JsonFamily,
-        write_text: Callable[[str], str],
-        read_text: Callable[[str], str],
-        shorten_text: Callable[[str, Room], str],
-    ) -> None:
+    def __init__(self, json_family: JsonFamily) -> None:
         self._json = json_family
-        self._write_text, self._read_text, self._shorten_text = write_text, read_text, shorten_text
 
     def parse(self, text: str) -> list[Part] | None:
         parts = find_parts(text)
@@ -93,7 +83,7 @@ class MixedFamily:
             if part.style is not None and (document := self._json.parse(part.text)) is not None:
                 document.keep_order = True
                 body, kind = self._json.encode(document), f"json-{part.style}"
-            body = self._write_text(part.text) if body is None else body
+            body = self._json.write_text(part.text) if body is None else body
             lines += [f"@ {kind} {body.count(chr(10)) + 1}", body]
         return "\n".join(lines)
 
@@ -104,13 +94,10 @@ class MixedFamily:
             _, kind, count = line.split(" ")
             part = "\n".join([next(lines) for _ in range(int(count))])
             if kind == "text":
-                out.append(self._read_text(part))
+                out.append(self._json.read_text(part))
             else:
                 out.append(write_style(self._json.decode(part), int(kind.removeprefix("json-"))))
         return "\n".join(out)
-
-    def equals(self, text: str, parsed: list[Part], decoded: Any) -> bool:
-        return bool(text == decoded)
 
     def shorten(self, parsed: list[Part], room: Room) -> str | None:
         total = sum(len(part.text) for part in parsed) + 1
@@ -119,5 +106,5 @@ class MixedFamily:
             share = room.part(len(part.text) / total)
             document = None if part.style is None else self._json.parse(part.text)
             short = None if document is None else self._json.shorten(document, share)
-            lines.append(self._shorten_text(part.text, share) if short is None else short)
+            lines.append(self._json.shorten_text(part.text, share) if short is None else short)
         return "\n".join(lines)

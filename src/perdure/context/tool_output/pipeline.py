@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from perdure.context.tool_output.constants import (
+    BUDGET_FLOOR,
     BUDGET_LEAST,
     BUDGET_SHARE,
+    EXCERPT_FLOOR,
+    ITEM_LIMITS,
     LEAST_CHARS,
     LOSSLESS_SHARE,
     PROSE_BUDGET,
@@ -21,6 +24,9 @@ from perdure.context.tool_output.constants import (
     SAMPLES,
     SURE_SHARE,
 )
+from perdure.context.tool_output.excerpt import excerpt
+from perdure.context.tool_output.family import Family
+from perdure.context.tool_output.lookup import pieces_of
 from perdure.context.tool_output.shorten import Room
 from perdure.context.window.tokens import ScriptTokenCounter
 
@@ -29,29 +35,6 @@ LEVELS: tuple[Level, ...] = ("off", "lossless", "full")
 
 _HEADER = re.compile(r"\[perdure (?P<kind>[a-z]+) (?P<form>lossless|short)[:\]]")
 DEFAULT_HANDLE = "original"
-
-
-class Family(Protocol):
-    """One kind of text. `encode` and `decode` are inverse; `shorten` leaves out what is typical."""
-
-    name: str
-    note: str
-    repeats: bool
-    """Whether such texts repeat a form, so that most of it is typical."""
-    sure_share: float
-    """A form with at most this share of the text's characters has fewer tokens: they need not be counted."""
-
-    def parse(self, text: str) -> Any | None:
-        """Return what the text holds; None: it is of another kind."""
-
-    def encode(self, parsed: Any) -> str | None: ...
-
-    def decode(self, body: str) -> Any: ...
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool: ...
-
-    def shorten(self, parsed: Any, room: Room) -> str | None:
-        """Return the text with what is always shown; None: nothing can be left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +104,39 @@ def _shorten(
     handle: str,
     count: Callable[[str], int],
 ) -> Compressed:
-    """Return the text without what is typical, if its lossless form is over the budget and that makes it smaller."""
-    tokens, size = _estimate(best.original, count), _estimate(best.text, count)
+    """Return the text without what is typical, if its lossless form is over the budget and that makes it smaller.
+
+    A text whose kind has no form within the budget is shortened to its pieces that matter most.
+    """
+    text = best.original
+    tokens = _estimate(text, count)
+    size = _estimate(best.text, count) if budget is None else count(best.text)
     for family, parsed in readings:
         wanted = budget if budget is not None else _budget(family, tokens)
         if size <= wanted:
             return best
         room = wanted if budget is not None else max(wanted, int(tokens * ROOM_SHARE))
-        body = family.shorten(parsed, Room(room, count, handle))
-        if body is None:
+        head = _head(family.name, text, handle)
+        body = family.shorten(parsed, Room(room - (0 if budget is None else count(head)), count, handle))
+        if body is None or not _is_smaller(head + body, best.text, SURE_SHARE, count):
             continue
-        opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
-        shown = f"[perdure {family.name} short: the original has {len(best.original):,} characters; {opens}]\n{body}"
-        if _is_smaller(shown, best.text, SURE_SHARE, count):
-            return Compressed(shown, best.original, handle, family.name, "short")
-    return best
+        if budget is None or count(head + body) <= max(budget, BUDGET_FLOOR):
+            return Compressed(head + body, text, handle, family.name, "short")
+    kind = readings[0][0].name if readings else "lines"
+    room = max(PROSE_BUDGET, int(tokens * ROOM_SHARE)) if budget is None else max(budget, EXCERPT_FLOOR)
+    if size <= room:
+        return best
+    head = _head(kind, text, handle)
+    item_chars = max(ITEM_LIMITS[0], min(ITEM_LIMITS[1], room // 2))
+    shown = head + excerpt(pieces_of(text, item_chars, len(text)), Room(room - count(head), count, handle))
+    is_smaller = len(shown) < len(text) and count(shown) < size
+    return Compressed(shown, text, handle, kind, "short") if is_smaller else best
+
+
+def _head(kind: str, text: str, handle: str) -> str:
+    """Return the first line of a shortened text, which says how to open the whole."""
+    opens = f'context_expand("{handle}", grep= | lines= | rows= | path= | where=)'
+    return f"[perdure {kind} short: the original has {len(text):,} characters; {opens}]\n"
 
 
 def _budget(family: Family, tokens: int) -> int:

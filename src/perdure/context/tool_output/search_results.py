@@ -7,7 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import SURE_SHARE, SURE_SHARE_JSON
+from perdure.context.tool_output.constants import SURE_SHARE_JSON
+from perdure.context.tool_output.family import Family
+from perdure.context.tool_output.json_document import parse_json
 from perdure.context.tool_output.json_style import STYLES, find_style
 from perdure.context.tool_output.records import columns_of, is_table, rows_of
 from perdure.context.tool_output.shorten import Room, shorten_table
@@ -23,10 +25,9 @@ class Objects:
     end: bool
 
 
-class NdjsonFamily:
+class NdjsonFamily(Family):
     name = "ndjson"
     note = TABLE_NOTE
-    repeats = True
     sure_share = SURE_SHARE_JSON
 
     def parse(self, text: str) -> Objects | None:
@@ -37,7 +38,7 @@ class NdjsonFamily:
         if end:
             lines.pop()
         try:
-            rows = json.loads(f"[{','.join(lines)}]")
+            rows = parse_json(f"[{','.join(lines)}]")
         except (ValueError, RecursionError):
             return None
         if len(rows) != len(lines) or not is_table(rows):
@@ -55,22 +56,18 @@ class NdjsonFamily:
         encode = json.JSONEncoder(**STYLES[int(style[0])]).encode
         return "\n".join(map(encode, rows_of(read(lines, int(count))))) + "\n" * int(style[1])
 
-    def equals(self, text: str, parsed: Objects, decoded: Any) -> bool:
-        return bool(text == decoded)
-
     def shorten(self, parsed: Objects, room: Room) -> str | None:
-        short = shorten_table(parsed.table, room)
-        return None if short is None else "\n".join(short)
+        return "\n".join(shorten_table(parsed.table, room) or ()) or None
 
 
-_HIT = re.compile(r"(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
+# The hour of a time stamp is no path: `2026-11-27T10:00:00Z`, `[10:00:00]`, `[27/Nov/2026:10:00:00`.
+_STAMP = r"\W?(?:\d{1,4}[-/.]?(?:\d\d|[A-Za-z]{3})[-/.]?\d{2,4}(?:[T_]\d\d)?|\d{1,2}):\d\d[:-]"
+_HIT = re.compile(rf"(?!{_STAMP})(?P<path>[^\s:]+):(?P<rest>\d+[:-].*)")
 
 
-class SearchFamily:
+class SearchFamily(Family):
     name = "search"
     note = "the lines below `= path` are of that file"
-    repeats = True
-    sure_share = SURE_SHARE
 
     def parse(self, text: str) -> Any | None:
         lines = text.split("\n")
@@ -103,9 +100,3 @@ class SearchFamily:
             else:
                 out.append(f"{path}:{line}" if path else line)
         return "\n".join(out)
-
-    def equals(self, text: str, parsed: Any, decoded: Any) -> bool:
-        return bool(text == decoded)
-
-    def shorten(self, parsed: Any, room: Room) -> str | None:
-        return None

@@ -363,8 +363,10 @@ async def compress_returns(
     shown: dict[str, Shown] = {}
     for answer in answers:
         if isinstance(answer, ToolReturn) and answer.status == "success" and answer.call_id in names:
-            text, tool = cut_return(answer.text, most_chars), names[answer.call_id]
-            if (seen := await show_result(text, tool, agent.settings, ports, limit_chars=most_chars)) is not None:
+            tool = names[answer.call_id]
+            # Of the whole text, of which less may be stored: the error may stand at the end.
+            seen = await show_result(answer.text, tool, agent.settings, ports, limit_chars=most_chars)
+            if seen is not None:
                 shown[answer.call_id] = seen
     return shown
 

@@ -9,7 +9,7 @@ from threading import Event
 from typing import Any
 
 from perdure.context.tool_output.compress import compress
-from perdure.context.tool_output.pipeline import Compressed, Level
+from perdure.context.tool_output.pipeline import Level
 from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.spec import ToolOutcome, ToolSpec
@@ -20,8 +20,6 @@ AT_ONCE_CHARS = 4_000
 """A longer text is compressed in a thread, so that other runs do not wait for it: 50,000 characters take 0.1 s."""
 BUDGET_S = 10.0
 """After so long a text stands as it is: whoever wrote it may have made it to keep the reader busy."""
-CHARS_PER_TOKEN = 3
-"""For the limit of a tool, which is in characters: a shortened text that is still longer would be cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,15 @@ class Shown:
 async def compress_outcome(
     outcome: ToolOutcome, spec: ToolSpec, settings: Mapping[str, Any], ports: Ports
 ) -> ToolOutcome:
-    """Return the outcome with what the model sees of it. The text of an error stays as it is.
+    """Return the outcome with what the model sees of it. The text of an error stays as it is up to the limit.
 
     Args:
         settings: of the agent.
     """
-    if outcome.status == "error" or outcome.shown_text is not None:
+    text, limit = outcome.text, spec.return_limit_chars
+    if outcome.shown_text is not None or (outcome.status == "error" and len(text) <= limit):
         return outcome
-    shown = await show_result(outcome.text, spec.name, settings, ports, limit_chars=spec.return_limit_chars)
+    shown = await show_result(text, spec.name, settings, ports, limit_chars=limit)
     return outcome if shown is None else replace(outcome, shown_text=shown.text, whole_tokens=shown.whole_tokens)
 
 
@@ -74,16 +73,8 @@ def _show(
     text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
 ) -> Shown | None:
     """Return what the model sees of a text; None: the text itself."""
-    compressed = _compress(text, level, limit_chars, counter, is_over)
-    return None if compressed.form == "whole" else Shown(compressed.text, counter.count(text))
-
-
-def _compress(
-    text: str, level: Level, limit_chars: int, counter: TokenCounter, is_over: Callable[[], bool]
-) -> Compressed:
     handle = UNNUMBERED_HANDLE
     compressed = compress(text, level=level, handle=handle, count=counter.count, is_over=is_over)
-    if level == "lossless" or len(compressed.text) <= limit_chars:
-        return compressed
-    budget = limit_chars // CHARS_PER_TOKEN
-    return compress(text, level=level, budget=budget, handle=handle, count=counter.count, is_over=is_over)
+    if len(compressed.text) > limit_chars:
+        compressed = compress(text, budget=limit_chars, handle=handle, count=len, is_over=is_over)
+    return None if compressed.form == "whole" else Shown(compressed.text, counter.count(text))

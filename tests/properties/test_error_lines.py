@@ -1,0 +1,50 @@
+"""Whatever a tool returns, and however long it is: the error in it is shown, with both ends and a handle."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.context import compress
+from perdure.context.window.tokens import ScriptTokenCounter
+from tests.support.error_outputs import ERROR_OUTPUTS, ERRORS
+from tests.support.strategies import effort
+
+
+@pytest.mark.parametrize("kind", ERROR_OUTPUTS)
+def test_the_error_is_shown_within_the_budget(kind: str) -> None:
+    """In outputs of every kind, at any place, for any budget that holds a few lines, in tokens or in characters."""
+
+    @effort(few=4, many=400)
+    @given(
+        st.integers(0, 2**32), st.integers(100, 1_500), st.floats(0, 1, exclude_max=True), st.sampled_from(ERRORS),
+        st.integers(600, 4_000), st.sampled_from([ScriptTokenCounter().count, len]),
+    )  # fmt: skip
+    def check(seed: int, size: int, place: float, error: str, budget: int, count: Callable[[str], int]) -> None:
+        text = ERROR_OUTPUTS[kind](random.Random(seed), size, int(place * size), error)
+        short = compress(text, budget=budget, count=count)
+        lines = [line for line in text.split("\n") if line.strip()]
+
+        assert error in short.text
+        assert count(short.text) <= budget
+        if short.form == "short":
+            assert f'context_expand("{short.handle}"' in short.text
+            ends = {"page": (), "records": ("r-0", f"r-{size - 1}")}.get(kind, (lines[0][:20], lines[-1][-20:]))
+            if len(lines) > 3 and kind not in ("csv", "ndjson", "map", "mixed"):  # the ends of these are parts
+                assert all(end in short.text for end in ends)
+
+    check()
+
+
+@pytest.mark.parametrize("kind", ERROR_OUTPUTS)
+def test_the_error_is_shown_if_nobody_gives_a_budget(kind: str) -> None:
+    """The default leaves no error out either."""
+    for seed in range(3):
+        random_ = random.Random(seed)
+        text = ERROR_OUTPUTS[kind](random_, 3_000, random_.randrange(3_000), ERRORS[seed])
+
+        assert ERRORS[seed] in compress(text).text
