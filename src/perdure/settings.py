@@ -175,7 +175,7 @@ class Settings(Limits):
                 value = kind(text)
             except ValueError as error:
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed") from error
-            if kind is not str and not 0 < value < math.inf:
+            if kind is not str and not 0 < value < math.inf and not (value == 0 and setting.name in _MAY_BE_ZERO):
                 raise InvalidInput(f"{name} is {text!r}: a positive number is needed")
             values[setting.name] = value
         return cls(**values)  # type: ignore[arg-type]  # each value has its field's type
@@ -215,6 +215,7 @@ def _expanded(name: str, path: str) -> Path:
 
 
 _DEFAULTS = Settings()
+_MAY_BE_ZERO = {"max_tokens", "max_cost_usd", "late_interaction_ms", "local_memory_mb", "audit_days"}
 
 
 def default_home() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -265,6 +266,15 @@ def test_a_home_of_nobody_is_named() -> None:
     """The variable, its value, and what to write instead."""
     with pytest.raises(InvalidInput, match=r"PERDURE_HOME is '~nosuchuser/x': .* write the whole path"):
         Perdure(settings=Settings(home="~nosuchuser/x"))
+
+
+def test_a_zero_that_the_documentation_gives_a_meaning_is_taken() -> None:
+    """ "0: no limit" and the like; the names are those of the class's own documentation."""
+    parts = re.split(r"\n        (?=[a-z_]+: )", Settings.__doc__ or "")
+    names = {part.split(":")[0].strip() for part in parts if re.search(r"[;,]\s0: ", " ".join(part.split()))}
+    assert {"max_tokens", "max_cost_usd", "audit_days", "late_interaction_ms"} <= names
+    taken = Settings.from_environment({f"PERDURE_{name.upper()}": "0" for name in names})
+    assert {name: getattr(taken, name) for name in names} == dict.fromkeys(names, 0)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-1", "0", "soon"])

@@ -515,6 +515,24 @@ async def test_a_server_that_refuses_parts_is_sent_one_text() -> None:
         assert isinstance(error, ModelRequestRefused)
 
 
+NO_SCHEMA = Status(400, {"error": {"message": "This response_format type is unavailable now"}})
+
+
+async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt() -> None:
+    """First with any JSON object asked for, and without even that if it refuses this too; from then on so."""
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "title": "Facts"}}}
+    asked = replace(REQUEST, options=replace(REQUEST.options, response_format=shape))
+    async with HttpModel(NO_SCHEMA, NO_SCHEMA, says("{}"), says("{}"), says("hi")) as server:
+        model = OpenAIChat(model="test", base_url=server.url)
+        for request in (asked, asked, REQUEST):
+            await ask(model, request)
+
+    forms = [body.get("response_format", {}).get("type") for body in server.requests]
+    prompts = ["Facts" in str(body["messages"][0]["content"]) for body in server.requests]
+    assert forms == ["json_schema", "json_object", None, None, None]
+    assert prompts == [False, True, True, True, False]
+
+
 async def test_a_server_that_refuses_a_later_system_message_is_sent_none() -> None:
     """It is asked again at once, and from then on as it likes it; another refusal is not tried again."""
     async with HttpModel(NO_SYSTEM, says("one"), says("two"), NO_SYSTEM) as server:

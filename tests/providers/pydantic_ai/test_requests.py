@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from perdure.core.errors import ModelRequestRefused
+from perdure.core.facts.extraction import Batch
 from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import ModelRequest
+from perdure.engine.facts.model_extractor import answer_schema
 from perdure.providers.pydantic_ai import DirectModel
 from perdure.providers.pydantic_ai.options import dialect_of
 from perdure.providers.pydantic_ai.to_provider import to_messages
@@ -285,6 +287,21 @@ SCHEMA = {
     "required": ["city"],
     "additionalProperties": False,
 }
+
+
+async def test_a_list_of_types_in_the_shape_of_the_answer_is_several_shapes() -> None:
+    """Anthropic's client refuses such a list, and facts are asked for with one."""
+    optional = {"type": ["string", "null"], "maxLength": 9, "description": "when"}
+    wanted = {
+        "type": "object",
+        "properties": {"at": optional, "all": {"type": "array", "items": {"type": ["integer"]}}},
+    }
+    shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": wanted}}
+    text = json.dumps(await wire(ANTHROPIC, asking(ANTHROPIC, response_format=shape)))
+    assert '"anyOf"' in text and '"when"' in text and '["string", "null"]' not in text
+    facts = answer_schema(Batch(turns=()))
+    shape = {"type": "json_schema", "json_schema": {"name": "facts", "schema": facts}}
+    assert "valid_at" in json.dumps(await wire(ANTHROPIC, asking(ANTHROPIC, response_format=shape)))
 
 
 async def test_the_shape_of_the_answer() -> None:

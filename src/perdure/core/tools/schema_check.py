@@ -11,9 +11,9 @@ from perdure.core.tools.schema import is_json
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_PARTS = ("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items")
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+PARTS = ("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items")
 
 
 def _is_number(value: Any) -> bool:
@@ -78,17 +78,17 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
         place = f"{path}.{key!s:.80}".removeprefix(".")
         if key in _VALUES and not _VALUES[key][0](value):
             _refuse(place, f"is {describe_value(value)}: {_VALUES[key][1]}")
-        if key in _MAPS:
+        if key in MAPS:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 _refuse(place, f"is {describe_value(value)}: give an object of name and schema")
             for name, part in value.items():
                 _check(part, f"{place}.{name:.80}", root)
-        elif key in _LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
+        elif key in LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
             if not isinstance(value, list | tuple) or not value:
                 _refuse(place, f"is {describe_value(value)}: give a list of schemas")
             for index, part in enumerate(value):
                 _check(part, f"{place}[{index}]", root)
-        elif key in _PARTS:
+        elif key in PARTS:
             _check(value, place, root)
         elif key == "$ref":
             _check_reference(value, place, root)

@@ -32,6 +32,7 @@ No other name is among them. Mistral refuses a system message at the end. Templa
 Mistral) refuse one that is not first, or move it to the front without a word, as Ollama does and OpenRouter for Claude:
 then the cache is lost with each change of the tail."""
 _REFUSED_ROLE = re.compile(r"\bsystem\b|\brole|alternat|template", re.IGNORECASE)
+_REFUSED_SCHEMA = re.compile(r"response_?format|json_?(?:schema|object)|grammar", re.IGNORECASE)
 _REFUSED_CALLS = re.compile(r"\brole|alternat|template|\btool", re.IGNORECASE)
 _REFUSED_PARTS = re.compile(r"\b(?:string|str|list|array|sequence)\b", re.IGNORECASE)
 _MISTRAL = re.compile(r"[sx]tral\b")
@@ -67,6 +68,8 @@ class Dialect:
         images: whether the model takes pictures, as far as its name tells.
         temperature: whether the model takes one; one that reasons on OpenAI's own hosts refuses it.
         reports_progress: whether the server may be asked how far it is with the prompt; others refuse unknown fields.
+        json_answers: how an answer of a schema is asked for: by `json_schema`, as any JSON `object` with the schema in
+            the prompt, or by the `prompt` alone.
         token_ids: whether the field `return_token_ids` of vLLM may be sent; its own hosts refuse unknown fields.
     """
 
@@ -83,6 +86,7 @@ class Dialect:
     logprobs: bool = True
     images: bool = True
     temperature: bool = True
+    json_answers: Literal["schema", "object", "prompt"] = "schema"
     token_ids: bool = True
     reports_progress: bool = False
 
@@ -113,11 +117,14 @@ def dialect_of(provider: str, base_url: str, model: str, *, reasoning_back: str 
 
 
 def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | None:
-    """The dialect that a server may take which has refused a request for its system messages, for the parts of a
-    message, or, if it is `local`, for calls and results; None: it was refused for something else, or there is none."""
+    """The dialect that a server may take which has refused a request for the form of its answer, its system messages,
+    the parts of a message, or, if it is `local`, calls and results; None: it was refused for something else, or there
+    is none."""
     if fault.status not in (400, 422, 500) or isinstance(fault, ModelOverloaded):  # which says nothing of its words
         return None
     text = str(fault)
+    if dialect.json_answers != "prompt" and _REFUSED_SCHEMA.search(text):
+        return replace(dialect, json_answers="object" if dialect.json_answers == "schema" else "prompt")
     if dialect.engine_role == "system" and _REFUSED_ROLE.search(text):
         return replace(dialect, engine_role="user")
     if dialect.engine_role == "user" and dialect.parts and _REFUSED_PARTS.search(text):

@@ -69,6 +69,7 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
         model: the name the server knows, without the provider.
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
+    request = _with_schema_in_prompt(request, dialect)
     messages = list(_messages(request, dialect))
     if dialect.cache_marks:
         earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
@@ -88,6 +89,17 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
     data = encodable(_encode({"model": model, **lists, **options})).encode()
     counts = {"messages": len(messages), "tools": len(request.tools)}
     return Body(data, {"model": model, **options, **counts})
+
+
+def _with_schema_in_prompt(request: ModelRequest, dialect: Dialect) -> ModelRequest:
+    """The request with the schema of its answer in the prompt, for a server that takes none beside it."""
+    shape = request.options.response_format or {}
+    if dialect.json_answers == "schema" or shape.get("type") not in ("json_schema", "json_object"):
+        return request
+    said = _encode(shape.get("json_schema", {}).get("schema", {"type": "object"}))
+    system = f"{request.system}\n\nAnswer with one JSON object of this schema, and with nothing else:\n{said}".strip()
+    kept = {"type": "json_object"} if dialect.json_answers == "object" else None
+    return replace(request, system=system, options=replace(request.options, response_format=kept))
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:

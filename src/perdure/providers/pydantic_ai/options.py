@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import ModelRequest
+from perdure.core.tools.schema_check import LISTS, MAPS, PARTS
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
@@ -147,7 +148,7 @@ def to_parameters(request: ModelRequest, dialect: Dialect) -> ModelRequestParame
     if (schema := _schema(request)) is not None:
         shape["output_mode"] = "native"
         shape["output_object"] = OutputObjectDefinition(
-            json_schema=dict(schema.get("schema") or {"type": "object"}),
+            json_schema=dict(_with_single_types(schema.get("schema") or {"type": "object"})),
             name=schema.get("name"),
             description=schema.get("description"),
             strict=True if schema.get("strict") else None,
@@ -195,6 +196,26 @@ def _schema(request: ModelRequest) -> Mapping[str, Any] | None:
         return None
     inner = shape.get("json_schema", shape)
     return inner if isinstance(inner, Mapping) else {}
+
+
+def _with_single_types(schema: Any) -> Any:
+    """The schema with `anyOf` in place of a list of types, which Anthropic's client refuses."""
+    if not isinstance(schema, Mapping):
+        return schema
+    shape: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in MAPS and isinstance(value, Mapping):
+            value = {name: _with_single_types(part) for name, part in value.items()}
+        elif key in LISTS and isinstance(value, list):
+            value = [_with_single_types(part) for part in value]
+        elif key in PARTS:
+            value = _with_single_types(value)
+        shape[key] = value
+    if isinstance(kinds := shape.get("type"), list):
+        said = {key: shape.pop(key) for key in ("description", "title", "default") if key in shape}
+        del shape["type"]
+        shape = said | {"anyOf": [{"type": kind} if kind == "null" else {"type": kind, **shape} for kind in kinds]}
+    return shape
 
 
 def _json_mode(request: ModelRequest, provider: str) -> dict[str, Any]:
