@@ -178,11 +178,11 @@ class Runs(Table):
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *unlinked_ids])
         return run
 
-    def get(self, run_id: RunId) -> Run:
-        """Raises: NotFound, also for a hidden one."""
+    def get(self, run_id: RunId, *, hidden: bool = False) -> Run:
+        """Raises: NotFound, also for a hidden one, unless `hidden`."""
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
         run = self.get_by_key(RunKey(AgentId(agent_id), seq))
-        if run.hidden:
+        if run.hidden and not hidden:
             raise NotFound("run", run_id)
         return run
 
