@@ -197,6 +197,7 @@ class ModelRegistry:
         Raises: ModelNotFound, ModelError.
         """
         from perdure.providers.openai_chat import OpenAIChat
+        from perdure.providers.portable_tools import PortableTools, portable_request
         from perdure.providers.pydantic_ai import DirectModel
         from perdure.providers.retrying import Retrying
         from perdure.providers.text_calls.model import TextCalls
@@ -204,8 +205,9 @@ class ModelRegistry:
         chat = self.find(request.model)
         if chat is None:
             raise self.not_found(request.model)
-        while isinstance(chat, Retrying | TextCalls):
+        while isinstance(chat, Retrying | PortableTools | TextCalls):
             chat = chat.model
+        request, _ = portable_request(request)
         if isinstance(chat, DirectModel):
             return await chat.payload(request)
         if not isinstance(chat, OpenAIChat):

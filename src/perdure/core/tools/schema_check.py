@@ -10,9 +10,9 @@ from perdure.core.tools.schema import is_json
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
-_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-_LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-_PARTS = ("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items")
+MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
+PARTS = ("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items")
 
 
 def _is_number(value: Any) -> bool:
@@ -67,6 +67,27 @@ def check_schema(schema: Any) -> None:
         raise InvalidInput("the tool's schema is nested too deep") from None
 
 
+def resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a reference leads to, with the keywords beside the reference."""
+    for _ in range(20):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return schema
+        target = _target(reference, root)
+        beside = {key: keyword for key, keyword in schema.items() if key != "$ref"}
+        schema = {**target, **beside} if isinstance(target, Mapping) else beside
+    return schema
+
+
+def _target(reference: str, root: Mapping[str, Any]) -> Any:
+    """What stands at the place of a reference; None: nothing."""
+    target: Any = root
+    for name in reference.split("/")[1:]:
+        name = name.replace("~1", "/").replace("~0", "~")
+        target = target.get(name) if isinstance(target, Mapping) else None
+    return target
+
+
 def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
     """Check a schema at a place of the root schema, and its parts. Raises: InvalidInput."""
     if isinstance(schema, bool):
@@ -77,17 +98,17 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
         place = f"{path}.{key!s:.80}".removeprefix(".")
         if key in _VALUES and not _VALUES[key][0](value):
             _refuse(place, f"is {_describe(value)}: {_VALUES[key][1]}")
-        if key in _MAPS:
+        if key in MAPS:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 _refuse(place, f"is {_describe(value)}: give an object of name and schema")
             for name, part in value.items():
                 _check(part, f"{place}.{name:.80}", root)
-        elif key in _LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
+        elif key in LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
             if not isinstance(value, list | tuple) or not value:
                 _refuse(place, f"is {_describe(value)}: give a list of schemas")
             for index, part in enumerate(value):
                 _check(part, f"{place}[{index}]", root)
-        elif key in _PARTS:
+        elif key in PARTS:
             _check(value, place, root)
         elif key == "$ref":
             _check_reference(value, place, root)
@@ -107,10 +128,7 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
         if reference_ in visited:
             _refuse(path, f"is {_describe(reference)}, which leads back to itself")
         visited.append(reference_)
-        target = root
-        for name in reference_.split("/")[1:]:
-            name = name.replace("~1", "/").replace("~0", "~")
-            target = target.get(name) if isinstance(target, Mapping) else None
+        target = _target(reference_, root)
     if not isinstance(target, Mapping | bool):
         _refuse(path, f"is {_describe(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
 
