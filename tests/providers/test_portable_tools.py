@@ -155,7 +155,7 @@ async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixtur
         schema = {
             "name": "find",
             "description": "d",
-            "parameters": {"type": "object", "properties": {"x": {"type": "array"}}},
+            "parameters": {"type": "object", "properties": {"x": {"type": "array"}}, "required": ["x"]},
         }
         tool = await server.post("/v1/tools/", {"source_code": source, "json_schema": schema})
         with caplog.at_level(logging.WARNING):
