@@ -32,7 +32,7 @@ async def registered(server: Routed, web: Running, name: str = "web") -> str:
         "server_url": web.url,
         "auth_header": "Authorization",
         "auth_token": f"Bearer {CANARY}",
-        "custom_headers": {"X-Team": CANARY},
+        "custom_headers": {"X-Team": CANARY, "Accept": "a/b", "content-type": "c/d"},
     }
     made = await server.letta.mcp_servers.create(server_name=name, config=config)
     assert made.id is not None
@@ -57,7 +57,7 @@ async def test_a_server_is_registered_called_and_removed_by_the_official_client(
         assert isinstance(one, StreamableHTTPMcpServer)
         assert listed == one
         assert (one.server_url, one.auth_header, one.auth_token) == (web.url, "Authorization", "")
-        assert one.custom_headers == {"X-Team": ""}
+        assert one.custom_headers == {"X-Team": "", "Accept": "", "content-type": ""}  # the protocol has its own
         assert (add.tool_type, add.tags) == ("external_mcp", ["mcp:web"])
         assert (ran.status, ran.func_return) == ("success", "5")
         assert json.loads(str(sent.func_return))["headers"]["authorization"] == f"Bearer {CANARY}"
