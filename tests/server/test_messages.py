@@ -12,8 +12,10 @@ from letta_client import NotFoundError
 from letta_client.types.agents import LettaResponse, Message
 from pydantic import TypeAdapter
 
+from perdure import AsyncPerdure
 from perdure.core.messages import ToolCall
-from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from perdure.testing import FakeClock, ScriptedModel, calls, fails, says, thinks
+from tests.server.routed import MODEL, connected
 from tests.support.library import SlowSpeaker
 from tests.support.servers import in_process, letta, served
 
@@ -407,3 +409,21 @@ async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> 
         assert [tool["name"] for tool in model.requests[3].tools].count("Bash") == 0
         assert reasons == ["tools", "tools", None, None, "first"]
         assert wrong.status_code == 422
+
+
+async def test_a_constant_otid_does_not_bring_back_an_old_answer(tmp_path: Path) -> None:
+    """Another text with it is another message, and so is the same text a minute after its answer."""
+    model, clock = ScriptedModel(says("one"), says("two"), says("three")), FakeClock()
+    async with await AsyncPerdure.open(tmp_path / "p.db", models={MODEL: model}, clock=clock) as perdure:
+        agent = await perdure.create_agent(model=MODEL)
+        async with connected(perdure) as server:
+
+            async def ask(text: str) -> str:
+                body = {"messages": [{"role": "user", "content": text, "otid": "always"}]}
+                return str((await server.post(f"/v1/agents/{agent.id}/messages", body))["messages"][-1]["content"])
+
+            answers = [await ask("first"), await ask("second"), await ask("second")]
+            clock.advance(61)
+            answers.append(await ask("second"))
+
+    assert answers == ["one", "two", "two", "three"]

@@ -11,6 +11,7 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any, get_args
 
 from perdure.context.sections.envelopes import input_tokens
@@ -66,6 +67,10 @@ KEEP_ALIVE = (
 )
 """The message of a turn that goes on after a cancelled run, as Letta's server words it."""
 KEY_MAX_CHARS = 255
+OTID_KEY = "otid:"
+"""The beginning of a key that is made of a client's own ids of messages."""
+OTID_COUNTS = timedelta(minutes=1)
+"""How long after a run's end such a key still names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,6 +265,25 @@ def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[
     return replace(agent, model=model, settings_revision=stored.settings_revision), [ModelChanged(agent.model, model)]
 
 
+def find_known(tx: Tx, request: Request, *, now: datetime) -> Run | None:
+    """The run of the same request that came before. Raises: IdempotencyMismatch: it had the key with another text.
+
+    Some clients send one constant `otid` with everything. So another text with it is another message, and so is the
+    same text later than a client would try again.
+    """
+    if (key := request.idempotency_key) is None:
+        return None
+    if (known := tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)) is None:
+        return None
+    run, digest = known
+    if not key.startswith(OTID_KEY):
+        if digest != request.digest:
+            raise IdempotencyMismatch(key)
+        return run
+    is_late = request.answers is None and run.ended_at is not None and now > run.ended_at + OTID_COUNTS
+    return None if is_late or digest != request.digest else run
+
+
 def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
     """Add the run of a request, queued and reserved for this process until the lease ends (T1); with `begin` also claim
     it and record its first request, if nothing stands before it (T2, T3).
@@ -271,13 +295,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
     """
     tx.agents.lock(request.agent_id)
-    if request.idempotency_key is not None:
-        known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
-        if known is not None:
-            run, digest = known
-            if digest != request.digest:
-                raise IdempotencyMismatch(request.idempotency_key)
-            return Accepted(run, (), repeated=True)
+    if (known := find_known(tx, request, now=inputs.now)) is not None:
+        return Accepted(known, (), repeated=True)
     opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
     if request.answers is not None:
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)

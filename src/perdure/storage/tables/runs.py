@@ -419,10 +419,12 @@ class Runs(Table):
         return self.get_by_key(key)
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
-        """Store the idempotency key of a run, with the digest of its input."""
+        """Store the idempotency key of a run, with the digest of its input; another run loses it."""
         self._run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
-            f" SELECT agent_id, :conversation, :key, seq, :digest FROM runs WHERE {_OWN_RUN}",
+            f" SELECT agent_id, :conversation, :key, seq, :digest FROM runs WHERE {_OWN_RUN}"
+            " ON CONFLICT (agent_id, conversation_seq, idempotency_key)"
+            " DO UPDATE SET run_seq = excluded.run_seq, digest = excluded.digest",
             conversation=conversation_seq,
             key=storable(idempotency_key),
             digest=digest,
