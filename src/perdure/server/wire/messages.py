@@ -110,7 +110,7 @@ class Display:
 
     def speech(self, call: ToolCall) -> str | None:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
-        if not self.speaks_by(call.name):
+        if not self.speaks_by(call.name) or call.refused:
             return None
         return read_string(call.arguments, self.tool_argument)
 
