@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from perdure import AsyncPerdure
 from perdure.core.messages import ToolCall
 from perdure.testing import FakeClock, ScriptedModel, calls, fails, says, thinks
-from tests.server.routed import MODEL, connected
+from tests.server.routed import MODEL, connected, new_agent, routed
 from tests.support.library import SlowSpeaker
 from tests.support.servers import in_process, letta, served
 
@@ -427,3 +427,19 @@ async def test_a_constant_otid_does_not_bring_back_an_old_answer(tmp_path: Path)
             answers.append(await ask("second"))
 
     assert answers == ["one", "two", "two", "three"]
+
+
+async def test_a_message_larger_than_the_window_is_named() -> None:
+    """An error of the wire says which one, streamed or not; the next message is answered."""
+    async with routed(says("fine")) as server:
+        agent = await new_agent(server, context_window_limit=8_000)
+        path, long = f"/v1/agents/{agent['id']}/messages", {"input": "lorem ipsum " * 20_000}
+        refused = await server.http.post(path, json=long)
+        streamed = await server.http.post(path, json=long | {"streaming": True})
+        sent = [one["id"] for one in await history(server.http, agent["id"]) if one["message_type"] == "user_message"]
+        answered = await server.post(path, {"input": "hi"})
+
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (400, "context_window_exceeded")
+    assert {one for one in sent if f"{one} alone has about" in error["detail"] + streamed.text} == set(sent)
+    assert answered["messages"][0]["content"] == "fine"
