@@ -19,6 +19,7 @@ from perdure.server.wire.answers.mcp import McpListing as McpListing
 from perdure.server.wire.answers.mcp import McpServer as McpServer
 from perdure.server.wire.answers.mcp import McpTool as McpTool
 from perdure.server.wire.answers.mcp import Synced as Synced
+from perdure.server.wire.answers.messages import Completion as Completion
 from perdure.server.wire.answers.messages import Message as Message
 from perdure.server.wire.answers.messages import Object as Object
 from perdure.server.wire.answers.messages import RequestUsage, Stop
@@ -282,26 +283,6 @@ class Generated(TypedDict):
     content: str
     model: str
     usage: RequestUsage
-
-
-class CompletionText(TypedDict):
-    role: Literal["assistant"]
-    content: str
-
-
-class CompletionChoice(TypedDict):
-    index: int
-    message: CompletionText
-    finish_reason: Literal["stop", "length"]
-
-
-class Completion(TypedDict):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: ids.AgentIdIn
-    choices: list[CompletionChoice]
-    usage: Object
 
 
 class ImportedAgents(TypedDict):
