@@ -6,7 +6,7 @@ document imports this module.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -475,6 +475,7 @@ class Recalled(TypedDict):
 class Health(TypedDict):
     version: str
     status: str
+    perdure: NotRequired[str]
 
 
 class Confirmation(TypedDict):
