@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.portable import NAME, portable
+from perdure.core.tools.portable import portable, renamed
 from perdure.providers.portable_tools import PortableTools
 from perdure.testing import ScriptedModel, calls
 from tests.server.routed import new_agent, routed
@@ -86,6 +86,9 @@ def test_each_schema_is_sent_as_every_provider_takes_it(name: str) -> None:
 
     assert list(refusals(sent.shape["parameters"])) == []
     assert sent.shape["description"].startswith("Do.")
+    if name in ("a reference", "all of"):  # what stood elsewhere is there
+        assert sent.shape["parameters"]["properties"].keys() >= {"q"}
+        assert sent.shape["parameters"]["required"] == ["q"]
 
 
 def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
@@ -93,7 +96,7 @@ def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
     one_of = portable({"name": "f", "description": "Do.", "parameters": SCHEMAS["one of two"]})
     pair = portable({"name": "f", "description": "Do.", "parameters": SCHEMAS["a tuple"]})
 
-    assert one_of.shape["description"] == "Do.\nGive at least one of these: a; or _b."
+    assert one_of.shape["description"] == "Do.\nGive at least one of these: a; or x24_b."
     assert pair.shape["parameters"]["properties"]["p"] == {
         "type": "array",
         "items": {"anyOf": [{"type": "integer"}, TEXT]},
@@ -115,17 +118,18 @@ def test_arguments_come_back_with_their_own_names(arguments: dict[str, str]) -> 
     schema = {"type": "object", "properties": dict.fromkeys(arguments, TEXT), "required": [*arguments]}
     tool = portable({"name": "f", "description": "", "parameters": schema})
 
-    sent = tool.sent(arguments)
+    sent = renamed(arguments, tool.aliases)
+    back = renamed(sent, {alias: name for name, alias in tool.aliases.items()})
 
     assert len(sent) == len(arguments)
-    assert all(NAME.fullmatch(name) for name in sent)
-    assert tool.read(sent) == arguments == fit_arguments("f", schema, tool.read(sent))
+    assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name) for name in sent)
+    assert back == arguments == fit_arguments("f", schema, back)
 
 
 async def test_a_call_has_the_tools_own_names_and_the_model_sees_its_own() -> None:
     """In the answer, in the deltas, and in the calls of earlier answers."""
     tool = {"name": "find", "description": "", "parameters": SCHEMAS["a dollar"]}
-    inner = ScriptedModel(calls("find", _filter2="x"))
+    inner = ScriptedModel(calls("find", x24_filter="x"))
     earlier = unlogged_message("assistant", "")
     call = ToolCall("c1", "find", json.dumps({"$filter": "old"}))
     request = ModelRequest(
@@ -139,7 +143,7 @@ async def test_a_call_has_the_tools_own_names_and_the_model_sees_its_own() -> No
     assert [json.loads(part.arguments) for part in reply.parts if isinstance(part, ToolCall)] == [{"$filter": "x"}]
     assert [json.loads(text) for text in deltas] == [{"$filter": "x"}]
     (asked,) = inner.requests
-    assert [json.loads(part.arguments) for part in asked.messages[0].parts] == [{"_filter2": "old"}]
+    assert [json.loads(part.arguments) for part in asked.messages[0].parts] == [{"x24_filter": "old"}]
     assert "$filter" not in asked.tools[0]["parameters"]["properties"]
 
 

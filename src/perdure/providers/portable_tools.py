@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any
 
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.messages import Message, Part, ToolCall
+from perdure.core.messages import Part, ToolCall
 from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
-from perdure.core.tools.portable import PortableTool, portable
+from perdure.core.tools.portable import portable, renamed
 
-Tools = Mapping[str, PortableTool]
-"""Name -> a tool whose arguments have other names there."""
+Aliases = Mapping[str, Mapping[str, str]]
+"""Tool -> its names of arguments, or the names that they have where it is sent -> the other ones."""
 
 
-def portable_request(request: ModelRequest) -> tuple[ModelRequest, Tools]:
-    """The request as it is sent, and its tools whose arguments have other names there."""
-    tools = {str(tool["name"]): portable(tool) for tool in request.tools}
-    shapes = tuple(tool.shape for tool in tools.values())
-    if all(shape is tool for shape, tool in zip(shapes, request.tools, strict=False)):
+def portable_request(request: ModelRequest) -> tuple[ModelRequest, Aliases]:
+    """The request as it is sent, and the aliases of its tools."""
+    tools = [portable(tool) for tool in request.tools]
+    aliases = {str(tool.shape["name"]): tool.aliases for tool in tools if tool.aliases}
+    if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
         return request, {}
-    renamed = {name: tool for name, tool in tools.items() if tool.aliases}
-    messages = tuple(_sent(message, renamed) for message in request.messages) if renamed else request.messages
-    return replace(request, tools=shapes, messages=messages), renamed
+    messages = tuple(
+        replace(message, parts=_renamed(message.parts, aliases))
+        if any(call.name in aliases for call in message.calls)
+        else message
+        for message in request.messages
+    )
+    return replace(request, tools=tuple(tool.shape for tool in tools), messages=messages), aliases
 
 
 class PortableTools:
@@ -42,39 +45,29 @@ class PortableTools:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
         """Answer a request by the model. Raises: ModelError."""
-        sent, renamed = portable_request(request)
+        sent, aliases = portable_request(request)
+        own = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
         held: set[int] = set()
         async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]
             async for piece in pieces:
-                if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in renamed:
+                if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in own:
                     held.add(piece.index)
                 if isinstance(piece, ModelReply):
-                    piece = replace(piece, parts=tuple(_read(part, renamed) for part in piece.parts))
-                    calls = [part for part in piece.parts if isinstance(part, ToolCall)]
-                    for index in sorted(held & set(range(len(calls)))):
-                        yield ModelDelta("tool_arguments", calls[index].arguments, index, calls[index].call_id)
+                    piece = replace(piece, parts=_renamed(piece.parts, own))
+                    for index, call in enumerate(part for part in piece.parts if isinstance(part, ToolCall)):
+                        if index in held:
+                            yield ModelDelta("tool_arguments", call.arguments, index, call.call_id)
                 if not (isinstance(piece, ModelDelta) and piece.kind == "tool_arguments" and piece.index in held):
                     yield piece
 
 
-def _sent(message: Message, renamed: Tools) -> Message:
-    """A message of the log, with the names of arguments that the model knows."""
-    if not any(isinstance(part, ToolCall) and part.name in renamed for part in message.parts):
-        return message
-    return replace(message, parts=tuple(_with(part, renamed, lambda tool: tool.sent) for part in message.parts))
-
-
-def _read(part: Part, renamed: Tools) -> Part:
-    """A part of an answer, with the tool's own names of arguments."""
-    return _with(part, renamed, lambda tool: tool.read)
-
-
-def _with(part: Any, renamed: Tools, names: Callable[[PortableTool], Callable[[Any], Any]]) -> Any:
-    """A call with other names of its arguments; any other part as it is, and arguments that are no JSON too."""
-    if not isinstance(part, ToolCall) or part.name not in renamed:
-        return part
-    try:
-        arguments = parse_json(part.arguments, ARGUMENTS)
-    except (ValueError, RecursionError):
-        return part
-    return replace(part, arguments=compact_json(names(renamed[part.name])(arguments)))
+def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
+    """The parts of a message with other names of arguments in its calls; arguments that are no JSON stay."""
+    changed: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall) and part.name in names:
+            with suppress(ValueError, RecursionError):
+                arguments = renamed(parse_json(part.arguments, ARGUMENTS), names[part.name])
+                part = replace(part, arguments=compact_json(arguments))
+        changed.append(part)
+    return tuple(changed)

@@ -7,16 +7,18 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.schema_check import LISTS, MAPS, PARTS, resolve
 
-NAME = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.-]+")
+_FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
+_IN_REFERENCE = re.compile(r"(?<=/properties/)[^/]+")
+_NAME_CHARS_MAX = 64
 _AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that no schema of arguments may have at its root."""
 
@@ -35,78 +37,45 @@ class PortableTool:
     aliases: Mapping[str, str] = field(default_factory=dict)
     problems: Sequence[str] = ()
 
-    def sent(self, arguments: Any) -> Any:
-        """Arguments with the names that they have there."""
-        return _renamed(arguments, self.aliases)
-
-    def read(self, arguments: Any) -> Any:
-        """A model's arguments with the tool's own names."""
-        return _renamed(arguments, {alias: name for name, alias in self.aliases.items()})
-
 
 def portable(tool: Mapping[str, Any]) -> PortableTool:
     """The tool as it is sent; its definition unchanged if that is portable.
 
     >>> portable({"name": "f", "description": "", "parameters": {"properties": {"$top": {"type": "array"}}}}).aliases
-    {'$top': '_top'}
+    {'$top': 'x24_top'}
     """
     schema: Mapping[str, Any] = tool["parameters"]
-    names = set(_names(schema))
-    aliases: dict[str, str] = {}
-    for name in sorted(name for name in names if not NAME.fullmatch(name)):
-        aliases[name] = _alias(name, names | set(aliases.values()))
-    problems = [f"the name {name!r} is sent as {alias!r}" for name, alias in aliases.items()]
-    converted = _Converter(aliases, problems).convert(schema)
+    converter = _Converter({}, [])
+    converted = converter.convert(schema)
     root, notes = _without_root_choices({"type": "object", "properties": {}, **resolve(converted, converted)})
-    if notes:
-        problems.append(f"what stands over all arguments is said in the description: {' '.join(notes)}")
+    problems = [f"the name {name!r} is sent as {alias!r}" for name, alias in converter.aliases.items()]
+    problems += [*converter.problems, *notes]
     if not problems and root == schema:
         return PortableTool(tool)
     description = "\n".join(filter(None, (str(tool.get("description") or ""), *notes)))
-    return PortableTool({**tool, "description": description, "parameters": root}, aliases, problems)
+    return PortableTool({**tool, "description": description, "parameters": root}, converter.aliases, problems)
 
 
-def _names(schema: Any) -> Iterator[str]:
-    """The names of all arguments and of the parts of their values."""
-    if not isinstance(schema, Mapping):
-        return
-    for key, value in schema.items():
-        if key == "properties":
-            yield from value
-        parts: Iterable[Any] = value.values() if key in MAPS else [value] if key in PARTS else ()
-        for part in value if key in (*LISTS, "items") and isinstance(value, list | tuple) else parts:
-            yield from _names(part)
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """A value of JSON with other names in its objects."""
+    if isinstance(value, Mapping):
+        return {names.get(name, name): renamed(one, names) for name, one in value.items()}
+    return [renamed(one, names) for one in value] if isinstance(value, list) else value
 
 
-def _alias(name: str, taken: set[str]) -> str:
-    """A portable name for an argument that none of the others has."""
-    alias = _NOT_IN_NAMES.sub("_", name)[:60] or "_"
-    return (
-        alias
-        if alias not in taken
-        else next(other for number in range(2, len(taken) + 3) if (other := f"{alias}{number}") not in taken)
-    )
-
-
-def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    match value:
-        case Mapping() if names:
-            return {names.get(name, name): _renamed(one, names) for name, one in value.items()}
-        case [*items] if names:
-            return [_renamed(one, names) for one in items]
-    return value
+def _alias(name: str) -> str:
+    """A portable name, of which no other name is the alias."""
+    alias = _FOREIGN.sub(lambda found: f"x{ord(found[0]):x}_", name)
+    if len(alias) <= _NAME_CHARS_MAX:
+        return alias
+    return f"{alias[:50]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Converter:
-    """Converts a schema and its parts.
+    """Converts a schema and its parts; it collects aliases and problems, as `PortableTool` has them."""
 
-    Args:
-        aliases: as in `PortableTool`.
-        problems: takes what was not portable.
-    """
-
-    aliases: Mapping[str, str]
+    aliases: dict[str, str]
     problems: list[str]
 
     def convert(self, schema: Any, name: str = "") -> Any:
@@ -115,51 +84,46 @@ class _Converter:
             return schema
         shape: dict[str, Any] = {}
         for key, value in schema.items():
-            if key in MAPS and isinstance(value, Mapping):
-                is_named = key == "properties"
-                shape[key] = {
-                    self._alias(one) if is_named else one: self._part(one, part, is_named)
-                    for one, part in value.items()
-                }
-            elif key in LISTS and isinstance(value, list | tuple):
+            if key == "items" and isinstance(value, list | tuple):  # older drafts' `prefixItems`
+                key = "prefixItems"
+            if key == "properties":
+                shape[key] = dict(self._argument(one, part) for one, part in value.items())
+            elif key in MAPS:
+                shape[key] = {one: self.convert(part, one) for one, part in value.items()}
+            elif key in LISTS:
                 shape[key] = [self.convert(part, name) for part in value]
-            elif key == "items" and isinstance(value, list | tuple):  # older drafts' `prefixItems`
-                shape["prefixItems"] = [self.convert(part, name) for part in value]
             elif key in PARTS:
                 shape[key] = self.convert(value, name)
             elif key == "required":
-                shape[key] = [self._alias(one) for one in value]
+                shape[key] = list(map(_alias, value))
             elif key == "$ref":
-                shape[key] = "/".join(map(self._alias, value.split("/")))
+                shape[key] = _IN_REFERENCE.sub(lambda found: _alias(found[0]), value)
             else:
                 shape[key] = value
-        kind = shape.get("type")
-        if "prefixItems" in shape or (
-            "items" not in shape and (kind == "array" or (isinstance(kind, list) and "array" in kind))
-        ):
+        kinds = shape.get("type")
+        is_list = "array" in (kinds if isinstance(kinds, list) else [kinds])
+        if "prefixItems" in shape or (is_list and "items" not in shape):
             self._list(shape, name)
         return shape
 
-    def _alias(self, name: str) -> str:
-        return self.aliases.get(name, name)
-
-    def _part(self, name: str, schema: Any, is_named: bool) -> Any:
-        """The schema of an argument, whose description says its own name."""
-        shape = self.convert(schema, name)
-        if is_named and name in self.aliases and isinstance(shape, Mapping):
-            return {**shape, "description": f"{shape.get('description') or ''} (its own name is {name})".strip()}
-        return shape
+    def _argument(self, name: str, schema: Any) -> tuple[str, Any]:
+        """An argument's name there, and its schema, whose description then says the tool's name of it."""
+        shape, alias = self.convert(schema, name), _alias(name)
+        if alias != name:
+            self.aliases[name] = alias
+            note = f"{shape.get('description') or ''} (its own name is {name})" if isinstance(shape, Mapping) else ""
+            shape = {**shape, "description": note.strip()} if note else shape
+        return alias, shape
 
     def _list(self, shape: dict[str, Any], name: str) -> None:
         """Say what a list holds, and in the description what stands at which place."""
-        firsts, rest = shape.pop("prefixItems", ()), shape.get("items", {})
+        firsts, rest = shape.pop("prefixItems", ()), shape.get("items")
         if not firsts:
             self.problems.append(f"{name!r} is a list that does not say what it holds: it may hold anything")
             shape["items"] = {}
             return
         self.problems.append(f"{name!r} is a list with places of their own: they are said in its description")
-        kinds = [*firsts, *([rest] if rest else [])] if rest != {} or "items" in shape else list(firsts)
-        kinds = [kind for place, kind in enumerate(kinds) if kind not in kinds[:place]]
+        kinds = list({compact_json(kind): kind for kind in (*firsts, rest) if isinstance(kind, Mapping)}.values())
         shape["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         if rest is False:
             shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
@@ -172,22 +136,18 @@ def _without_root_choices(root: dict[str, Any]) -> tuple[dict[str, Any], list[st
     notes: list[str] = []
     for key in [key for key in _AT_ROOT if key in root]:
         value = root.pop(key)
-        parts = [resolve(part, root) for part in value] if key in ("allOf", "anyOf", "oneOf") else []
-        parts = [part for part in parts if isinstance(part, Mapping)]
-        properties: dict[str, Any] = dict(root.get("properties", {}))
-        for name, one in ((name, one) for part in parts for name, one in part.get("properties", {}).items()):
+        parts = [resolve(part, root) for part in value] if key in LISTS else []
+        properties, needed = dict(root["properties"]), [set(part.get("required", ())) for part in parts]
+        for name, one in [item for part in parts for item in part.get("properties", {}).items()]:
             known = properties.get(name, one)
             properties[name] = one if known == one else {"anyOf": [*known.get("anyOf", [known]), one]}
-        needed = [set(part.get("required", ())) for part in parts]
-        shared = set().union(*needed) if key == "allOf" else set.intersection(*needed) if needed else set()
         root["properties"] = properties
-        required = [*root.get("required", ()), *sorted(shared)]
-        root |= {"required": list(dict.fromkeys(required))} if required else {}
-        if key == "allOf":
-            continue
+        shared = set[str]().union(*needed) if key == "allOf" else set.intersection(*needed) if needed else set()
+        if shared:
+            root["required"] = list(dict.fromkeys((*root.get("required", ()), *sorted(shared))))
         if parts and all(part.keys() == {"required"} for part in parts):
             choices = "; or ".join(", ".join(part["required"]) for part in parts)
             notes.append(f"Give {'exactly one of these' if key == 'oneOf' else 'at least one of these'}: {choices}.")
-        else:
+        elif key != "allOf":
             notes.append(f"All arguments together must fit {key}: {compact_json(value)}")
     return root, notes

@@ -175,7 +175,7 @@ class Passages(Table):
         listed = ", ".join(str(passage.seq) for passage in deleted)
         self._run(f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", archive_id=archive_id)
         self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in deleted])
-        places = {one.id: {"archive_id": archive_id, "seq": one.seq} for one in deleted}
+        places: dict[str, dict[str, Any]] = {one.id: {"archive_id": archive_id, "seq": one.seq} for one in deleted}
         keep_places(self._db, self._org_id, places)
         if is_embedded:
             forget_texts(self._db, number, [passage.seq for passage in deleted])

@@ -166,7 +166,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
-                spec = self.get(tool_id).spec
+                spec = self.get(ToolId(tool_id)).spec
                 for problem in portable({"name": spec.name, "parameters": spec.parameters}).problems:
                     log.warning("the schema of the tool %s is changed for models: %s", spec.name, problem)
                 revise_settings(self._db, own)
