@@ -140,3 +140,28 @@ async def test_the_place_of_a_deleted_thing_is_kept_for_a_day(monkeypatch: pytes
         await server.delete(f"/v1/blocks/{block}")
 
         assert await store.read(kept) == []
+
+
+async def test_the_official_client_deletes_what_it_iterates_over() -> None:
+    """Its loops turn the pages themselves."""
+    async with routed() as server:
+        letta = server.letta
+        for number in range(COUNT):
+            await new_agent(server, f"agent {number}", tags=["mine"])
+            await server.post("/v1/blocks/", {"label": f"l{number}", "value": "v"})
+            await server.post("/v1/folders/", {"name": f"f{number}"})
+            await server.post("/v1/archives/", {"name": f"r{number}"})
+            await _tool(server, number, "")
+        names = [f"f{number}" for number in range(COUNT)]
+        lists: list[tuple[Any, Callable[[], Any]]] = [
+            (letta.agents, lambda: letta.agents.list(limit=2, tags=["mine"])),
+            (letta.blocks, lambda: letta.blocks.list(limit=2)),
+            (letta.folders, lambda: letta.folders.list(limit=2)),
+            (letta.archives, lambda: letta.archives.list(limit=2)),
+            (letta.tools, lambda: letta.tools.list(limit=2, names=names)),
+        ]
+        for things, page in lists:
+            async for one in page():
+                await things.delete(one.id)
+
+            assert [one async for one in page()] == [], things

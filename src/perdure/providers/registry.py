@@ -207,12 +207,11 @@ class ModelRegistry:
             raise self.not_found(request.model)
         while isinstance(chat, Retrying | PortableTools | TextCalls):
             chat = chat.model
-        request, _ = portable_request(request)
         if isinstance(chat, DirectModel):
-            return await chat.payload(request)
+            return await chat.payload(portable_request(request)[0])
         if not isinstance(chat, OpenAIChat):
             chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
-        return chat.payload(request)
+        return chat.payload(portable_request(request)[0])
 
     def handles(self) -> Sequence[str]:
         """The handles that are known, in order; see `Handles`."""

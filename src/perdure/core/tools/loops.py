@@ -52,25 +52,24 @@ class AgentLoop:
         own = parameters.get("properties", {})
         return tuple(name for name in self.arguments if name not in own)
 
-    def read(self, parameters: Mapping[str, Any], arguments: str, *, strict: bool) -> tuple[str, tuple[str, ...]]:
-        """A call's arguments, with thoughts under their name here, and which of them are the loop's.
+    def read(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
+        """A call's arguments, with thoughts under their name here, and which of them the tool ignores.
 
-        Models write the arguments of the loops that they were trained with, also those of another one: these are the
-        loop's where the tool takes no others than its own. With `strict` so is everything that is not the tool's.
+        Models write the arguments of the loops that they were trained with, also those of another one: they are ignored
+        where the tool takes no others than its own. With `strict` so is everything that is not the tool's.
         """
-        added = self.added(parameters)
         try:
-            given = json.loads(arguments)
+            given = json.loads(text)
         except (ValueError, RecursionError):
-            return arguments, added
+            return text, ()
         own = parameters.get("properties", {})
-        if not isinstance(given, dict) or parameters.get("additionalProperties") is not False or not given.keys() - own:
-            return arguments, added
-        if INNER_THOUGHTS in given and INNER_THOUGHTS not in own and THINKING not in {*given, *own}:
+        if not isinstance(given, dict) or parameters.get("additionalProperties") is not False:
+            return text, ()
+        if THINKING in self.added(parameters) and INNER_THOUGHTS in given.keys() - own and THINKING not in given:
             given = {THINKING if name == INNER_THOUGHTS else name: value for name, value in given.items()}
-            arguments = json.dumps(given, ensure_ascii=False)
-        others = [name for name in given if name not in own and (strict or name in _TRAINED)]
-        return arguments, tuple(dict.fromkeys((*added, *others)))
+            text = json.dumps(given, ensure_ascii=False)
+        added = (*own, *self.added(parameters))
+        return text, [name for name in given if name not in added and (strict or name in _TRAINED)]
 
     def offer(self, tool: Mapping[str, Any]) -> Mapping[str, Any]:
         """The tool as the model is offered it: with the arguments of the loop, each required."""

@@ -11,7 +11,6 @@ import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
 from typing import Any, get_args
 
 from perdure.context.sections.envelopes import input_tokens
@@ -22,7 +21,6 @@ from perdure.core.errors import (
     AnswerInvalid,
     ConversationBusy,
     EmptyMessage,
-    IdempotencyMismatch,
     InvalidInput,
     LimitReached,
     MessageTooLarge,
@@ -49,7 +47,7 @@ from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.run.compression import Shown
-from perdure.engine.run.driving.repeats import is_sent_again
+from perdure.engine.run.driving.repeats import find_known, is_sent_again
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
@@ -67,10 +65,6 @@ KEEP_ALIVE = (
 )
 """The message of a turn that goes on after a cancelled run, as Letta's server words it."""
 KEY_MAX_CHARS = 255
-OTID_KEY = "otid:"
-"""The beginning of a key that is made of a client's own ids of messages."""
-OTID_COUNTS = timedelta(minutes=1)
-"""How long after a run's end such a key still names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +126,11 @@ class Request:
         if self.identity is not None:
             return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
+
+    @property
+    def key(self) -> tuple[AgentId, int, str | None, str, bool]:
+        """By what an earlier request is known to be the same; see `find_known`."""
+        return self.agent_id, self.conversation_seq, self.idempotency_key, self.digest, self.answers is not None
 
     @property
     def has_no_key(self) -> bool:
@@ -265,25 +264,6 @@ def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[
     return replace(agent, model=model, settings_revision=stored.settings_revision), [ModelChanged(agent.model, model)]
 
 
-def find_known(tx: Tx, request: Request, *, now: datetime) -> Run | None:
-    """The run of the same request that came before. Raises: IdempotencyMismatch: it had the key with another text.
-
-    Some clients send one constant `otid` with everything. So another text with it is another message, and so is the
-    same text later than a client would try again.
-    """
-    if (key := request.idempotency_key) is None:
-        return None
-    if (known := tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)) is None:
-        return None
-    run, digest = known
-    if not key.startswith(OTID_KEY):
-        if digest != request.digest:
-            raise IdempotencyMismatch(key)
-        return run
-    is_late = request.answers is None and run.ended_at is not None and now > run.ended_at + OTID_COUNTS
-    return None if is_late or digest != request.digest else run
-
-
 def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
     """Add the run of a request, queued and reserved for this process until the lease ends (T1); with `begin` also claim
     it and record its first request, if nothing stands before it (T2, T3).
@@ -295,7 +275,7 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
     """
     tx.agents.lock(request.agent_id)
-    if (known := find_known(tx, request, now=inputs.now)) is not None:
+    if (known := find_known(tx, *request.key, now=inputs.now)) is not None:
         return Accepted(known, (), repeated=True)
     opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
     if request.answers is not None:

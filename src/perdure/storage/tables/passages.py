@@ -105,11 +105,9 @@ class Passages(Table):
 
     def place(self, passage_id: PassageId) -> tuple[ArchiveId, int]:
         """The archive of a passage and its number there, also of a deleted one. Raises: NotFound."""
-        if found := self.find_places([passage_id]):
-            return found[passage_id]
-        rows = deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
-        archive_id, seq = first(rows, "passage", passage_id)
-        return ArchiveId(archive_id), int(seq)
+        found: list[Any] = [*self.find_places([passage_id]).values()]
+        found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
+        return tuple(first(found, "passage", passage_id))  # type: ignore[return-value]
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
@@ -175,8 +173,7 @@ class Passages(Table):
         listed = ", ".join(str(passage.seq) for passage in deleted)
         self._run(f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", archive_id=archive_id)
         self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in deleted])
-        places: dict[str, dict[str, Any]] = {one.id: {"archive_id": archive_id, "seq": one.seq} for one in deleted}
-        keep_places(self._db, self._org_id, places)
+        keep_places(self._db, self._org_id, {p.id: {"archive_id": archive_id, "seq": p.seq} for p in deleted})
         if is_embedded:
             forget_texts(self._db, number, [passage.seq for passage in deleted])
         return len(deleted)

@@ -151,7 +151,7 @@ def deleted_place(db: Database, org_id: OrgId, id_: str, columns: Sequence[str])
     return [tuple(place[column] for column in columns) for place in places if place.keys() >= set(columns)]
 
 
-def keep_places(db: Database, org_id: OrgId, places: Mapping[str, Mapping[str, Any]]) -> None:
+def keep_places(db: Database, org_id: OrgId, places: Mapping[Any, Mapping[str, Any]]) -> None:
     """Keep where things stand that are deleted now (id -> column -> value), because a client may be reading their list
     page by page; for a day."""
     now = int(time.time())
