@@ -107,7 +107,7 @@ class Passages(Table):
         """The archive of a passage and its number there, also of a deleted one. Raises: NotFound."""
         found: list[Any] = [*self.find_places([passage_id]).values()]
         found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
-        return tuple(first(found, "passage", passage_id))  # type: ignore[return-value]
+        return tuple(first(found, "passage", passage_id))
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
