@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 from unittest.mock import patch
 
+from perdure.core.agents import AgentFilter, AgentOrder
+from perdure.core.blocks import BlockFilter
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep import deleted
 from tests.contracts.base import LATER, Contract, raises
-from tests.contracts.isolation import calls_of, outcome_of, undone
+from tests.contracts.isolation import OTHER_ORG, calls_of, outcome_of, undone
 from tests.contracts.organisations import Property, fill
 
 TELLS = {("upkeep", "carry_out_deletes"), ("upkeep", "unfinished_deletes")}
@@ -153,3 +155,30 @@ class DeleteContract(Contract):
             assert not await store.read(lambda tx: tx.upkeep.unfinished_deletes())
             with raises(NotFound):
                 await store.read(lambda tx: tx.messages.get(own.message.id))
+
+    async def test_pages_go_on_behind_what_was_deleted(self) -> None:
+        """In every order of agents, and of blocks; what another organisation deleted is no place of ours."""
+        async with self.open_store() as store, self.open_store(org_id=OTHER_ORG) as other:
+
+            def make(tx: Tx) -> tuple[list[Any], list[Any]]:
+                agents = [self.add_agent(tx, name) for name in "abc"]
+                return agents, [self.add_block(tx, name) for name in "abc"]
+
+            agents, blocks = await store.write(make)
+            await store.write(lambda tx: tx.agents.delete(agents[1].id))
+            await store.write(lambda tx: tx.blocks.delete(blocks[1].id))
+            while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=100)):
+                pass
+
+            def names(tx: Tx) -> list[list[str]]:
+                found = [
+                    tx.agents.page(where=AgentFilter(), order=order, ascending=True, after=agents[1].id)
+                    for order in get_args(AgentOrder)
+                ]
+                before = tx.agents.page(where=AgentFilter(), ascending=True, before=agents[1].id)
+                left = tx.blocks.page(where=BlockFilter(), ascending=True, after=blocks[1].id)
+                return [*([one.name for one in page] for page in (*found, before)), [one.label for one in left]]
+
+            assert await store.read(names) == [["c"], ["c"], ["c"], ["a"], ["c"]]
+            with raises(NotFound):
+                await other.read(lambda tx: tx.agents.page(where=AgentFilter(), after=agents[1].id))

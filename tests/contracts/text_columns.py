@@ -101,7 +101,7 @@ NO_TEXTS = {
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
         batches.digest client_tools.digest embedding_cache.hash files.digest files.object_key
-        idempotency_keys.digest
+        idempotency_keys.digest deleted_places.digest deleted_places.org_id deleted_places.place
         group_turns.usage group_turns.digest
         memory_sources.message_ids passages.state_origin schedules.timing schedules.form
         api_keys.start api_keys.digest api_keys.limits

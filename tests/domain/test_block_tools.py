@@ -278,3 +278,12 @@ async def test_a_text_that_stands_in_several_lines_is_refused_with_their_numbers
     assert str(refused.value).startswith(
         "No replacement was performed, old_string `beer` did not appear verbatim in memory block with label `human`."
     )
+
+
+async def test_the_older_name_of_memory_rethink_rewrites_a_block() -> None:
+    """`rethink_memory`, with the names that its arguments had."""
+    s = await agent_in_run(HUMAN)
+
+    result = await s.call("rethink_memory", new_memory="Ada", target_block_label="human")
+
+    assert (result.text, (await s.block("human")).value) == ("Ada", "Ada")

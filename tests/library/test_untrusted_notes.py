@@ -157,6 +157,7 @@ WRITES: dict[str, dict[str, Any]] = {
     "memory_replace": {"label": "human", "old_string": "Ada", "new_string": ORDER},
     "memory_insert": {"label": "human", "new_string": ORDER},
     "memory_rethink": {"label": "human", "new_memory": ORDER},
+    "rethink_memory": {"target_block_label": "human", "new_memory": ORDER},
     "memory_apply_patch": {"label": "human", "patch": f"@@\n-Ada\n+{ORDER}\n"},
     "memory": {"command": "create", "path": "/memories/new", "file_text": ORDER},
     "rethink_user_memory": {"new_memory": ORDER},

@@ -131,7 +131,7 @@ async def test_the_large_hosts_models_are_left_alone() -> None:
     found = find_providers({"OPENAI_API_KEY": "sk-1", "OPENROUTER_API_KEY": "sk-2", "GROQ_API_KEY": "sk-3"})
     registry = ModelRegistry(endpoints=found)
     read = {
-        handle: isinstance(getattr(registry.find(handle), "model", None), TextCalls)
+        handle: isinstance(getattr(getattr(registry.find(handle), "model", None), "model", None), TextCalls)
         for handle in ("openai/gpt-4.1", "openrouter/anthropic/claude-sonnet-4.5", "groq/llama-3.1-8b-instant")
     }
     await registry.close()

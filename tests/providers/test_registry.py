@@ -13,6 +13,7 @@ from perdure.core.models import EXTRACTIVE, ModelRequest
 from perdure.providers.build import build_model
 from perdure.providers.choosing import choose_offline
 from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
+from perdure.providers.portable_tools import PortableTools
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.retrying import Retrying
 from perdure.providers.text_calls.model import TextCalls
@@ -178,9 +179,11 @@ def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
     model = build_model(endpoint, shown, {})
 
     assert isinstance(model, Retrying)
-    chat = model.model.model if isinstance(model.model, TextCalls) else model.model
+    around = model.model
+    assert isinstance(around, PortableTools)
+    chat = around.model.model if isinstance(around.model, TextCalls) else around.model
     assert type(chat).__name__ == ("OpenAIChat" if found == "ollama" else "DirectModel")
-    assert isinstance(model.model, TextCalls) == (found == "ollama")
+    assert isinstance(around.model, TextCalls) == (found == "ollama")
 
 
 @pytest.mark.parametrize(

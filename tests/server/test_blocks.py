@@ -96,18 +96,23 @@ async def test_a_block_that_cannot_be_made_is_not_made(body: dict[str, Any], nam
         assert await server.get("/v1/blocks/") == []
 
 
-async def test_the_limit_is_not_enforced_here() -> None:
-    """A value that is longer raises it; a limit below the value is refused; an agent's own tools keep to it."""
+async def test_a_value_over_the_limit_is_refused() -> None:
+    """In a new block, with an agent, by a new value and by a new limit; a limit that comes with it counts."""
     async with routed() as server:
-        long = "x" * 20
-        made = await server.post("/v1/blocks/", {"label": "a", "value": long, "limit": 5})
-        assert (made["value"], made["limit"]) == (long, 20)
+        body = {"label": "a", "value": "x" * 50, "limit": 20}
+        refused = [await server.refused("POST", "/v1/blocks/", body)]
+        refused.append(await server.refused("POST", "/v1/agents/", {"name": "n", "memory_blocks": [body]}))
+        path = f"/v1/blocks/{(await server.post('/v1/blocks/', {**body, 'value': 'x' * 20}))['id']}"
+        refused.append(await server.refused("PATCH", path, {"value": "x" * 30}))
+        refused.append(await server.refused("PATCH", path, {"limit": 10}))
 
-        path = f"/v1/blocks/{made['id']}"
-        assert (await server.patch(path, {"value": "x" * 30}))["limit"] == 30
-        status, detail = await server.refused("PATCH", path, {"limit": 10})
-        assert (status, "limit is 10, but the value of block 'a' has 30 characters" in detail) == (422, True), detail
-        assert (await server.patch(path, {"value": "x", "limit": 10}))["limit"] == 10
+        for (status, detail), size, limit in zip(refused, (50, 50, 30, 20), (20, 20, 20, 10), strict=True):
+            assert status == 422
+            assert f"block 'a' would hold {size} characters, its limit is {limit}" in detail
+        assert await server.get("/v1/agents/") == []
+        assert (await server.patch(path, {"value": "x" * 30, "limit": 30}))["limit"] == 30
+        assert (await server.patch(path, {"description": "d"}))["limit"] == 30
+        assert (await server.post("/v1/blocks/", {"label": "b", "value": "x" * 100_001}))["limit"] == 100_001
 
 
 async def test_any_text_comes_back() -> None:

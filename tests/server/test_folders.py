@@ -44,9 +44,16 @@ async def test_a_folder_through_the_official_client() -> None:
         assert (sent.processing_status, sent.file_name, sent.file_size) == ("pending", "plan.md", len(TEXT))
         assert (sent.source_id, sent.file_type, sent.original_file_name) == (folder.id, "text/markdown", "plan.md")
         file = (await until_read(server, folder.id))["plan.md"]
-        assert (file.processing_status, file.error_message, file.chunks_embedded) == ("completed", None, 0)
+        assert (file.processing_status, file.error_message, file.chunks_embedded) == (
+            "completed",
+            None,
+            file.total_chunks,
+        )
         assert (file.model_extra or {})["progress"] == 100
         assert file.total_chunks
+        named = await letta.folders.files.upload(folder.id, file=("tmp1.md", b"x"), name="my plan.md")
+        assert (named.file_name, named.original_file_name) == ("my plan.md", "my plan.md")
+        await letta.folders.files.delete(named.id, folder_id=folder.id)
         whole = await letta.folders.files.retrieve(file.id, folder_id=folder.id, include_content=True)
         assert whole.content == TEXT.decode()
         assert (await letta.folders.files.retrieve(file.id, folder_id=folder.id)).content is None
@@ -62,7 +69,15 @@ async def test_a_folder_through_the_official_client() -> None:
         (seen,) = [one async for one in await letta.agents.files.list(agent["id"])]
         assert (seen.file_name, seen.is_open, seen.start_line, seen.end_line) == ("docs/plan.md", True, 1, 30)
         assert (seen.visible_content or "").startswith("[Viewing file start (out of 30 lines)]\n1: line 1 about")
+        memory = await server.get(f"/v1/agents/{agent['id']}/core-memory")
+        for (block,) in (memory["file_blocks"], (await letta.agents.retrieve(agent["id"])).memory.file_blocks or []):
+            block = block if isinstance(block, dict) else block.model_dump()
+            assert (block["label"], block["value"], block["file_id"], block["source_id"], block["is_open"]) == (
+                *("docs/plan.md", seen.visible_content, file.id, folder.id, True),
+            )
         assert await letta.agents.files.close_all(agent["id"]) == ["docs/plan.md"]
+        (closed,) = (await server.get(f"/v1/agents/{agent['id']}/core-memory"))["file_blocks"]
+        assert (closed["value"], closed["is_open"]) == ("", False)
         assert await letta.agents.files.open(file.id, agent_id=agent["id"]) == []
         await letta.agents.files.close(file.id, agent_id=agent["id"])
         assert [one async for one in await letta.agents.files.list(agent["id"], is_open=True)] == []

@@ -32,7 +32,7 @@ async def registered(server: Routed, web: Running, name: str = "web") -> str:
         "server_url": web.url,
         "auth_header": "Authorization",
         "auth_token": f"Bearer {CANARY}",
-        "custom_headers": {"X-Team": CANARY},
+        "custom_headers": {"X-Team": CANARY, "Accept": "a/b", "content-type": "c/d"},
     }
     made = await server.letta.mcp_servers.create(server_name=name, config=config)
     assert made.id is not None
@@ -46,9 +46,9 @@ async def test_a_server_is_registered_called_and_removed_by_the_official_client(
         one = await server.letta.mcp_servers.retrieve(server_id)
         (listed,) = await server.letta.mcp_servers.list()
         tools = await server.letta.mcp_servers.tools.list(server_id)
-        add = next(tool for tool in tools if tool.name == "web__add")
+        add = next(tool for tool in tools if tool.name == "add")
         ran = await server.letta.mcp_servers.tools.run(add.id, mcp_server_id=server_id, args={"a": 2, "b": 3})
-        told = next(tool for tool in tools if tool.name == "web__show_environment")
+        told = next(tool for tool in tools if tool.name == "show_environment")
         sent = await server.letta.mcp_servers.tools.run(told.id, mcp_server_id=server_id)
         agent = await new_agent(server, tool_ids=[add.id])
         of_agent = await server.get(f"/v1/agents/{agent['id']}/mcp-servers")
@@ -57,7 +57,7 @@ async def test_a_server_is_registered_called_and_removed_by_the_official_client(
         assert isinstance(one, StreamableHTTPMcpServer)
         assert listed == one
         assert (one.server_url, one.auth_header, one.auth_token) == (web.url, "Authorization", "")
-        assert one.custom_headers == {"X-Team": ""}
+        assert one.custom_headers == {"X-Team": "", "Accept": "", "content-type": ""}  # the protocol has its own
         assert (add.tool_type, add.tags) == ("external_mcp", ["mcp:web"])
         assert (ran.status, ran.func_return) == ("success", "5")
         assert json.loads(str(sent.func_return))["headers"]["authorization"] == f"Bearer {CANARY}"
@@ -78,7 +78,7 @@ async def test_a_clients_own_token_is_not_passed_on(web: Running) -> None:
             "/v1/mcp-servers/", {"server_name": "bare", "config": {"server_url": web.url, "auth_token": None}}
         )
         path = f"/v1/mcp-servers/{made['id']}/tools"
-        told = next(tool for tool in await server.get(path) if tool["name"] == "bare__show_environment")
+        told = next(tool for tool in await server.get(path) if tool["name"] == "show_environment")
         answer = await server.http.post(
             f"{path}/{told['id']}/run",
             json={"args": {}},
@@ -98,7 +98,7 @@ async def test_a_change_keeps_what_is_sent_back_as_it_was_shown(web: Running) ->
         shown = await server.get(path)
         renamed = await server.patch(path, {"server_name": "net", "config": shown})
         assert renamed == {**shown, "server_name": "net"}
-        told = next(tool for tool in await server.get(f"{path}/tools") if tool["name"] == "web__show_environment")
+        told = next(tool for tool in await server.get(f"{path}/tools") if tool["name"] == "show_environment")
         ran = await server.post(f"{path}/tools/{told['id']}/run", {"args": {}})
         assert json.loads(ran["func_return"])["headers"]["x-team"] == CANARY
         assert (await server.refused("PATCH", path, {"config": {"mcp_server_type": "sse"}}))[0] == 422
@@ -215,3 +215,45 @@ async def test_an_address_where_no_server_is_looked_for_is_refused() -> None:
 
         assert await server.get("/v1/mcp-servers/") == []
         assert f"MCP server with ID {NOBODY} not found" in absent.text
+
+
+async def test_the_servers_of_an_agent_are_used_as_letta_code_does(web: Running) -> None:
+    """Its tools of a server under the server's names, a search among them, and a call; why one failed is in stderr."""
+    async with routed() as server:
+        server_id = await registered(server, web)
+        tools = {tool["name"]: tool["id"] for tool in await server.get(f"/v1/mcp-servers/{server_id}/tools")}
+        path = f"/v1/agents/{(await new_agent(server, tool_ids=[tools['add']]))['id']}/mcp-servers"
+        other = f"/v1/agents/{(await new_agent(server, 'other'))['id']}/mcp-servers"
+        search = {"query": "add", "search_mode": "hybrid", "limit": 10}
+
+        assert [tool["name"] for tool in await server.get(f"{path}/{server_id}/tools")] == ["add"]
+        assert await server.get(f"{other}/{server_id}/tools") == []
+        (hit,) = await server.post(f"{path}/tools/search", search)
+        assert (hit["tool"]["id"], hit["tool"]["json_schema"]["parameters"]["required"]) == (tools["add"], ["a", "b"])
+        assert await server.post(f"{other}/tools/search", search) == []
+        run = f"{path}/{server_id}/tools/{tools['add']}/run"
+        ran = await server.post(run, {"args": {"a": 2, "b": 3}})
+        failed = await server.post(run, {"args": {"a": "x"}})
+        assert (ran["status"], ran["func_return"], ran["stderr"]) == ("success", "5", [])
+        assert (failed["status"], failed["stderr"]) == ("error", [failed["func_return"]])
+        assert (await server.refused("POST", run.replace(path, other), {"args": {}}))[0] == 404
+
+
+async def test_a_tools_own_name_is_shown_only_where_it_is_free(web: Running) -> None:
+    """Another tool of the name keeps it."""
+    async with routed() as server:
+        source = 'def add(x: str) -> str:\n    """Add.\n\n    Args:\n        x: value\n    """\n    return x\n'
+        await server.post("/v1/tools/", {"source_code": source})
+        server_id = await registered(server, web)
+        names = {tool["name"] for tool in await server.get(f"/v1/mcp-servers/{server_id}/tools")}
+
+    assert {"web__add", "show_environment"} <= names
+    assert "add" not in names
+
+
+async def test_the_version_of_health_is_one_that_letta_code_accepts() -> None:
+    """It warns of a server whose version is below 0.16.6."""
+    async with routed() as server:
+        version = (await server.letta.health()).version
+
+    assert tuple(map(int, version.split("."))) >= (0, 16, 6)

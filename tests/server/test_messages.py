@@ -12,8 +12,10 @@ from letta_client import NotFoundError
 from letta_client.types.agents import LettaResponse, Message
 from pydantic import TypeAdapter
 
+from perdure import AsyncPerdure
 from perdure.core.messages import ToolCall
-from perdure.testing import ScriptedModel, calls, fails, says, thinks
+from perdure.testing import FakeClock, ScriptedModel, calls, fails, says, thinks
+from tests.server.routed import MODEL, connected, new_agent, routed
 from tests.support.library import SlowSpeaker
 from tests.support.servers import in_process, letta, served
 
@@ -89,10 +91,10 @@ async def test_send_message_is_shown_as_what_it_says(tmp_path: Path) -> None:
         agent = await perdure.create_agent(tools=("send_message",))
         answered = await client.post(f"/v1/agents/{agent.id}/messages", json={"input": "hi"})
 
-        assert [message["content"] for message in answered.json()["messages"]] == ["Hi!", "OK."]
+        assert [message["content"] for message in answered.json()["messages"]] == ["Hi!"]
         plain = await history(client, agent.id, order="asc", use_assistant_message=False)
         types = [message["message_type"] for message in plain]
-        assert types[1:] == ["user_message", "tool_call_message", "tool_return_message", "assistant_message"]
+        assert types[1:] == ["user_message", "tool_call_message", "tool_return_message"]
 
 
 async def test_parallel_calls_are_one_message(tmp_path: Path) -> None:
@@ -407,3 +409,37 @@ async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> 
         assert [tool["name"] for tool in model.requests[3].tools].count("Bash") == 0
         assert reasons == ["tools", "tools", None, None, "first"]
         assert wrong.status_code == 422
+
+
+async def test_a_constant_otid_does_not_bring_back_an_old_answer(tmp_path: Path) -> None:
+    """Another text with it is another message, and so is the same text a minute after its answer."""
+    model, clock = ScriptedModel(says("one"), says("two"), says("three")), FakeClock()
+    async with await AsyncPerdure.open(tmp_path / "p.db", models={MODEL: model}, clock=clock) as perdure:
+        agent = await perdure.create_agent(model=MODEL)
+        async with connected(perdure) as server:
+
+            async def ask(text: str) -> str:
+                body = {"messages": [{"role": "user", "content": text, "otid": "always"}]}
+                return str((await server.post(f"/v1/agents/{agent.id}/messages", body))["messages"][-1]["content"])
+
+            answers = [await ask("first"), await ask("second"), await ask("second")]
+            clock.advance(61)
+            answers.append(await ask("second"))
+
+    assert answers == ["one", "two", "two", "three"]
+
+
+async def test_a_message_larger_than_the_window_is_named() -> None:
+    """An error of the wire says which one, streamed or not; the next message is answered."""
+    async with routed(says("fine")) as server:
+        agent = await new_agent(server, context_window_limit=8_000)
+        path, long = f"/v1/agents/{agent['id']}/messages", {"input": "lorem ipsum " * 20_000}
+        refused = await server.http.post(path, json=long)
+        streamed = await server.http.post(path, json=long | {"streaming": True})
+        sent = [one["id"] for one in await history(server.http, agent["id"]) if one["message_type"] == "user_message"]
+        answered = await server.post(path, {"input": "hi"})
+
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (400, "context_window_exceeded")
+    assert {one for one in sent if f"{one} alone has about" in error["detail"] + streamed.text} == set(sent)
+    assert answered["messages"][0]["content"] == "fine"

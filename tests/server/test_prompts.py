@@ -126,6 +126,7 @@ async def test_a_payload_of_a_model_without_the_chat_api() -> None:
         assert not requests_of(server, MODEL)
 
 
+LOOK = {"type": "object", "properties": {"at": {"type": "string"}}, "required": ["at"]}
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "You are a bot."},
     {"role": "user", "content": "one"},
@@ -164,6 +165,33 @@ async def test_a_chat_completion_is_streamed() -> None:
         assert chunks[-2]["choices"][0]["finish_reason"] == "stop"
         assert chunks[-1]["usage"]["total_tokens"] == 12
         assert '"message":"it is down"' in failed.text and failed.text.endswith("data: [DONE]\n\n")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_chat_completion_calls_the_tools_of_its_caller(stream: bool) -> None:
+    """Calls end the answer, and what the caller's tools returned goes on with it."""
+    tool = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": LOOK}}
+    async with routed(calls("look", at="sky"), says("It is blue.")) as server:
+        body = {"model": await new_agent(server), "tools": [tool], "stream": stream}
+
+        async def ask(messages: list[dict[str, Any]]) -> tuple[str | None, str, Any]:
+            answer = await server.http.post("/v1/chat/completions", json=body | {"messages": messages})
+            if not stream:
+                choice = answer.json()["choices"][0]
+                return choice["finish_reason"], choice["message"]["content"], choice["message"].get("tool_calls")
+            lines = [line.removeprefix("data: ") for line in answer.text.splitlines() if line][:-1]
+            choices = [json.loads(line)["choices"][0] for line in lines]
+            found = [choice["delta"]["tool_calls"] for choice in choices if "tool_calls" in choice["delta"]]
+            text = "".join(choice["delta"].get("content", "") for choice in choices)
+            return choices[-1]["finish_reason"], text, found[0] if found else None
+
+        asked = [{"role": "user", "content": "what do you see"}]
+        reason, text, (call,) = await ask(asked)
+        result = {"role": "tool", "tool_call_id": call["id"], "content": "blue"}
+        answered = await ask([*asked, {"role": "assistant", "content": None, "tool_calls": [call]}, result])
+
+    assert (reason, text, call["function"]) == ("tool_calls", "", {"name": "look", "arguments": '{"at": "sky"}'})
+    assert answered == ("stop", "It is blue.", None)
 
 
 async def test_bad_chat_completions_are_refused() -> None:

@@ -48,7 +48,9 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9\-]|_(?!_))*(?<!_)", re.ASCII)
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~\-]{1,100}")
 _METADATA = frozenset({"168.63.129.16", "100.100.100.200", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_OUR_HEADERS = frozenset({"host", "connection", "content-length", "content-type", "transfer-encoding", "accept"})
+_OUR_HEADERS = frozenset({"host", "connection", "content-length", "transfer-encoding"})
+PROTOCOL_HEADERS = frozenset({"accept", "content-type"})
+"""Headers that a client may give, and that are sent as the protocol needs them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

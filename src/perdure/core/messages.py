@@ -102,7 +102,7 @@ class ToolCall:
     `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is set when the answer
     is stored; None: the call runs at once. `tool_digest` is of the tool that a person approves; None: no approval is
     needed, or an older version stored the call. `loop_arguments` names the arguments that are the loop's, not the
-    tool's.
+    tool's, and `ignored` those that are nobody's.
     """
 
     call_id: str
@@ -111,12 +111,13 @@ class ToolCall:
     awaits: Waits | None = None
     tool_digest: str | None = field(default=None, compare=False)
     loop_arguments: tuple[str, ...] = field(default=(), compare=False)
+    ignored: tuple[str, ...] = field(default=(), compare=False)
     type: Literal["tool_call"] = "tool_call"
 
     @property
     def own_arguments(self) -> str:
         """The arguments of the tool, as JSON."""
-        return split_arguments(self.arguments, self.loop_arguments)[0]
+        return split_arguments(self.arguments, (*self.loop_arguments, *self.ignored))[0]
 
     @property
     def speech(self) -> str:
@@ -383,7 +384,7 @@ def _part_of(type: str, **fields: Any) -> Part:
     """Return the part of this type with these fields, as JSON holds them."""
     if type not in _PART_TYPES:
         raise ValueError(f"unknown message part {type!r}")
-    for name in fields.keys() & {"stdout", "stderr", "loop_arguments"}:
+    for name in fields.keys() & {"stdout", "stderr", "loop_arguments", "ignored"}:
         fields[name] = tuple(fields[name])
     if "images" in fields:
         fields["images"] = tuple(Image(**image) for image in fields["images"])

@@ -71,6 +71,7 @@ def build_model(
         look: learns what its server says of it.
     Raises: InvalidInput: an address or key that can't be used.
     """
+    from perdure.providers.portable_tools import PortableTools
     from perdure.providers.retrying import Retrying
 
     provider = endpoint.entry
@@ -79,9 +80,8 @@ def build_model(
         from perdure.providers.pydantic_ai import DirectModel
 
         base_url = endpoint.base_url if endpoint.base_url != provider.default_url else None
-        return Retrying(
-            DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url, guard=endpoint.guard)
-        )
+        direct = DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url, guard=endpoint.guard)
+        return Retrying(PortableTools(direct))
     from perdure.providers.openai_chat import Connections, OpenAIChat
 
     chat = OpenAIChat(
@@ -96,7 +96,7 @@ def build_model(
         look=look,
     )
     if is_large(endpoint, name):
-        return Retrying(chat)
+        return Retrying(PortableTools(chat))
     from perdure.providers.text_calls.model import TextCalls
 
-    return Retrying(TextCalls(chat, traits=traits, learn=learn))
+    return Retrying(PortableTools(TextCalls(chat, traits=traits, learn=learn)))

@@ -197,6 +197,7 @@ class ModelRegistry:
         Raises: ModelNotFound, ModelError.
         """
         from perdure.providers.openai_chat import OpenAIChat
+        from perdure.providers.portable_tools import PortableTools, portable_request
         from perdure.providers.pydantic_ai import DirectModel
         from perdure.providers.retrying import Retrying
         from perdure.providers.text_calls.model import TextCalls
@@ -204,13 +205,13 @@ class ModelRegistry:
         chat = self.find(request.model)
         if chat is None:
             raise self.not_found(request.model)
-        while isinstance(chat, Retrying | TextCalls):
+        while isinstance(chat, Retrying | PortableTools | TextCalls):
             chat = chat.model
         if isinstance(chat, DirectModel):
-            return await chat.payload(request)
+            return await chat.payload(portable_request(request)[0])
         if not isinstance(chat, OpenAIChat):
             chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
-        return chat.payload(request)
+        return chat.payload(portable_request(request)[0])
 
     def handles(self) -> Sequence[str]:
         """The handles that are known, in order; see `Handles`."""

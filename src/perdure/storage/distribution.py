@@ -47,6 +47,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
     "file_parts": dict.fromkeys(("file_parts", "file_pages", "file_uploads"), "file_id"),
     "memory_sources": {"memory_sources": "owner_id"},
     "ids": {"ids": "id"},
+    "deleted_places": {"deleted_places": "digest"},
 }
 """First table of a family -> its tables -> the column by which their rows are distributed."""
 

@@ -41,7 +41,7 @@ def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
     if not views:
         return ""
     count = sum(len(view.open_files) for view in views)
-    limits = f"<file_limits>\n- files_open={count}\n- max_files_open={max_open}\n</file_limits>"
+    limits = f"<file_limits>\n- current_files_open={count}\n- max_files_open={max_open}\n</file_limits>"
     return "\n".join(("<directories>", limits, *map(_directory, views), "</directories>"))
 
 

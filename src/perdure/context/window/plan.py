@@ -488,10 +488,13 @@ def _overestimate(certificate: Certificate) -> float:
 def _raise_irreducible(situation: Situation) -> NoReturn:
     """Raise the error of a request that can't be made to fit."""
     certificate = situation.certificate
+    newest = (*input_rows(situation), *_newest_results(situation))
+    tokens, largest = max(((situation.tokens_of(one), one.id) for one in newest), default=(0, None))
     raise IrreducibleFloor(
         reason="no_candidate" if _least_tokens(situation) <= certificate.budget_tokens else "floor_exceeds_target",
         sizes={segment.name: segment.tokens for segment in certificate.segments},
         window_tokens=certificate.window_tokens,
         reserve_tokens=certificate.reserve_tokens,
         refused_tokens=certificate.estimated_tokens - certificate.overcount if certificate.was_refused else 0,
+        message=(largest, tokens) if largest is not None and 2 * tokens > certificate.budget_tokens else None,
     )

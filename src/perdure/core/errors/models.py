@@ -143,6 +143,7 @@ class IrreducibleFloor(PerdureError):
         sizes: part of the request -> its estimated tokens.
         refused_tokens: how many the provider has just refused as too large, although they are fewer than the window; 0:
             it has not.
+        message: the id of the message that is too large by itself, and its tokens; None: it is not one message.
     """
 
     code = kind = "context_window_exceeded"
@@ -156,14 +157,17 @@ class IrreducibleFloor(PerdureError):
         window_tokens: int,
         reserve_tokens: int,
         refused_tokens: int = 0,
+        message: tuple[str, int] | None = None,
     ) -> None:
         parts = ", ".join(f"{name} {tokens:,}" for name, tokens in sizes.items() if tokens)
         if refused_tokens > 0:
             parts += f"; and its provider refused about {refused_tokens:,} as too large: its window may be smaller"
+        largest = "" if message is None else f"; {message[0]} alone has about {message[1]:,}"
         super().__init__(
             f"the request can't be made to fit: a window of {window_tokens:,} tokens, {reserve_tokens:,} of them kept"
-            f" for the answer, has to hold {parts}. Shorten what is largest (memory blocks, the system prompt, the"
-            " message), detach tools, or use a model with a larger window (`context_window_tokens`)"
+            f" for the answer, has to hold {parts}{largest}. Shorten what is largest (memory blocks, the system prompt,"
+            " the message), detach tools, or use a model with a larger window (`context_window_tokens`)"
         )
         self.reason, self.sizes = reason, dict(sizes)
         self.window_tokens, self.reserve_tokens = window_tokens, reserve_tokens
+        self.message = message

@@ -28,6 +28,7 @@ from uuid import UUID
 
 from perdure.core.errors import DataTooLarge, InvalidArguments
 from perdure.core.incoming.json_limits import JsonLimits, check_json
+from perdure.core.tools.schema_check import resolve
 
 EXACT_FLOAT = 2**53
 """Floats represent every whole number below this."""
@@ -192,7 +193,7 @@ class _Fitter:
         if not isinstance(schema, Mapping):
             return value
         if "$ref" in schema:
-            schema = self._resolve(schema)
+            schema = resolve(schema, self.root)
         for part in schema.get("allOf", ()):
             value = self.fit(path, part, value, exact)
         if branches := schema.get("anyOf") or schema.get("oneOf"):
@@ -213,20 +214,6 @@ class _Fitter:
             value = self.object(path, schema, value, exact)
         return value
 
-    def _resolve(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the schema that a reference leads to, with the keywords beside the reference."""
-        for _ in range(20):
-            reference = schema.get("$ref")
-            if not isinstance(reference, str) or not reference.startswith("#"):
-                return schema
-            target: Any = self.root
-            for name in reference.split("/")[1:]:
-                name = name.replace("~1", "/").replace("~0", "~")
-                target = target.get(name) if isinstance(target, Mapping) else None
-            beside = {key: keyword for key, keyword in schema.items() if key != "$ref"}
-            schema = {**target, **beside} if isinstance(target, Mapping) else beside
-        return schema
-
     def _one_of(self, path: str, schema: Mapping[str, Any], branches: Sequence[Any], value: Any, exact: bool) -> Any:
         """Return the value by the first branch that it fits as it is, else by the first that it can be fitted to."""
         tag = schema.get("discriminator")
@@ -243,7 +230,7 @@ class _Fitter:
                     return self.fit(path, branch, value, as_it_is)
                 except _Misfit as misfit:
                     problems.extend(misfit.problems)
-        shapes = ", ".join(dict.fromkeys(_shape(self._resolve(b)) for b in branches if isinstance(b, Mapping)))
+        shapes = ", ".join(dict.fromkeys(_shape(resolve(b, self.root)) for b in branches if isinstance(b, Mapping)))
         if not isinstance(value, dict | list) or not problems:
             raise _Misfit(f"{path!r} must be one of: {shapes}; not {_describe(value)}")
         for problem in problems:

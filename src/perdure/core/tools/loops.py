@@ -14,6 +14,9 @@ from typing import Any, Literal
 
 HEARTBEAT = "request_heartbeat"
 THINKING = "thinking"
+INNER_THOUGHTS = "inner_thoughts"
+"""What older agents called it."""
+_TRAINED = (THINKING, INNER_THOUGHTS, HEARTBEAT)
 
 SLEEPTIME_TYPES = ("sleeptime_agent", "voice_sleeptime_agent")
 """The types of companions, which tidy the memory of another agent. Their loop is the usual one, with a prompt of its
@@ -48,6 +51,25 @@ class AgentLoop:
         """The arguments that this loop adds to a schema: a tool's own argument of such a name stays the tool's."""
         own = parameters.get("properties", {})
         return tuple(name for name in self.arguments if name not in own)
+
+    def read(self, parameters: Mapping[str, Any], text: str, *, strict: bool) -> tuple[str, Sequence[str]]:
+        """A call's arguments, with thoughts under their name here, and which of them the tool ignores.
+
+        Models write the arguments of the loops that they were trained with, also those of another one: they are ignored
+        where the tool takes no others than its own. With `strict` so is everything that is not the tool's.
+        """
+        try:
+            given = json.loads(text)
+        except (ValueError, RecursionError):
+            return text, ()
+        own = parameters.get("properties", {})
+        if not isinstance(given, dict) or parameters.get("additionalProperties") is not False:
+            return text, ()
+        if THINKING in self.added(parameters) and INNER_THOUGHTS in given.keys() - own and THINKING not in given:
+            given = {THINKING if name == INNER_THOUGHTS else name: value for name, value in given.items()}
+            text = json.dumps(given, ensure_ascii=False)
+        added = (*own, *self.added(parameters))
+        return text, [name for name in given if name not in added and (strict or name in _TRAINED)]
 
     def offer(self, tool: Mapping[str, Any]) -> Mapping[str, Any]:
         """The tool as the model is offered it: with the arguments of the loop, each required."""

@@ -245,6 +245,14 @@ _SPECS = (
         traits=("recalls",),
     ),
     _spec(
+        "rethink_memory",
+        "The older name of memory_rethink: rewrite a memory block as a whole. Returns the block's new value.",
+        {"new_memory": _text("The whole new value of the block."), "target_block_label": _LABEL},
+        ("new_memory", "target_block_label"),
+        tool_type="letta_sleeptime_core",
+        traits=("shows_block",),
+    ),
+    _spec(
         "rethink_user_memory",
         "Rewrite what is known about the user, the memory block human, as a whole: keep what still holds and fold in"
         " what is new. Returns the block's new value.",

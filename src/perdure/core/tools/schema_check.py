@@ -68,6 +68,27 @@ def check_schema(schema: Any) -> None:
         raise InvalidInput("the tool's schema is nested too deep") from None
 
 
+def resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The schema that a reference leads to, with the keywords beside the reference."""
+    for _ in range(20):
+        reference = schema.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return schema
+        target = _target(reference, root)
+        beside = {key: keyword for key, keyword in schema.items() if key != "$ref"}
+        schema = {**target, **beside} if isinstance(target, Mapping) else beside
+    return schema
+
+
+def _target(reference: str, root: Mapping[str, Any]) -> Any:
+    """What stands at the place of a reference; None: nothing."""
+    target: Any = root
+    for name in reference.split("/")[1:]:
+        name = name.replace("~1", "/").replace("~0", "~")
+        target = target.get(name) if isinstance(target, Mapping) else None
+    return target
+
+
 def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
     """Check a schema at a place of the root schema, and its parts. Raises: InvalidInput."""
     if isinstance(schema, bool):
@@ -108,10 +129,7 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
         if reference_ in visited:
             _refuse(path, f"is {describe_value(reference)}, which leads back to itself")
         visited.append(reference_)
-        target = root
-        for name in reference_.split("/")[1:]:
-            name = name.replace("~1", "/").replace("~0", "~")
-            target = target.get(name) if isinstance(target, Mapping) else None
+        target = _target(reference_, root)
     if not isinstance(target, Mapping | bool):
         _refuse(path, f"is {describe_value(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
 

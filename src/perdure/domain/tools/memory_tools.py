@@ -134,6 +134,10 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 
 
+_rethink = _editing(
+    lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory), whole=True
+)
+
 MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     # The call itself is the message: clients are shown it in the agent's words.
     "send_message": lambda tx, call, message: ToolOutcome(text="Sent message successfully."),
@@ -151,9 +155,9 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
             check_no_line_numbers(block, new_string=new_string), new_string, line=insert_line
         )
     ),
-    "memory_rethink": _editing(
-        lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory),
-        whole=True,
+    "memory_rethink": _rethink,
+    "rethink_memory": lambda tx, call, target_block_label, **arguments: _rethink(
+        tx, call, target_block_label, **arguments
     ),
     "memory_apply_patch": _editing(lambda block, patch: rewrite(block, apply_patch(block.value, patch))),
     "memory_finish_edits": lambda tx, call, reason="": ToolOutcome(text="Done."),

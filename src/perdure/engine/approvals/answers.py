@@ -25,7 +25,7 @@ from perdure.core.errors import AnswerInvalid, ApprovalPending, InvalidArguments
 from perdure.core.events import Event, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, MessageId, ToolId
 from perdure.core.incoming.json_limits import parse_json
-from perdure.core.messages import Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
+from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, ToolCall, ToolDecision, Waits
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
@@ -195,8 +195,11 @@ def with_waits(
     changed: dict[str, ToolCall] = {}
     for place, call in enumerate(calls):
         tool = tools.get(call.name)
-        call = replace(call, loop_arguments=loop.added({} if tool is None else tool.spec.parameters))
-        arguments = prefill(call.arguments, states[place].arguments.get(call.name)) if states else call.arguments
+        speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
+        parameters = {} if tool is None else tool.spec.parameters
+        arguments, ignored = loop.read(parameters, call.arguments, strict=speaks)
+        call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
+        arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         wait = waits.get(call.name)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         call = replace(call, arguments=arguments)

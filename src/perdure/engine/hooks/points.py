@@ -17,6 +17,7 @@ from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Request
+from perdure.engine.run.driving.repeats import find_known
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
@@ -34,9 +35,8 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
 
     def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
         conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
-        key = request.idempotency_key
-        run = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
-        return conversation.id, conversation.last_message_at is None, run is not None
+        known = find_known(tx, *request.key, now=ports.clock.now())
+        return conversation.id, conversation.last_message_at is None, known is not None
 
     conversation_id, is_first, is_repeated = await ports.store.read(load)
     if is_repeated:  # hooks were called when it was accepted

@@ -21,7 +21,6 @@ from perdure.core.errors import (
     AnswerInvalid,
     ConversationBusy,
     EmptyMessage,
-    IdempotencyMismatch,
     InvalidInput,
     LimitReached,
     MessageTooLarge,
@@ -49,7 +48,7 @@ from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.reading import NOTHING, Reading
 from perdure.engine.run.compression import Shown
-from perdure.engine.run.driving.repeats import is_sent_again
+from perdure.engine.run.driving.repeats import find_known, is_sent_again
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
@@ -126,6 +125,11 @@ class Request:
         if self.identity is not None:
             return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
+
+    @property
+    def key(self) -> tuple[AgentId, int, str | None, str, bool]:
+        """By what an earlier request is known to be the same; see `find_known`."""
+        return self.agent_id, self.conversation_seq, self.idempotency_key, self.digest, self.answers is not None
 
     @property
     def has_no_key(self) -> bool:
@@ -271,13 +275,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     """
     request.reading.check(tx)
     tx.agents.lock(request.agent_id)
-    if request.idempotency_key is not None:
-        known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)
-        if known is not None:
-            run, digest = known
-            if digest != request.digest:
-                raise IdempotencyMismatch(request.idempotency_key)
-            return Accepted(run, (), repeated=True)
+    if (known := find_known(tx, *request.key, now=inputs.now)) is not None:
+        return Accepted(known, (), repeated=True)
     opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
     if request.answers is not None:
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)

@@ -29,7 +29,16 @@ from perdure.core.events import Delta, Event, MessageAdded, StepAbandoned
 from perdure.core.groups.group import COMPANION_OF
 from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Text, ToolCall, parts_to_json, text_of
-from perdure.core.models import Exchange, Model, ModelDelta, ModelOptions, ModelProgress, ModelReply, ToolChoice
+from perdure.core.models import (
+    Exchange,
+    Model,
+    ModelDelta,
+    ModelOptions,
+    ModelProgress,
+    ModelReply,
+    ModelRequest,
+    ToolChoice,
+)
 from perdure.core.runs import NO_USAGE, Failure, Run, Step, StepStatus, StopReason, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.core.tools.spec import ToolOutcome
@@ -139,7 +148,7 @@ async def _ask(
             raise ModelNotFound(step.model, known=ports.models.handles())
         work.request = assemble(step.model, request.view, step.recipe, options=options)
         if await _yields(log, request.agent, ports) and await _ask_in_silence(log, request.agent, model, work, ports):
-            return _checked_reply(work.reply, step, choice)
+            return _checked_reply(work.reply, work.request, choice)
         async for piece in model.respond(work.request):
             if isinstance(piece, ModelReply):
                 work.reply, unsent = tidy_reply(piece, in_words=log.must_speak)
@@ -155,7 +164,7 @@ async def _ask(
             tell(new if previews is None else await previews.add(new))
         if previews is not None:
             tell(await previews.flush())
-    return _checked_reply(work.reply, step, choice)
+    return _checked_reply(work.reply, work.request, choice)
 
 
 async def _yields(log: RunLog, agent: Agent, ports: Ports) -> bool:
@@ -354,30 +363,32 @@ def _usage(error: BaseException, reply: ModelReply | None) -> Usage:
     return reply.usage if reply is not None else error.usage if isinstance(error, ModelError) else NO_USAGE
 
 
-def _checked_reply(reply: ModelReply | None, step: Step, tool_choice: ToolChoice) -> ModelReply:
+def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice: ToolChoice) -> ModelReply:
     """The reply, if it is what the tool choice asks for: a provider may be unable to force a tool, or ignore it.
 
     Raises: ModelReplyEmpty, ModelReplyInvalid.
     """
     if reply is None:
-        raise ModelReplyEmpty(f"{step.model} ended its answer without a reply")
+        raise ModelReplyEmpty(f"{request.model} ended its answer without a reply")
     is_empty = not any(
         isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
     )
     if is_empty and reply.stop_reason == "end_turn":
-        raise ModelReplyEmpty(f"{step.model} answered nothing: neither text nor a tool call")
+        if request.may_stay_empty and tool_choice in ("auto", "none"):
+            return replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Text)))
+        raise ModelReplyEmpty(f"{request.model} answered nothing: neither text nor a tool call")
     names = [part.name for part in reply.parts if isinstance(part, ToolCall)]
     if tool_choice == "none" and names:
         raise ModelReplyInvalid(
-            f"{step.model} called {names[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
+            f"{request.model} called {names[0]!r} although it may call no tool", stop_reason="invalid_tool_call"
         )
     if tool_choice in ("auto", "none"):
         return reply
     if not names:
-        raise ModelReplyInvalid(f"{step.model} called no tool although it had to", stop_reason="no_tool_call")
+        raise ModelReplyInvalid(f"{request.model} called no tool although it had to", stop_reason="no_tool_call")
     if isinstance(tool_choice, tuple) and (others := sorted({*names} - {*tool_choice})):
         raise ModelReplyInvalid(
-            f"{step.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
+            f"{request.model} called {', '.join(others)} although it had to call {' or '.join(tool_choice)}",
             stop_reason="invalid_tool_call",
         )
     return reply

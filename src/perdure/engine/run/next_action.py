@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.core.messages import Message
+from perdure.core.messages import SEND_MESSAGE, Message
 from perdure.core.runs import Failure, Step, StopReason
 from perdure.engine.run.log import STOP, OpenCall, RunLog, open_calls_in
 from perdure.engine.run.progress import count_repeats, tool_steps
@@ -97,6 +97,8 @@ def next_action(log: RunLog) -> Action:
     answer = log.last_answer
     if log.rule_scope is not None and answer is not None and (action := _rule_action(log, log.rule_scope, answer)):
         return action
+    if answer is not None and _has_spoken(log, answer):
+        return Finish("end_turn")
     if step is not None and step.status == "success" and (answer is None or not answer.calls):
         return Finish(step.stop_reason or "end_turn")
     if step is not None and step.status == "failed" and not _may_retry(log):
@@ -104,6 +106,19 @@ def next_action(log: RunLog) -> Action:
     if limit := _limit(log):
         return limit
     return MakeRequest(reminder=STOP) if _is_stuck(log) and not log.must_speak else MakeRequest()
+
+
+def _has_spoken(log: RunLog, answer: Message) -> bool:
+    """Whether the agent has said what it wanted by `send_message`, in a loop that goes on after other calls."""
+    if log.rule_scope is not None:
+        state = rule_state(log.rule_scope, log.past_calls, answer=answer.seq)
+        if state.goes_on or state.missing:
+            return False
+    results = {result.call_id: result for message in log.messages for result in message.results}
+    spoken = [call for call in answer.calls if call.name == SEND_MESSAGE and not call.requests_heartbeat]
+    return bool(spoken) and all(
+        (result := results.get(call.call_id)) is not None and result.status == "success" for call in answer.calls
+    )
 
 
 def _is_stuck(log: RunLog) -> bool:

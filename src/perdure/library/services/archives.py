@@ -74,7 +74,7 @@ class ArchiveService:
             if agent_id is not None:
                 tx.agents.model(agent_id)
             query = partial(tx.archives.list, agent_id=agent_id, name=name)
-            return page.load(query, lambda cursor: tx.archives.get(ArchiveId(cursor)).number)
+            return page.load(query, tx.archives.number)
 
         return await self._ports.store.read(load)
 

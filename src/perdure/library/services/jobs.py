@@ -65,7 +65,8 @@ class JobService:
 
         def read(tx: Tx) -> Sequence[Batch]:
             after, before = (
-                None if cursor is None else tx.batches.get(BatchId(cursor)) for cursor in (page.after, page.before)
+                None if cursor is None else tx.batches.get(BatchId(cursor), deleted=True)
+                for cursor in (page.after, page.before)
             )
             return tx.batches.page(ascending=page.ascending, limit=page.limit, after=after, before=before)
 
@@ -107,7 +108,9 @@ class JobService:
         where = RunFilter(statuses=("queued", "running") if active else ())
 
         def read(tx: Tx) -> Sequence[Job]:
-            after, before = (None if cursor is None else _find(tx, cursor) for cursor in (page.after, page.before))
+            after, before = (
+                None if cursor is None else _find(tx, cursor, deleted=True) for cursor in (page.after, page.before)
+            )
             # A batch stands before the runs of its time: those that came with it.
             runs: Sequence[Job] = tx.runs.page(
                 where,
@@ -152,13 +155,13 @@ class JobService:
         return await self._ports.store.write(delete) or await self._runs.delete(_run_id_of(job_id))
 
 
-def _find(tx: Tx, job_id: str) -> Job:
-    """The job of this id. Raises: NotFound."""
-    batch = tx.batches.find(BatchId(job_id))
+def _find(tx: Tx, job_id: str, *, deleted: bool = False) -> Job:
+    """The job of this id; with `deleted` also one that no list has any more. Raises: NotFound."""
+    batch = tx.batches.find(BatchId(job_id), deleted=deleted)
     if batch is not None:
         return batch
     try:
-        return tx.runs.get(_run_id_of(job_id))
+        return tx.runs.get(_run_id_of(job_id), hidden=deleted)
     except NotFound:
         raise NotFound("job", job_id) from None
 

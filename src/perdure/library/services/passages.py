@@ -214,7 +214,14 @@ def passages_page(
     """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
     tx.archives.get(archive_id)
     query = partial(tx.passages.page, archive_id, where=where, text=text)
-    return page.load(query, lambda cursor: get_passage(tx, archive_id, PassageId(cursor)).seq)
+
+    def place_of(cursor: str) -> int:
+        owner, seq = tx.passages.place(PassageId(cursor))
+        if owner != archive_id:
+            raise NotFound("passage", cursor, hint="it is in another archive")
+        return seq
+
+    return page.load(query, place_of)
 
 
 def _load_agent_page(
@@ -226,11 +233,11 @@ def _load_agent_page(
 
     def place_of(cursor: str) -> tuple[int, int]:
         """The archive's place among the agent's, and the passage's number in it."""
-        passage = tx.passages.get(PassageId(cursor))
-        if passage.archive_id not in archives:
+        owner, seq = tx.passages.place(PassageId(cursor))
+        if owner not in archives:
             name = "after" if cursor == page.after else "before"
             raise NotFound("passage", cursor, hint=f"`{name}` must be one of the list")
-        return archives.index(passage.archive_id), passage.seq
+        return archives.index(owner), seq
 
     def query(
         *, above: tuple[int, int] | None, below: tuple[int, int] | None, newest_first: bool, limit: int

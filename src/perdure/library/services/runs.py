@@ -40,7 +40,7 @@ class RunService:
 
         def read(tx: Tx) -> Sequence[Run]:
             def cursor(run_id: str | None) -> Run | None:
-                run = None if run_id is None else tx.runs.get(RunId(run_id))
+                run = None if run_id is None else tx.runs.get(RunId(run_id), hidden=True)
                 if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
                     raise NotFound("run", run.id)
                 return run

@@ -151,7 +151,7 @@ class OpenAIChat:
                     events, until = reader.events, clock() + silence.first_s
                 chunk = None if reader.done else await _next(chunks, min(silence.next_s, until - clock()), reader)
             last = reader.end()
-            reply = reader.reply()
+            reply = reader.reply(may_stay_empty=request.may_stay_empty)
             for piece in last:
                 yield piece
             await _drain(chunks)

@@ -128,7 +128,7 @@ class AnswerReader:
             raise ModelStreamCut(f"{self._who} stopped in the middle of its answer")
         return deltas
 
-    def reply(self) -> ModelReply:
+    def reply(self, *, may_stay_empty: bool = False) -> ModelReply:
         """The whole answer. Raises: ModelRefused, ModelReplyEmpty."""
         if self.finish_reason in _FILTERED or "".join(self._refusal).strip():
             refusal = self._mask("".join(self._refusal)).strip()
@@ -149,7 +149,7 @@ class AnswerReader:
             if text := encodable("".join(pieces)):
                 parts.append(kind(text))
         parts += (ToolCall(call.call_id, call.name, encodable(call.arguments)) for call in calls)
-        if stop == "end_turn" and not calls and not encodable("".join(self._text)).strip():
+        if stop == "end_turn" and not calls and not encodable("".join(self._text)).strip() and not may_stay_empty:
             thought = " but reasoning" if parts else ""
             raise ModelReplyEmpty(f"{self._who} answered nothing{thought}: neither text nor a tool call")
         return ModelReply(parts=tuple(parts), usage=self.usage, stop_reason=stop)

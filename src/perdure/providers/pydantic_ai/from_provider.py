@@ -147,7 +147,7 @@ def to_usage(usage: RequestUsage) -> Usage:
     )
 
 
-def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...]) -> StopReason:
+def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...], *, may_stay_empty: bool = False) -> StopReason:
     """Why the answer ended.
 
     Raises:
@@ -170,7 +170,8 @@ def to_stop_reason(response: pa.ModelResponse, parts: tuple[Part, ...]) -> StopR
             return "max_tokens_exceeded"
         case _:
             pass
-    if not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
+    is_empty = not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts)
+    if is_empty and not may_stay_empty:
         raise ModelReplyEmpty(f"{response.model_name} answered nothing: neither text nor a tool call ({reason})")
     return "end_turn"
 

@@ -99,7 +99,7 @@ class DirectModel:
             yield ModelReply(
                 parts=parts,
                 usage=to_usage(response.usage),
-                stop_reason=to_stop_reason(response, parts),
+                stop_reason=to_stop_reason(response, parts, may_stay_empty=request.may_stay_empty),
                 exchange=self._exchange(wire, response),
             )
         except ModelError as error:

@@ -110,6 +110,7 @@ class Answer:
         calls = [one.call for one in scanner.sightings if one.kind == "call"]
         if not kinds:
             is_asked = facts.request.purpose == "reply" and self.reply.stop_reason == "end_turn"
+            is_asked &= not facts.request.may_stay_empty
             self.problem = EMPTY if is_asked and not scanner.prose.strip() else ""
         elif "envelope" in kinds:
             self.problem = "" if kinds == {"envelope"} and scanner.shown.strip() else ENVELOPE

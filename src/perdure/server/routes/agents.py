@@ -20,9 +20,13 @@ from perdure.server.wire.blocks import block_shape, memory_shape
 from perdure.server.wire.context import context_shape
 from perdure.server.wire.conversations import CompactIn, compacted_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
+from perdure.server.wire.folders import file_block_shape
 from perdure.server.wire.models import facts_of
 
 router = APIRouter(tags=["agents"])
+
+FILE_BLOCKS_MAX = 100
+"""The most files that an agent's answer shows as blocks; its list of files has all."""
 
 _ORDERS: dict[str, AgentOrder] = {"created_at": "created", "updated_at": "updated", "last_run_completion": "used"}
 _OrderBy = Literal["created_at", "updated_at", "last_run_completion"] | None
@@ -146,7 +150,8 @@ async def delete(agent_id: AgentIdIn, library: Library) -> Response:
 async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
     """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.services.agents.get_memory(agent_id)
-    return json_answer(memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks]))
+    shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
+    return json_answer(shape | {"file_blocks": await _file_blocks(library, agent_id)})
 
 
 @router.get("/v1/agents/{agent_id}/context")
@@ -204,8 +209,18 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
 
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
-    """Answer with the agent as it is now. Raises: NotFound."""
-    return json_answer(agent_reply(library, await library.services.agents.get_state(agent_id)))
+    """Answer with the agent as it is now, its files included. Raises: NotFound."""
+    state = await library.services.agents.get_state(agent_id)
+    shape = agent_reply(library, state)
+    if state.folders:
+        shape["memory"]["file_blocks"] = await _file_blocks(library, agent_id)
+    return json_answer(shape)
+
+
+async def _file_blocks(library: AsyncPerdure, agent_id: AgentId) -> list[dict[str, Any]]:
+    """The first files of the agent's folders as blocks."""
+    page = await library.services.agent_files.load_page(agent_id, Page(FILE_BLOCKS_MAX, ascending=True))
+    return [file_block_shape(agent_id, file, text) for file, text in page.files]
 
 
 async def agents_answer(

@@ -145,9 +145,9 @@ async def upload(
             name=name or part.filename or "",
             if_exists=duplicate_handling,
             media_type=part.content_type or "",
-            original_name=part.filename or "",
+            original_name=name or part.filename or "",
         )
-    return json_answer(file_shape(FileState(file=file), library.app.embedder))
+    return json_answer(file_shape(FileState(file=file)))
 
 
 @_route("GET", "/v1/folders/{folder_id}/files")
@@ -159,7 +159,7 @@ async def list_files(
 ) -> Response:
     """List the folder's files, newest first by default; with their text, up to a bounded size of the page."""
     files = await library.services.files.list(folder_id, page, with_text=include_content)
-    return json_answer([file_shape(file, library.app.embedder) for file in files])
+    return json_answer([file_shape(file) for file in files])
 
 
 @_route("GET", "/v1/folders/{folder_id}/files/{file_id}")
@@ -168,7 +168,7 @@ async def retrieve_file(
 ) -> Response:
     """Get a file; with its text if the request includes it."""
     file = await library.services.files.get(folder_id, file_id, with_text=include_content)
-    return json_answer(file_shape(file, library.app.embedder))
+    return json_answer(file_shape(file))
 
 
 @_route("DELETE", "/v1/folders/{folder_id}/{file_id}", status_code=204)

@@ -19,13 +19,16 @@ log = logging.getLogger(__name__)
 
 
 VERSION = version("perdure")
+WIRE_VERSION = "0.16.8"
+"""The version of Letta's server whose API this one has. Clients such as Letta Code warn of an older one."""
 
 
 @router.head("/v1/health/", include_in_schema=False)
 @router.get("/v1/health/")
 async def health() -> Response:
-    """Answer while the process runs. Nothing else is checked."""
-    return json_answer({"version": VERSION, "status": "ok"})
+    """Answer while the process runs; `version` is that of the API, `perdure` that of the server. Nothing else is
+    checked."""
+    return json_answer({"version": WIRE_VERSION, "status": "ok", "perdure": VERSION})
 
 
 @router.head("/v1/ready/", include_in_schema=False)

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.core.errors import Conflict, InvalidInput, NotFound, PerdureError
+from perdure.core.errors import Conflict, InvalidInput, IrreducibleFloor, NotFound, PerdureError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.runs import MAX_COST, Run
@@ -117,6 +117,8 @@ async def reply_answer(
     failure = reply.failure
     if failure is not None and failure.kind != MAX_COST and reply.stop_reason in FAILED_BY_THE_MODEL:
         return failure_answer(failure, run_id=run_id)
+    if failure is not None and failure.kind == IrreducibleFloor.kind and not any(one.step_id for one in reply.messages):
+        return failure_answer(failure, run_id=run_id)  # nothing was done: an empty success would hide why
     return json_answer(shape(reply))
 
 

@@ -4,7 +4,7 @@ body, the answer, and the chunks of a stream.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,11 +13,13 @@ from pydantic import Field
 from starlette.requests import Request
 from starlette.responses import Response
 
+from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
+from perdure.library.client_tools import client_tools_of
 from perdure.library.reply import Reply
 from perdure.library.services.messages import NewMessage
 from perdure.server.http import Library, json_answer, while_connected
@@ -25,8 +27,8 @@ from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.chunks import Chunk
-from perdure.server.wire.content import Part, parse_parts
-from perdure.server.wire.fields import AgentIdIn, Filled, Items, MaxItems, keywords
+from perdure.server.wire.content import Part, parse_parts, parse_return
+from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
@@ -41,6 +43,22 @@ class CompletionMessage(WireRequest):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | Items[Part] | None = None
     name: str | None = None
+    tool_call_id: str | None = None
+
+
+class CompletionFunction(WireRequest):
+    """A function of the caller, as `client_tools` has it."""
+
+    name: Filled
+    description: str = ""
+    parameters: JsonObject | None = None
+
+
+class CompletionTool(WireRequest):
+    """A tool that the caller runs: its calls are in the answer, and their results in the next request."""
+
+    type: Literal["function"] = "function"
+    function: CompletionFunction
 
 
 class StreamOptions(WireRequest):
@@ -50,21 +68,30 @@ class StreamOptions(WireRequest):
 
 
 class CompletionRequest(WireRequest):
-    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent: the agent knows the
-    rest, has its own instructions, and calls its tools itself."""
+    """A request to an agent in OpenAI's shape. Only what users said since the last answer is sent, and what the
+    caller's tools returned: the agent knows the rest, has its own instructions, and calls its own tools itself."""
 
     model: Annotated[AgentIdIn, Field(description="The id of an agent.")]
     messages: Annotated[list[CompletionMessage], MaxItems("messages_per_request"), keywords(minItems=1)]
     stream: bool = False
     stream_options: StreamOptions | None = None
+    tools: Annotated[list[CompletionTool], MaxItems("tools_per_agent")] | None = None
 
     @property
     def agent_id(self) -> AgentId:
         """The agent that answers."""
         return self.model
 
-    def new_messages(self) -> Sequence[NewMessage]:
-        """The messages of users behind the last answer. Raises: InvalidInput, NotSupported."""
+    @property
+    def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
+        """The caller's tools, as a run stores them. Raises: InvalidInput: no tool can be made of one."""
+        functions = [tool.function for tool in self.tools or ()]
+        shapes = [{**one.model_dump(), "parameters": one.parameters or {"type": "object"}} for one in functions]
+        return client_tools_of(shapes).shapes or None
+
+    def contents(self) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
+        """The messages of users behind the last answer, and what the caller's tools returned. Raises: InvalidInput,
+        NotSupported."""
         roles = [message.role for message in self.messages]
         start = len(roles) - roles[::-1].index("assistant") if "assistant" in roles else 0
         new = [
@@ -72,16 +99,25 @@ class CompletionRequest(WireRequest):
             for index, message in enumerate(self.messages)
             if index >= start and message.role == "user"
         ]
-        if not new:
+        answers: list[Answer] = []
+        for index, message in enumerate(self.messages):
+            if index >= start and message.role == "tool":
+                text, images = parse_return(message.content or "", f"messages.{index}.content")
+                answers.append(ToolReturn(message.tool_call_id or "", text, images=images))
+        if not new and not answers:
             raise InvalidInput("body.messages: no user says anything after the last answer, so there is none to give")
-        return new
+        return new, answers or None
 
 
 def completion_shape(reply: Reply, run: Run) -> dict[str, Any]:
     """The whole answer."""
     texts = [text for message in reply.messages for text in _texts_of(message)]
-    message = {"role": "assistant", "content": "\n".join(texts), "refusal": None}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _finish_reason(reply.stop_reason)}
+    calls = [call for message in reply.messages for call in _calls_shape(message)]
+    message = {"role": "assistant", "content": "\n".join(texts), "refusal": None} | (
+        {"tool_calls": calls} if calls else {}
+    )
+    reason = "tool_calls" if calls else _finish_reason(reply.stop_reason)
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reason}
     return _head(run, "chat.completion") | {"choices": [choice], "usage": _usage_shape(reply.usage)}
 
 
@@ -95,6 +131,7 @@ class CompletionChunks:
         self._begun = False
         self._sent: dict[str, str] = {}
         self._end: RunEnded | None = None
+        self._calls: list[dict[str, Any]] = []
 
     def of(self, event: StoredEvent | Delta, *, now: datetime) -> Iterator[Chunk]:
         """The chunks of an event or a delta; often none."""
@@ -107,6 +144,7 @@ class CompletionChunks:
                 text = "\n".join(_texts_of(message))
                 # A text that did not come in pieces comes whole.
                 yield from self._text(text.removeprefix(sent) if text.startswith(sent) else "")
+                self._calls += _calls_shape(message)
             case RunEnded() as end:
                 self._end = end
             case _:
@@ -122,7 +160,9 @@ class CompletionChunks:
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
             yield self._end.failure
             return
-        yield self._chunk({}, _finish_reason(self._end.stop_reason))
+        if self._calls:
+            yield self._chunk({"tool_calls": [{"index": place, **one} for place, one in enumerate(self._calls)]})
+        yield self._chunk({}, "tool_calls" if self._calls else _finish_reason(self._end.stop_reason))
         if self._with_usage:
             usage = _usage_shape(self._end.usage)
             yield _head(self.run, "chat.completion.chunk") | {"choices": [], "usage": usage}
@@ -164,6 +204,15 @@ def _texts_of(message: Message) -> Sequence[str]:
     if message.step_id is None or message.kind != "message" or message.role != "assistant":
         return ()
     return [str(shape["content"]) for shape in wire_messages(message, _DISPLAY)]
+
+
+def _calls_shape(message: Message) -> list[dict[str, Any]]:
+    """The calls in a message that the caller has to run."""
+    return [
+        {"id": call.call_id, "type": "function", "function": {"name": call.name, "arguments": call.own_arguments}}
+        for call in message.calls
+        if call.awaits == "client"
+    ]
 
 
 def _finish_reason(reason: StopReason) -> str:
@@ -248,7 +297,10 @@ async def complete_chat(body: CompletionRequest, library: Library, request: Requ
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
     messages = library.services.messages
-    accepted = await messages.submit(body.agent_id, body.new_messages(), if_busy="reject")
+    said, answers = body.contents()
+    accepted = await messages.submit(
+        body.agent_id, said, answers=answers, client_tools=body.client_shapes, if_busy="reject"
+    )
     if not body.stream:
         return await reply_answer(
             streams, accepted, messages.reply(accepted), lambda reply: completion_shape(reply, accepted.run)

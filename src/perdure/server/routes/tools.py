@@ -27,6 +27,7 @@ from perdure.server.wire.tools import (
     ToolIn,
     ToolRunIn,
     ToolSearchIn,
+    errors_of,
     execution_shape,
     hit_shape,
     json_schema_shape,
@@ -140,7 +141,7 @@ async def run(body: ToolRunIn, library: Library, request: Request) -> Response:
         "status": outcome.status,
         "tool_call_id": "null",
         "stdout": list(outcome.stdout),
-        "stderr": list(outcome.stderr),
+        "stderr": errors_of(outcome),
     }
     return json_answer(shape)
 

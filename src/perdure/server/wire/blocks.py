@@ -44,19 +44,11 @@ class BlockChanges(WireRequest):
     preserve_on_migration: bool | None = None
 
     def changes(self, before: Block) -> dict[str, Any]:
-        """New values for `before`. A value over the stored limit raises it.
-
-        Raises: InvalidInput: a new limit is below the length of the value.
-        """
+        """New values for `before`. Raises: InvalidInput: the value is longer than the limit."""
         changes = self._library_fields(before.metadata)
-        length = len(changes.get("value", before.value))
-        if self.limit is not None and self.limit < length:
-            raise InvalidInput(
-                f"body.limit is {self.limit:,}, but the value of block {before.label!r} has {length:,} characters:"
-                " give a higher limit, or a shorter value with it"
-            )
-        if length > changes.get("limit_chars", before.limit_chars):
-            changes["limit_chars"] = length
+        value = changes.get("value", before.value)
+        if "value" in changes or self.limit is not None:
+            _check_limit(changes.get("label", before.label), value, changes.get("limit_chars", before.limit_chars))
         if changes["metadata"] == before.metadata:
             del changes["metadata"]
         return changes
@@ -79,9 +71,19 @@ class NewWireBlock(BlockChanges):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The values of `NewBlock`. A value over the limit raises the limit."""
-        fields = self._library_fields({})
-        return fields | {"limit_chars": max(fields.get("limit_chars", LIMIT_CHARS), len(self.value), 1)}
+        """The values of `NewBlock`. Raises: InvalidInput: the value is longer than the limit."""
+        fields = {"limit_chars": max(LIMIT_CHARS, len(self.value)), **self._library_fields({})}
+        _check_limit(self.label, self.value, fields["limit_chars"])
+        return fields
+
+
+def _check_limit(label: str, value: str, limit_chars: int) -> None:
+    """Raises: InvalidInput: the value is longer than the limit."""
+    if len(value) > limit_chars:
+        raise InvalidInput(
+            f"body.value: block {label!r} would hold {len(value):,} characters, its limit is {limit_chars:,}:"
+            " give a higher limit with it, or a shorter value"
+        )
 
 
 def block_shape(block: Block) -> dict[str, Any]:

@@ -66,8 +66,8 @@ def sizes_shape(sizes: FolderSizes) -> dict[str, Any]:
     return shape | {"sources": folders}
 
 
-def file_shape(state: FileState, embedder: Embedder | None) -> dict[str, Any]:
-    """The file with all fields of the wire. Without an embedder its chunks get no vectors."""
+def file_shape(state: FileState) -> dict[str, Any]:
+    """The file with all fields of the wire."""
     file = state.file
     return {
         **stamps(file.created_at, file.updated_at),
@@ -79,7 +79,7 @@ def file_shape(state: FileState, embedder: Embedder | None) -> dict[str, Any]:
         "error_message": file.problem or None,
         "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
         "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
-        "chunks_embedded": file.chunk_count - state.waiting if embedder else 0,
+        "chunks_embedded": file.chunk_count - state.waiting,  # without an embedder none waits: they are found by words
         "content": state.text,
         "id": file.id,
         "organization_id": ORG_ID,
@@ -95,6 +95,17 @@ def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) ->
         "visible_content": visible,
         "start_line": file.first_line if file.is_open else None,
         "end_line": file.last_line if file.is_open else None,
+    }
+
+
+def file_block_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
+    """A file of an agent as a block of its memory; without a value while it is closed."""
+    return {
+        **agent_file_shape(agent_id, file, visible),
+        **fields(file, label="path", source_id="file.folder_id"),
+        "value": visible or "",
+        "read_only": True,
+        "metadata": {},
     }
 
 

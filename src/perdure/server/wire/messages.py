@@ -274,8 +274,10 @@ def _group_shape(message: Message, group: Group, seq: int | None) -> dict[str, A
 def call_shape(call: ToolCall) -> dict[str, str]:
     """The fields of a call, without the thoughts in it, which are a message of their own. A caller that runs the tool
     gets the tool's own arguments."""
-    names = call.loop_arguments if call.awaits == "client" else [one for one in call.loop_arguments if one == THINKING]
-    arguments, _ = split_arguments(call.arguments, names)
+    if call.awaits == "client":
+        arguments = call.own_arguments
+    else:
+        arguments, _ = split_arguments(call.arguments, [one for one in call.loop_arguments if one == THINKING])
     return {"name": call.name, "arguments": arguments, "tool_call_id": call.call_id}
 
 

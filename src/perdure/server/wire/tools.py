@@ -224,12 +224,18 @@ def hit_shape(hit: ToolHit, rank: int, code: ToolCode | None) -> dict[str, Any]:
     }
 
 
+def errors_of(outcome: ToolOutcome) -> list[str]:
+    """What a run by hand wrote to stderr; else why it failed, which clients look for there."""
+    return list(outcome.stderr) or ([outcome.text] if outcome.status == "error" else [])
+
+
 def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[str, Any]:
     """The outcome of a run by hand."""
     return {
         **fields(outcome, "status", func_return="text"),
         "agent_state": agent,
-        **fields(outcome, "stdout", "stderr"),
+        "stdout": list(outcome.stdout),
+        "stderr": errors_of(outcome),
         "sandbox_config_fingerprint": None,
     }
 

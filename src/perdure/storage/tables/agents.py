@@ -25,7 +25,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import OwnId, Table, first, lock_numbers, next_number
+from perdure.storage.tables.table import OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
@@ -114,10 +114,7 @@ class Agents(Table):
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
         """Newest first; `after` is the last agent of the page before."""
-        where = Conditions("a.org_id = :org_id")
-        where.add("a.number < (SELECT number FROM agents WHERE id = ? AND org_id = :org_id)", after)
-        sql = f"{_SELECT} WHERE {where} ORDER BY a.number DESC LIMIT :limit"
-        return [AGENT.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self.page(where=AgentFilter(), limit=limit, after=after)
 
     def page(
         self,
@@ -184,6 +181,9 @@ class Agents(Table):
         """Hide the agent with all its rows; `tx.upkeep` removes them. Nothing else ever removes a log. Raises:
         NotFound."""
         self.lock(agent_id)
+        columns = tuple(_ORDERS.values())
+        place = self._place("agent", "agents a", columns, agent_id, "agent_id") or ()
+        keep_places(self._db, self._org_id, {agent_id: dict(zip(columns, place, strict=True))})
         hide_agent(self._db, self._org_id, agent_id, self.get(agent_id).number)
 
     def _newest(self, condition: str, column: str, **params: str) -> Agent | None:

@@ -26,6 +26,8 @@ _ARCHIVE = RowFormat(
 
 
 class Archives(Table):
+    _kind, _source = "archive", "archives"
+
     def add(self, archive: Archive) -> Archive:
         """Add an archive without passages, and return it with its number."""
         archive = replace(archive, number=next_number(self._db), org_id=self._org_id, passage_count=0, version=0)

@@ -195,8 +195,9 @@ class Conversations(Table):
         if after is not None:
             of_last = "c.agent_id = :last_agent AND c.seq = :last_seq AND a.id = c.agent_id"
             sql = f"SELECT {', '.join(columns)} FROM {source} WHERE {of_last}"
-            last = self.get(after)
-            place = self._rows(sql, last_agent=last.agent_id, last_seq=last.seq, **conditions.params)[0]
+            last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
+            rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
+            place = first(rows, "conversation", after)
         rows = self._page(
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,

@@ -23,7 +23,7 @@ from perdure.storage.database.row_format import (
     load,
     storable,
 )
-from perdure.storage.tables.table import OwnId, Table, first
+from perdure.storage.tables.table import OwnId, Table, first, keep_places, place_in
 from perdure.storage.tables.vectors import NEVER
 
 FILE = RowFormat(
@@ -76,6 +76,11 @@ class Files(Table):
     def get(self, file_id: FileId) -> File:
         """Raises: NotFound."""
         return first(self._read(f"id = :id{self._db.for_update}", id=storable(file_id)), "file", file_id)
+
+    def place(self, file_id: FileId) -> tuple[FolderId, int]:
+        """The folder of a file and its number there, also of a deleted one. Raises: NotFound."""
+        place = place_in(self._db, self._org_id, "file", "files", ("folder_id", "number"), file_id)
+        return FolderId(place[0]), int(place[1])
 
     def find(self, folder_id: FolderId, name: str) -> File | None:
         where = f"folder_id = :folder_id AND name = :name{self._db.for_update}"
@@ -138,6 +143,7 @@ class Files(Table):
         NotFound."""
         file = self.get(file_id)
         self._db.signal("files")
+        keep_places(self._db, self._org_id, {file_id: {"folder_id": file.folder_id, "number": file.number}})
         self._run("DELETE FROM file_uploads WHERE file_id = :id", id=file_id)
         # A worker on it loses its claim. The id as its name is certainly free.
         self._run(

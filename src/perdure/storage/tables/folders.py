@@ -24,6 +24,8 @@ _FOLDER = RowFormat(
 
 
 class Folders(Table):
+    _kind, _source = "folder", "folders"
+
     def add(self, folder: Folder) -> Folder:
         """Add a folder without files, and return it with its number. Raises: AlreadyExists: its name exists."""
         folder = replace(folder, number=next_number(self._db), version=0, file_count=0)

@@ -38,7 +38,16 @@ from perdure.storage.database.row_format import (
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
 from perdure.storage.tables.provenance.sources import add_writes
-from perdure.storage.tables.table import OWN_ARCHIVE, Table, find_all, first, locate, register
+from perdure.storage.tables.table import (
+    OWN_ARCHIVE,
+    Table,
+    deleted_place,
+    find_all,
+    first,
+    keep_places,
+    locate,
+    register,
+)
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
 if TYPE_CHECKING:
@@ -93,6 +102,12 @@ class Passages(Table):
         """Raises: NotFound."""
         archive_id, seq = locate(self._db, self._org_id, "passage", passage_id)
         return first(self.list_by_seqs(ArchiveId(archive_id), [seq]), "passage", passage_id)
+
+    def place(self, passage_id: PassageId) -> tuple[ArchiveId, int]:
+        """The archive of a passage and its number there, also of a deleted one. Raises: NotFound."""
+        found: list[Any] = [*self.find_places([passage_id]).values()]
+        found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
+        return tuple(first(found, "passage", passage_id))
 
     def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
         """Id -> archive, of those of these passages that exist."""
@@ -158,6 +173,7 @@ class Passages(Table):
         listed = ", ".join(str(passage.seq) for passage in deleted)
         self._run(f"DELETE FROM passages WHERE archive_id = :archive_id AND seq IN ({listed})", archive_id=archive_id)
         self._db.run_many("DELETE FROM ids WHERE id = :id", [{"id": passage.id} for passage in deleted])
+        keep_places(self._db, self._org_id, {p.id: {"archive_id": archive_id, "seq": p.seq} for p in deleted})
         if is_embedded:
             forget_texts(self._db, number, [passage.seq for passage in deleted])
         return len(deleted)

@@ -23,7 +23,7 @@ from perdure.storage.database.row_format import (
     restore,
     storable,
 )
-from perdure.storage.tables.table import PagedTable, first, next_number
+from perdure.storage.tables.table import PagedTable, first, keep_places, next_number
 
 TRAITS_MAX = 1_000
 
@@ -78,6 +78,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
 
     def delete(self, provider_id: ProviderId) -> None:
         """Raises: NotFound."""
+        keep_places(self._db, self._org_id, {provider_id: {"number": self.get(provider_id).number}})
         if not self._run_counted("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
             raise NotFound("provider", provider_id)
         self._db.signal("providers")

@@ -178,11 +178,11 @@ class Runs(Table):
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *ids])
         return run
 
-    def get(self, run_id: RunId) -> Run:
-        """Raises: NotFound, also for a hidden one."""
+    def get(self, run_id: RunId, *, hidden: bool = False) -> Run:
+        """Raises: NotFound, also for a hidden one, unless `hidden`."""
         agent_id, seq = locate(self._db, self._org_id, "run", run_id)
         run = self.get_by_key(RunKey(AgentId(agent_id), seq))
-        if run.hidden:
+        if run.hidden and not hidden:
             raise NotFound("run", run_id)
         return run
 
@@ -431,10 +431,12 @@ class Runs(Table):
         return self.get_by_key(key)
 
     def remember_key(self, key: RunKey, conversation_seq: int, idempotency_key: str, *, digest: str) -> None:
-        """Store the idempotency key of a run, with the digest of its input."""
+        """Store the idempotency key of a run, with the digest of its input; another run loses it."""
         self._run(
             "INSERT INTO idempotency_keys (agent_id, conversation_seq, idempotency_key, run_seq, digest)"
-            f" SELECT agent_id, :conversation, :key, seq, :digest FROM runs WHERE {_OWN_RUN}",
+            f" SELECT agent_id, :conversation, :key, seq, :digest FROM runs WHERE {_OWN_RUN}"
+            " ON CONFLICT (agent_id, conversation_seq, idempotency_key)"
+            " DO UPDATE SET run_seq = excluded.run_seq, digest = excluded.digest",
             conversation=conversation_seq,
             key=storable(idempotency_key),
             digest=digest,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Generic, NewType, TypeVar
 
@@ -11,7 +13,7 @@ from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import Row, RowFormat, iso, storable
+from perdure.storage.database.row_format import Row, RowFormat, dump, iso, load, storable
 
 T = TypeVar("T")
 Filter = TypeVar("Filter")
@@ -38,8 +40,15 @@ NOT_DELETED = f"org_id NOT LIKE '%{_DELETED}'"
 """The condition of rows of any organisation that are not deleted."""
 
 
+PLACES_KEPT_S = 86_400
+"""How long a list can go on behind a deleted thing."""
+
+
 class Table:
     """The verbs of one noun, in transactions of one organisation. A statement names the organisation as `:org_id`."""
+
+    _kind: ClassVar[str]
+    _source: ClassVar[str]
 
     def __init__(self, db: Database, org_id: OrgId, limits: Limits = DEFAULT_LIMITS) -> None:
         self._db, self._org_id, self._limits = db, org_id, limits
@@ -106,15 +115,16 @@ class Table:
         """
         if id_ is None:
             return None
-        sql = f"SELECT {', '.join(columns)} FROM {source} WHERE id = :id AND org_id = :org_id"
-        return first(self._rows(sql, id=storable(id_)), kind, id_, hint=f"`{name}` must be one of the list")
+        return place_in(self._db, self._org_id, kind, source, columns, id_, hint=f"`{name}` must be one of the list")
+
+    def number(self, id_: str) -> int:
+        """The place of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
+        return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
 
 
 class PagedTable(Table, Generic[Filter, T]):
     """The verbs of a noun that is listed by pages, in order of creation."""
 
-    _kind: ClassVar[str]
-    _source: ClassVar[str]
     _format: ClassVar[RowFormat[Any]]
 
     def _where(self, where: Filter) -> Conditions:
@@ -171,6 +181,41 @@ def first(values: Sequence[T], kind: str, key: str, *, hint: str = "") -> T:
     if not values:
         raise NotFound(kind, key, hint=hint)
     return values[0]
+
+
+def place_in(
+    db: Database, org_id: OrgId, kind: str, source: str, columns: Sequence[str], id_: str, *, hint: str = ""
+) -> Row:
+    """The values of these columns in a row, also in one that was deleted lately. Raises: NotFound."""
+    sql = f"SELECT {', '.join(columns)} FROM {source} WHERE id = :id AND org_id = :org_id"
+    rows = db.rows(sql, {"id": storable(id_), "org_id": org_id}) or deleted_place(db, org_id, id_, columns)
+    return first(rows, kind, id_, hint=hint)
+
+
+def deleted_place(db: Database, org_id: OrgId, id_: str, columns: Sequence[str]) -> Sequence[Row]:
+    """The values that these columns had in a row that was deleted lately; empty: none was."""
+    sql = "SELECT place FROM deleted_places WHERE digest = :digest AND org_id = :org_id"
+    places = [load(row[0]) for row in db.rows(sql, {"digest": _digest(id_), "org_id": org_id})]
+    return [tuple(place[column] for column in columns) for place in places if place.keys() >= set(columns)]
+
+
+def keep_places(db: Database, org_id: OrgId, places: Mapping[Any, Mapping[str, Any]]) -> None:
+    """Keep where things stand that are deleted now (id -> column -> value), because a client may be reading their list
+    page by page; for a day."""
+    now = int(time.time())
+    skip = f"{db.for_update} SKIP LOCKED" if db.for_update else ""  # another process removes it just now
+    old = f"SELECT digest FROM deleted_places WHERE deleted_at < :until{skip}"
+    db.run(f"DELETE FROM deleted_places WHERE digest IN ({old})", {"until": now - PLACES_KEPT_S})
+    db.run_many(
+        "INSERT INTO deleted_places (digest, org_id, place, deleted_at) VALUES (:digest, :org_id, :place, :now)"
+        f" {db.on_conflict('deleted_places', 'digest')} DO NOTHING",
+        [{"digest": _digest(id_), "org_id": org_id, "place": dump(place), "now": now} for id_, place in places.items()],
+    )
+
+
+def _digest(id_: str) -> str:
+    """What stands for the id of a deleted thing, of which no byte is kept."""
+    return hashlib.sha256(storable(id_).encode()).hexdigest()
 
 
 def deleted_org(org_id: OrgId) -> str:

@@ -6,6 +6,7 @@ rest.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools.hosts import EVERY_HOST
+from perdure.core.tools.portable import portable
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
@@ -47,6 +49,9 @@ _SPEC = Codec(
 )
 _TOOL = RowFormat(Tool, "id, spec, tags, metadata", {_SPEC: "spec", JSON_TUPLE: "tags", JSON: "metadata"})
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
+
+
+log = logging.getLogger(__name__)
 
 
 class Tools(PagedTable[ToolFilter, Tool]):
@@ -157,6 +162,9 @@ class Tools(PagedTable[ToolFilter, Tool]):
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
+                spec = self.get(ToolId(tool_id)).spec
+                for problem in portable({"name": spec.name, "parameters": spec.parameters}).problems:
+                    log.warning("the schema of the tool %s is changed for models: %s", spec.name, problem)
                 revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:

@@ -16,7 +16,7 @@ from perdure.storage.database.row_format import Row
 from perdure.storage.full_text import index as word_index
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.passages import passage_words_of
-from perdure.storage.tables.table import OwnId, deleted_org
+from perdure.storage.tables.table import OwnId, deleted_org, keep_places
 from perdure.storage.tables.vectors import Vectors
 
 CHARS = 250_000
@@ -130,6 +130,7 @@ def delete_shared(db: Database, org_id: OrgId, table: str, own: OwnId) -> None:
     """Delete a shared thing: hide it and remove its first rows, or all if they are few."""
     name = f", {_UNIQUE_NAMES[table]} = id" if table in _UNIQUE_NAMES else ""
     params = {"id": own, "deleted": deleted_org(org_id)}
+    keep_places(db, org_id, {own: {"number": db.rows(f"SELECT number FROM {table} WHERE id = :id", params)[0][0]}})
     db.run(f"UPDATE {table} SET org_id = :deleted{name} WHERE id = :id", params)
     if table == "archives":
         scopes = db.rows(

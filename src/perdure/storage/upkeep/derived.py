@@ -54,7 +54,7 @@ _PARTS: Mapping[str, tuple[str, str]] = {
 
 _REST = (
     *("files", "mcp_servers", "providers", "secrets", "sandbox_variables", "sandbox_configs", "token_factors"),
-    *("model_traits", "batches", "runs", "vector_scopes", "ids"),
+    *("model_traits", "batches", "runs", "vector_scopes", "ids", "deleted_places"),
 )
 """What is left after everything that has parts."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ExtraMissing
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.core.mcp import McpServer, ServerSecrets, whole_url
+from perdure.core.mcp import PROTOCOL_HEADERS, McpServer, ServerSecrets, whole_url
 from perdure.toolbox.mcp.listing import InvalidEntries, filter_listings
 
 if TYPE_CHECKING:
@@ -133,7 +133,8 @@ async def _transport(
 
     from perdure.toolbox.mcp.pinned import PinnedTransport
 
-    url, headers = whole_url(server, secrets), dict(secrets.headers)
+    url = whole_url(server, secrets)
+    headers = {name: value for name, value in secrets.headers.items() if name.lower() not in PROTOCOL_HEADERS}
     if secrets.token:
         name = server.auth_header or "Authorization"
         scheme = "Bearer " if name.lower() == "authorization" and " " not in secrets.token else ""

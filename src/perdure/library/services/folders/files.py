@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -70,7 +70,7 @@ class FileService:
 
         def load(tx: Tx) -> Sequence[FileState]:
             tx.folders.get(folder_id)
-            files = page.load(partial(tx.files.list, folder_id), lambda one: tx.files.get(FileId(one)).number)
+            files = page.load(partial(tx.files.list, folder_id), lambda one: _place_of(tx, one, [folder_id])[1])
             return _load_states(tx, folder_id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
 
         return await self._store.read(load)
@@ -190,8 +190,8 @@ class AgentFileService:
             numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(agent_id)}
 
             def place(file_id: str) -> tuple[int, int]:
-                file = tx.agent_files.get(agent_id, FileId(file_id)).file
-                return numbers[file.folder_id], file.number
+                folder_id, number = _place_of(tx, file_id, numbers)
+                return numbers[folder_id], number
 
             found = one_more.load(partial(tx.agent_files.list, agent_id, is_open=is_open), place)
             visible = found[-page.limit :] if page.from_end else found[: page.limit]
@@ -287,6 +287,14 @@ def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_char
             file = replace(file, status="embedding")
         states.append(FileState(file=file, waiting=waiting.get(file.id, 0), text=text))
     return states
+
+
+def _place_of(tx: Tx, file_id: str, folders: Container[FolderId]) -> tuple[FolderId, int]:
+    """The folder of a cursor's file and its number there. Raises: NotFound: the file is in none of these folders."""
+    folder_id, number = tx.files.place(FileId(file_id))
+    if folder_id not in folders:
+        raise NotFound("file", file_id, hint="it must be one of the list")
+    return folder_id, number
 
 
 def _find_file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:

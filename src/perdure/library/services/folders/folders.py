@@ -82,7 +82,7 @@ class FolderService:
         """A page of all folders, or of those of this name. Raises: InvalidInput; NotFound: the page begins at none."""
         check_page(page, name=name)
         return await self._ports.store.read(
-            lambda tx: page.load(partial(tx.folders.list, name=name), lambda one: tx.folders.get(FolderId(one)).number)
+            lambda tx: page.load(partial(tx.folders.list, name=name), tx.folders.number)
         )
 
     async def count(self) -> int:

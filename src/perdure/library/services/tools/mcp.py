@@ -13,6 +13,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
+from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
 from perdure.domain.mcp import (
     McpChanges,
@@ -180,6 +181,18 @@ class McpService:
     async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
         """The server's tools that agents can be given, by name. Raises: NotFound."""
         return await self._ports.store.read(_list_tools, server_id)
+
+    async def own_names(self, server_id: McpServerId) -> Mapping[ToolId, str]:
+        """The server's own names of its tools, of those that no other tool has the name of. Raises: NotFound."""
+
+        def read(tx: Tx) -> Mapping[ToolId, str]:
+            known = {one.tool_id: one.name for one in tx.mcp.tools(server_id) if one.tool_id is not None}
+            taken = {
+                tool.spec.name for tool in tx.tools.page(where=ToolFilter(names=tuple(known.values())), limit=1_000)
+            }
+            return {id_: name for id_, name in known.items() if name not in taken | {*CONTEXT_TOOL_SPECS}}
+
+        return await self._ports.store.read(read)
 
     async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
         """Raises: NotFound: another server's, or none."""

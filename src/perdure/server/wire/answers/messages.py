@@ -232,3 +232,24 @@ class StoredMessage(TypedDict):
 
 class BatchMessages(TypedDict):
     messages: list[StoredMessage]
+
+
+class CompletionText(TypedDict):
+    role: Literal["assistant"]
+    content: str
+    tool_calls: NotRequired[list[Object]]
+
+
+class CompletionChoice(TypedDict):
+    index: int
+    message: CompletionText
+    finish_reason: Literal["stop", "length", "tool_calls"]
+
+
+class Completion(TypedDict):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: ids.AgentIdIn
+    choices: list[CompletionChoice]
+    usage: Object

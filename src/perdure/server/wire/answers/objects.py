@@ -6,7 +6,7 @@ document imports this module.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -19,6 +19,7 @@ from perdure.server.wire.answers.mcp import McpListing as McpListing
 from perdure.server.wire.answers.mcp import McpServer as McpServer
 from perdure.server.wire.answers.mcp import McpTool as McpTool
 from perdure.server.wire.answers.mcp import Synced as Synced
+from perdure.server.wire.answers.messages import Completion as Completion
 from perdure.server.wire.answers.messages import Message as Message
 from perdure.server.wire.answers.messages import Object as Object
 from perdure.server.wire.answers.messages import RequestUsage, Stop
@@ -284,26 +285,6 @@ class Generated(TypedDict):
     usage: RequestUsage
 
 
-class CompletionText(TypedDict):
-    role: Literal["assistant"]
-    content: str
-
-
-class CompletionChoice(TypedDict):
-    index: int
-    message: CompletionText
-    finish_reason: Literal["stop", "length"]
-
-
-class Completion(TypedDict):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: ids.AgentIdIn
-    choices: list[CompletionChoice]
-    usage: Object
-
-
 class ImportedAgents(TypedDict):
     agent_ids: list[ids.AgentIdIn]
     warnings: list[str]
@@ -494,6 +475,7 @@ class Recalled(TypedDict):
 class Health(TypedDict):
     version: str
     status: str
+    perdure: NotRequired[str]
 
 
 class Confirmation(TypedDict):

@@ -13,6 +13,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, storable
 from perdure.storage.tables.access.organisations import next_numbers
+from perdure.storage.tables.table import keep_places, place_in
 
 USE_S = 60
 """The time of the last use is written at most this often."""
@@ -59,7 +60,8 @@ class Keys:
         """In the order of creation, those of one user if one is given; revoked ones included."""
         where = Conditions("org_id = :org_id", org_id=storable(org_id))
         where.equal("user_id", user_id)
-        where.add("number > (SELECT number FROM api_keys WHERE id = ? AND org_id = :org_id)", after)
+        if after is not None:
+            where.between("number", place_in(self._db, org_id, "key", "api_keys", ("number",), after)[0], None)
         sql = f"SELECT {_KEY.columns} FROM api_keys WHERE {where} ORDER BY number LIMIT :limit"
         return [_KEY.read(row) for row in self._db.rows(sql, {**where.params, "limit": limit})]
 
@@ -89,6 +91,8 @@ class Keys:
     def delete(self, org_id: OrgId, key_id: KeyId) -> None:
         """Raises: NotFound."""
         self.get(org_id, key_id)
+        place = place_in(self._db, org_id, "key", "api_keys", ("number",), key_id)
+        keep_places(self._db, org_id, {key_id: {"number": place[0]}})
         self._db.run("DELETE FROM used WHERE org_id = :org_id AND owner_id = :id", {"org_id": org_id, "id": key_id})
         self._db.run("DELETE FROM api_keys WHERE org_id = :org_id AND id = :id", {"org_id": org_id, "id": key_id})
 

@@ -12,6 +12,7 @@ from perdure.core.ids import DEFAULT_ORG, OrgId, UserId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, RowFormat, insert_into, iso, storable
+from perdure.storage.tables.table import keep_places, place_in
 
 _ORGANISATION = RowFormat(
     Organisation, "id, number, name, created_at, deleted_at", {TEXT: "name", TIME: "created_at deleted_at"}
@@ -23,10 +24,6 @@ def next_numbers(db: Database, count: int) -> int:
     """The first of so many numbers of the directory that nothing has had yet."""
     sql = "UPDATE counters SET value = value + :count WHERE name = 'directory' RETURNING value"
     return int(db.rows(sql, {"count": count})[0][0]) - count + 1
-
-
-def _stored(text: str | None) -> str | None:
-    return None if text is None else storable(text)
 
 
 _ENDED = "revoked_at = COALESCE(revoked_at, created_at), start = '', digest = id, user_id = NULL"
@@ -125,7 +122,8 @@ class Users:
     def list(self, org_id: OrgId, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
         """In the order of creation."""
         where = Conditions("org_id = :org_id", org_id=storable(org_id))
-        where.add("number > (SELECT number FROM users WHERE id = ? AND org_id = :org_id)", _stored(after))
+        if after is not None:
+            where.between("number", place_in(self._db, org_id, "user", "users", ("number",), after)[0], None)
         sql = f"SELECT {_USER.columns} FROM users WHERE {where} ORDER BY number LIMIT :limit"
         return [_USER.read(row) for row in self._db.rows(sql, {**where.params, "limit": limit})]
 
@@ -136,7 +134,7 @@ class Users:
     def delete(self, org_id: OrgId, user_id: UserId) -> None:
         """Delete a user. The user's keys count no more, and keep a line that says nothing of the user: without any keys
         a server would be open. Raises: NotFound."""
-        self.get(org_id, user_id)
+        keep_places(self._db, org_id, {user_id: {"number": self.get(org_id, user_id).number}})
         params = {"org_id": org_id, "id": user_id}
         keys = "SELECT id FROM api_keys WHERE org_id = :org_id AND user_id = :id"
         self._db.run(f"DELETE FROM used WHERE org_id = :org_id AND owner_id IN ({keys})", params)

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, BatchId, MessageId
 from perdure.core.runs import Batch, Callback, CallbackOwner, DueCallback, Run, RunStatus
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TIME, Codec, RowFormat, dump, from_iso, insert_into, iso, load, storable
-from perdure.storage.tables.table import Table, first, next_number
+from perdure.storage.tables.table import Table, deleted_place, first, keep_places, next_number
 
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
 _OWN_BATCH = "t.org_id = :org_id"
@@ -118,15 +118,18 @@ class Batches(Table):
         self._run(_INSERT, callback_due_at=batch.callback and iso(batch.created_at), **_BATCH.params(batch))
         return batch
 
-    def find(self, batch_id: BatchId) -> Batch | None:
-        """The batch of this id, with its runs counted."""
+    def find(self, batch_id: BatchId, *, deleted: bool = False) -> Batch | None:
+        """The batch of this id, with its runs counted. With `deleted` also what a page needs of a deleted one."""
         sql = f"SELECT {_BATCH.columns} FROM batches WHERE id = :id AND org_id = :org_id"
         found = self._counted([_BATCH.read(row) for row in self._rows(sql, id=storable(batch_id))])
+        if deleted and not found:
+            for number, at in deleted_place(self._db, self._org_id, batch_id, ("number", "created_at")):
+                return Batch(id=batch_id, number=number, digest="", created_at=from_iso(at))
         return found[0] if found else None
 
-    def get(self, batch_id: BatchId) -> Batch:
-        """The batch of this id, with its runs counted. Raises: NotFound."""
-        return first([batch for batch in [self.find(batch_id)] if batch is not None], "job", batch_id)
+    def get(self, batch_id: BatchId, *, deleted: bool = False) -> Batch:
+        """As `find`. Raises: NotFound."""
+        return first(list(filter(None, [self.find(batch_id, deleted=deleted)])), "job", batch_id)
 
     def page(
         self,
@@ -165,6 +168,9 @@ class Batches(Table):
 
     def delete(self, batch_id: BatchId) -> None:
         """Delete a batch; its runs stay, and belong to none. Raises: NotFound."""
+        batch = self.get(batch_id)
+        place = {"number": batch.number, "created_at": iso(batch.created_at)}
+        keep_places(self._db, self._org_id, {batch.id: place})
         if not self._run_counted("DELETE FROM batches WHERE id = :id AND org_id = :org_id", id=storable(batch_id)):
             raise NotFound("job", batch_id)
         self._run(f"UPDATE runs AS r SET batch_id = NULL WHERE r.batch_id = :id AND {_OWN_AGENT_OF_R}", id=batch_id)

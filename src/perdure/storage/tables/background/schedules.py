@@ -27,7 +27,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.tables.background.batches import CALLBACK
-from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
+from perdure.storage.tables.table import OWN_AGENT, Table, deleted_place, first, keep_places, own_agent
 
 FIRINGS_KEPT = 1_000
 """How many firings of a schedule are kept."""
@@ -145,8 +145,11 @@ class Schedules(Table):
         where.equal("s.agent_id", agent_id)
         where.among("s.status", statuses)
         if after is not None:
-            place = self.get(after, agent_id)
-            where.add("(s.agent_id, s.seq) > (?, ?)", place.agent_id, place.seq)
+            sql = f"SELECT s.agent_id, s.seq FROM schedules s WHERE s.id = :id AND {_OWN}"
+            rows = self._rows(sql, id=storable(after))
+            rows = rows or deleted_place(self._db, self._org_id, after, ("agent_id", "seq"))
+            rows = [row for row in rows if agent_id in (None, row[0])]
+            where.add("(s.agent_id, s.seq) > (?, ?)", *first(rows, "schedule", after))
         sql = f"{_SELECT} WHERE {where} ORDER BY s.agent_id, s.seq LIMIT :limit"
         return [_SCHEDULE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
 
@@ -228,6 +231,8 @@ class Schedules(Table):
         )
         if not self._run_counted(f"DELETE FROM schedules AS s WHERE s.id = :id AND {_OWN}", id=schedule.id):
             raise NotFound("schedule", schedule_id)
+        place = {"agent_id": schedule.agent_id, "seq": schedule.seq}
+        keep_places(self._db, self._org_id, {schedule.id: place})
 
     def list_firings(self, schedule: Schedule, *, limit: int = 20, before_seq: int | None = None) -> Sequence[Firing]:
         """Firings of a schedule, the newest first, before number `before_seq`."""

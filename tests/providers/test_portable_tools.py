@@ -1,0 +1,169 @@
+"""Tools' schemas that a provider would refuse with the whole request."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.messages import ToolCall, unlogged_message
+from perdure.core.models import ModelDelta, ModelReply, ModelRequest
+from perdure.core.tools.arguments import fit_arguments
+from perdure.core.tools.portable import portable, renamed
+from perdure.providers.portable_tools import PortableTools
+from perdure.testing import ScriptedModel, calls
+from tests.server.routed import new_agent, routed
+
+TEXT = {"type": "string"}
+BASE = {"type": "object", "properties": {"q": {"type": "array"}}, "required": ["q"]}
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "a bare list": {"type": "object", "properties": {"rows": {"type": "array"}}},
+    "a bare list within": {"type": "object", "properties": {"o": {"anyOf": [{"type": "array"}, {"type": "null"}]}}},
+    "a list or null": {"type": "object", "properties": {"o": {"type": ["array", "null"]}}},
+    "a list of lists": {"type": "object", "properties": {"o": {"type": "array", "items": {"type": "array"}}}},
+    "a tuple": {
+        "type": "object",
+        "properties": {"p": {"type": "array", "prefixItems": [{"type": "integer"}, TEXT], "items": False}},
+    },
+    "an older tuple": {"type": "object", "properties": {"p": {"type": "array", "items": [TEXT, {"type": "null"}]}}},
+    "one of two": {
+        "type": "object",
+        "anyOf": [{"required": ["a"]}, {"required": ["$b"]}],
+        "properties": {"a": TEXT, "$b": TEXT},
+    },
+    "exactly one of two objects": {
+        "oneOf": [
+            {"type": "object", "properties": {"kind": {"const": "x"}, "a": TEXT}, "required": ["kind", "a"]},
+            {"type": "object", "properties": {"kind": {"const": "y"}}, "required": ["kind"]},
+        ]
+    },
+    "all of": {"allOf": [{"$ref": "#/$defs/Base"}, {"properties": {"z": TEXT}}], "$defs": {"Base": BASE}},
+    "not": {"type": "object", "properties": {"a": TEXT}, "not": {"required": ["a"]}},
+    "if": {"type": "object", "properties": {"a": TEXT}, "if": {"required": ["a"]}, "then": {"required": ["b"]}},
+    "a reference": {"$ref": "#/$defs/Base", "$defs": {"Base": BASE}},
+    "a dollar": {"type": "object", "properties": {"$filter": TEXT, "_filter": TEXT}, "required": ["$filter"]},
+    "spaces and Han": {"type": "object", "properties": {"first name": TEXT, "名前": TEXT, "名字": TEXT}},
+    "a dollar within": {"type": "object", "properties": {"o": {"type": "object", "properties": {"a b": TEXT}}}},
+    "a long name": {"type": "object", "properties": {"x" * 80: TEXT, "x" * 81: TEXT}},
+    "nothing": {},
+}
+
+
+def refusals(schema: Any, path: str = "") -> Iterator[str]:
+    """What a strict provider refuses."""
+    if not path:
+        yield from (key for key in ("anyOf", "oneOf", "allOf", "not", "enum", "if", "$ref") if key in schema)
+        if schema.get("type") != "object" or "properties" not in schema:
+            yield "no object"
+    if not isinstance(schema, Mapping):
+        return
+    kind = schema.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "prefixItems" in schema or ("array" in kinds and not isinstance(schema.get("items"), Mapping)):
+        yield f"{path}: a list without items"
+    for name, part in schema.get("properties", {}).items():
+        if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name):
+            yield f"{path}.{name}: name"
+        yield from refusals(part, f"{path}.{name}")
+    for part in (
+        *schema.get("anyOf", ()),
+        *[one for one in [schema.get("items")] if one],
+        *schema.get("$defs", {}).values(),
+    ):
+        yield from refusals(part, f"{path}|")
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_each_schema_is_sent_as_every_provider_takes_it(name: str) -> None:
+    """Lists say what they hold, nothing stands over all arguments, and names are plain."""
+    schema = SCHEMAS[name]
+    sent = portable({"name": "probe", "description": "Do.", "parameters": schema})
+
+    assert list(refusals(sent.shape["parameters"])) == []
+    assert sent.shape["description"].startswith("Do.")
+    if name in ("a reference", "all of"):  # what stood elsewhere is there
+        assert sent.shape["parameters"]["properties"].keys() >= {"q"}
+        assert sent.shape["parameters"]["required"] == ["q"]
+
+
+def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
+    """The alternatives, and what stands at which place of a tuple."""
+    one_of = portable({"name": "f", "description": "Do.", "parameters": SCHEMAS["one of two"]})
+    pair = portable({"name": "f", "description": "Do.", "parameters": SCHEMAS["a tuple"]})
+
+    assert one_of.shape["description"] == "Do.\nGive at least one of these: a; or x24_b."
+    assert pair.shape["parameters"]["properties"]["p"] == {
+        "type": "array",
+        "items": {"anyOf": [{"type": "integer"}, TEXT]},
+        "maxItems": 2,
+        "description": 'Its items in order: {"type":"integer"}, {"type":"string"}.',
+    }
+
+
+def test_a_portable_tool_stays_the_same_object() -> None:
+    """So that its bytes, and what is cached of them, do too."""
+    tool = {"name": "f", "description": "", "parameters": {"type": "object", "properties": {"x": TEXT}}}
+
+    assert portable(tool).shape is tool
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=90), st.text(), max_size=6))
+def test_arguments_come_back_with_their_own_names(arguments: dict[str, str]) -> None:
+    """Whatever the names are: each has one of its own on the way, and the tool's schema takes what comes back."""
+    schema = {"type": "object", "properties": dict.fromkeys(arguments, TEXT), "required": [*arguments]}
+    tool = portable({"name": "f", "description": "", "parameters": schema})
+
+    sent = renamed(arguments, tool.aliases)
+    back = renamed(sent, {alias: name for name, alias in tool.aliases.items()})
+
+    assert len(sent) == len(arguments)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_.-]{1,64}", name) for name in sent)
+    assert back == arguments == fit_arguments("f", schema, back)
+
+
+async def test_a_call_has_the_tools_own_names_and_the_model_sees_its_own() -> None:
+    """In the answer, in the deltas, and in the calls of earlier answers."""
+    tool = {"name": "find", "description": "", "parameters": SCHEMAS["a dollar"]}
+    inner = ScriptedModel(calls("find", x24_filter="x"))
+    earlier = unlogged_message("assistant", "")
+    call = ToolCall("c1", "find", json.dumps({"$filter": "old"}))
+    request = ModelRequest(
+        model="m", system="", messages=(type(earlier)(**_fields(earlier) | {"parts": (call,)}),), tools=(tool,)
+    )
+
+    pieces = [piece async for piece in PortableTools(inner).respond(request)]
+
+    (reply,) = [piece for piece in pieces if isinstance(piece, ModelReply)]
+    deltas = [one.text for one in pieces if isinstance(one, ModelDelta) and one.kind == "tool_arguments"]
+    assert [json.loads(part.arguments) for part in reply.parts if isinstance(part, ToolCall)] == [{"$filter": "x"}]
+    assert [json.loads(text) for text in deltas] == [{"$filter": "x"}]
+    (asked,) = inner.requests
+    assert [json.loads(call.arguments) for call in asked.messages[0].calls] == [{"x24_filter": "old"}]
+    assert "$filter" not in asked.tools[0]["parameters"]["properties"]
+
+
+def _fields(message: Any) -> dict[str, Any]:
+    return {name: getattr(message, name) for name in message.__slots__}
+
+
+async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """In the log, with the tool's name and what is changed."""
+    async with routed() as server:
+        agent = await new_agent(server)
+        source = "def find(x):\n    return x\n"
+        schema = {
+            "name": "find",
+            "description": "d",
+            "parameters": {"type": "object", "properties": {"x": {"type": "array"}}, "required": ["x"]},
+        }
+        tool = await server.post("/v1/tools/", {"source_code": source, "json_schema": schema})
+        with caplog.at_level(logging.WARNING):
+            await server.patch(f"/v1/agents/{agent['id']}/tools/attach/{tool['id']}")
+
+    assert "the schema of the tool find is changed for models: 'x' is a list that does not say what" in caplog.text

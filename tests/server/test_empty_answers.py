@@ -1,0 +1,76 @@
+"""Answers that say nothing, and words that go out by `send_message`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from perdure.core.messages import Text
+from perdure.core.models import ModelReply
+from perdure.testing import calls, says
+from tests.server.routed import Routed, new_agent, routed
+
+SOURCE = 'def act(x: str) -> str:\n    """Do.\n\n    Args:\n        x: value\n    """\n    {0}\n'
+
+
+async def _shown(server: Routed, agent: Any) -> tuple[str, list[tuple[str, str]]]:
+    """(Why the turn ended, the type of each message and what it says)."""
+    body = {"messages": [{"role": "user", "content": "go"}]}
+    answer = await server.post(f"/v1/agents/{agent['id']}/messages", body)
+    return answer["stop_reason"]["stop_reason"], [
+        (one["message_type"], str(one.get("content") or one.get("reasoning") or "")) for one in answer["messages"]
+    ]
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+async def test_an_empty_answer_after_a_tool_ends_the_turn(text: str) -> None:
+    """What the tool did is told, and the next turn goes on from there."""
+    empty = ModelReply(parts=(Text(text),) if text else ())
+    async with routed(calls("act", x="1"), empty, says("more")) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format("return x")})
+        agent = await new_agent(server, tools=["act"])
+
+        assert await _shown(server, agent) == ("end_turn", [("tool_call_message", ""), ("tool_return_message", "")])
+        assert await _shown(server, agent) == ("end_turn", [("assistant_message", "more")])
+
+
+async def test_an_empty_answer_after_a_failed_tool_is_an_error() -> None:
+    """Nobody said that all is done."""
+    async with routed(calls("act", x="1"), ModelReply(parts=())) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format("raise ValueError(x)")})
+        agent = await new_agent(server, tools=["act"])
+        body = {"messages": [{"role": "user", "content": "go"}]}
+
+        assert (await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)).status_code >= 500
+
+
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])
+@pytest.mark.parametrize("extra", [{}, {"inner_thoughts": "I greet."}, {"thinking": "I greet."}, {"id": "m-1"}])
+async def test_send_message_ends_the_turn(agent_type: str, extra: dict[str, str]) -> None:
+    """Of every type of agent that has it, whatever else it is given; thoughts that were asked for are told."""
+    async with routed(calls("send_message", message="hi", **extra), says("unasked")) as server:
+        agent = await new_agent(server, tools=["send_message"], agent_type=agent_type)
+
+        reason, shown = await _shown(server, agent)
+
+    is_told = agent_type != "letta_v1_agent" and extra and "id" not in extra
+    thought = [("reasoning_message", "I greet.")] if is_told else []
+    assert (reason, shown) == ("end_turn", [*thought, ("assistant_message", "hi")])
+
+
+async def test_thoughts_of_other_loops_are_understood_by_every_tool() -> None:
+    """`inner_thoughts` and a heartbeat are no reason to refuse a call; a tool's own argument of the name stays its."""
+    own = 'def think(inner_thoughts: str) -> str:\n    """Do.\n\n    Args:\n        inner_thoughts: v\n    """\n'
+    own += "    return inner_thoughts\n"
+    thoughtful = calls("act", x="1", inner_thoughts="Now.", request_heartbeat=True)
+    async with routed(thoughtful, calls("think", inner_thoughts="mine"), says("done")) as server:
+        for source in (SOURCE.format("return x"), own):
+            await server.post("/v1/tools/", {"source_code": source})
+        agent = await new_agent(server, tools=["act", "think"])
+        body = {"messages": [{"role": "user", "content": "go"}]}
+
+        answer = await server.post(f"/v1/agents/{agent['id']}/messages", body)
+
+    returns = [one["tool_return"] for one in answer["messages"] if one["message_type"] == "tool_return_message"]
+    assert returns == ["1", "mine"]
