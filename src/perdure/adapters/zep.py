@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perdure import AsyncPerdure, FactHit, NotFound
+from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore
-from perdure.core.errors import AlreadyExists
 from perdure.library.services.facts.episodes import NewEpisode
 
 LAST_MESSAGES = 10
