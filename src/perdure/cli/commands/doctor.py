@@ -19,8 +19,7 @@ if for_work(__name__):
 
     from perdure import app
     from perdure.cli.chat.models import price
-    from perdure.cli.commands.checks import UPGRADED, Check, checks_view
-    from perdure.cli.commands.store_checks import store_checks
+    from perdure.cli.commands.store_checks import UPGRADED, Check, checks_view, store_checks
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, plural, visible
     from perdure.core.errors import InvalidInput, PerdureError

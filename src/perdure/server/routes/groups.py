@@ -3,7 +3,6 @@ companions."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,13 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.core.errors import Conflict, NotFound, PerdureError
+from perdure.core.errors import Conflict
 from perdure.core.groups.group import GROUP_FAILED_REASONS, GroupFilter
 from perdure.core.ids import GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.library.checks import LIMIT_MAX, Page
-from perdure.server.errors import continuing_run_answer, failure_answer
+from perdure.server.errors import failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
+from perdure.server.routes.messages import reply_or_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers.companions import pass_shape
 from perdure.server.wire.chunks import StreamMode
@@ -124,20 +124,9 @@ async def _answer(request: Request, body: SendRequest) -> Response:
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, display=body.display)
         return await streams.stream(groups.follow(turn), wire.GroupChunks(turn, mode), pings=mode.pings)
-    waiting = streams.track(groups.reply(turn))
-    name = f"turn {turn.seq} of {turn.group_id}"
-    try:
-        await asyncio.wait({waiting})
-    finally:
-        waiting.cancel()
-    if waiting.cancelled():
-        return continuing_run_answer(None, name)
-    try:
-        reply = waiting.result()
-    except NotFound:
-        raise
-    except PerdureError as error:
-        return continuing_run_answer(error, name)
+    reply = await reply_or_answer(streams, groups.reply(turn), f"turn {turn.seq} of {turn.group_id}")
+    if isinstance(reply, Response):
+        return reply
     if reply.failure is not None and reply.stop_reason in GROUP_FAILED_REASONS:
         return failure_answer(reply.failure)
     return json_answer(wire.group_response(reply, body.display))

@@ -34,6 +34,7 @@ from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
+from perdure.server.wire import models
 from perdure.server.wire.access.access import LimitsIn
 from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
@@ -44,15 +45,6 @@ from perdure.server.wire.folders import folder_shape
 from perdure.server.wire.groups.groups import group_shape
 from perdure.server.wire.identities import identity_shape
 from perdure.server.wire.input import MessageIn
-from perdure.server.wire.models import (
-    Facts,
-    LlmConfig,
-    ModelSettings,
-    ResponseFormat,
-    extras_of,
-    llm_config_shape,
-    model_settings_shape,
-)
 from perdure.server.wire.tools import tool_shape
 
 AgentType = Literal[
@@ -133,13 +125,13 @@ class AgentChangesIn(WireRequest):
     timezone: str | None = None
     hidden: bool | None = None
     model: Annotated[str, Field(pattern="^[^/]+/.+$")] | None = None
-    model_settings: ModelSettings | None = None
-    llm_config: LlmConfig | None = None
+    model_settings: models.ModelSettings | None = None
+    llm_config: models.LlmConfig | None = None
     context_window_limit: Annotated[int, Field(ge=1, le=2**53), _WINDOW] | None = None
     max_tokens: _Count = None
     max_reasoning_tokens: _Count = None
     parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
+    response_format: models.ResponseFormat | None = None
     embedding: ids.Name | None = None
     embedding_config: ids.JsonObject | None = None
     compaction_settings: CompactionSettingsIn | None = None
@@ -330,7 +322,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
             # Answers have this value where nothing is set. Sent back, it is no wish: many models refuse it.
             del own_options["reasoning_effort"]
         options |= own_options
-        wire_fields["model_settings"] = extras_of(body.model_settings)
+        wire_fields["model_settings"] = models.extras_of(body.model_settings)
     elif model_changes:
         wire_fields.pop("model_settings", None)  # it was in the words of another provider
     settings |= options
@@ -385,7 +377,7 @@ def secret_shape(secret: Secret) -> dict[str, Any]:
     }
 
 
-def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> dict[str, Any]:
+def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> dict[str, Any]:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, run = state.agent, state.run
     wire_fields = agent.settings.get(WIRE_SETTING, {})
@@ -403,11 +395,11 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "message_ids": list(state.message_ids),
         "system": base_prompt(agent.agent_type) if agent.system is None else agent.system,
         "agent_type": agent_type,
-        "llm_config": llm_config_shape(agent.model, facts, agent.settings),
+        "llm_config": models.llm_config_shape(agent.model, facts, agent.settings),
         "embedding_config": wire_fields.get("embedding_config") or embedding_config_shape(embedder),
         "model": agent.model,
         "embedding": wire_fields.get("embedding"),
-        "model_settings": model_settings_shape(agent.model, facts, agent.settings),
+        "model_settings": models.model_settings_shape(agent.model, facts, agent.settings),
         "compaction_settings": compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         "response_format": agent.settings.get("response_format"),
         **fields(agent, "description", "metadata"),
