@@ -23,7 +23,7 @@ from perdure.core.errors.store import disk_error
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
-from perdure.server.access.refusal import ScopeTooSmall
+from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.http import json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text

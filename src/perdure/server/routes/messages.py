@@ -113,8 +113,10 @@ async def reply_answer(
 
 
 async def reply_or_answer(streams: Streams, replying: Coroutine[Any, Any, T], name: str) -> T | Response:
-    """The reply; or if it can't be waited for, the answer that says that the run, or turn, of this name goes on. Raises:
-    NotFound."""
+    """The reply; or if it can't be waited for, the answer that says that the run, or turn, of this name goes on.
+
+    Raises: NotFound.
+    """
     waiting = streams.track(replying)
     try:
         await asyncio.wait({waiting})
