@@ -358,7 +358,7 @@ class Values:
 
     def _filters(self, kind: str) -> Iterator[Any]:
         """The empty filter of this kind first, then those that name something."""
-        of, name = self._of, kind.removesuffix(" | None")
+        of, name = self._of, kind.removesuffix(" | None").rpartition(".")[2]
         match name:
             case "AgentFilter":
                 yield from (AgentFilter(), AgentFilter(block_id=of.block.id), AgentFilter(name="ada"))
