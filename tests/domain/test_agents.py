@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ from perdure.core.blocks import DEFAULT_LIMIT_CHARS, BlockFilter
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
 from perdure.core.ids import BlockId
 from perdure.core.tools.memory_specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
-from perdure.domain.agents.units import NewAgent, create_agent
+from perdure.domain.agents.units import NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import DEFAULT_DESCRIPTIONS, NewBlock, create_block
+from perdure.domain.conversations.units import update_conversation
 from perdure.domain.tools.units import put_tools
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, SequentialIds
@@ -118,6 +120,64 @@ async def test_compaction_settings_that_no_run_could_use_are_refused(settings: d
         await store.write(
             create_agent, NewAgent(name="a", model="m", settings=settings), ids=ids, author=USER, at=START
         )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"temperature": "hot"}, "temperature is 'hot': give a number from 0 to 2"),
+        ({"temperature": 2.5}, "temperature is 2.5"),
+        ({"temperature": True}, "temperature is True"),
+        ({"top_p": [0.5]}, "top_p is [0.5]"),
+        ({"max_output_tokens": 0.5}, "max_output_tokens is 0.5: give a whole number"),
+        ({"max_reasoning_tokens": -1}, "max_reasoning_tokens is -1"),
+        ({"top_logprobs": "5"}, "top_logprobs is '5'"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls is 'no': give True or False"),
+        ({"logprobs": 1}, "logprobs is 1: give True or False"),
+        ({"message_buffer_autoclear": "off"}, "message_buffer_autoclear is 'off': give True or False"),
+        ({"response_format": "json"}, "response_format is 'json': give names with JSON values"),
+        ({"extra": ["seed", 3]}, "extra is ['seed', 3]"),
+        ({"reasoning_effort": "most"}, "reasoning_effort is 'most': give one of none, minimal"),
+        ({"reasoning_effort": ["low"]}, "reasoning_effort is ['low']"),
+        ({"tool_choice": {"a": 1}}, "tool_choice is {'a': 1}: give auto"),
+        ({"tool_choice": []}, "tool_choice is []"),
+    ],
+)
+async def test_options_that_no_model_takes_are_refused(settings: dict[str, Any], words: str) -> None:
+    """Of an agent when it is made and changed, and of a conversation; what is stored already stops no other change."""
+    store, ids = await a_store()
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        await store.write(
+            create_agent, NewAgent(name="a", model="m", settings=settings), ids=ids, author=USER, at=START
+        )
+    agent = await store.write(create_agent, NewAgent(name="a", model="m"), ids=ids, author=USER, at=START)
+    with pytest.raises(InvalidInput, match=re.escape(words)):
+        await store.write(update_agent, agent.id, {"settings": settings}, author=USER, at=START)
+    conversation = await store.read(lambda tx: tx.conversations.get_by_seq(agent.id, 0))
+    if "message_buffer_autoclear" not in settings:
+        with pytest.raises(InvalidInput, match=re.escape(words)):
+            await store.write(update_conversation, conversation.id, {"options": settings}, at=START)
+    await store.write(lambda tx: tx.agents.put(replace(agent, settings=settings)))
+    renamed = await store.write(update_agent, agent.id, {"description": "x"}, author=USER, at=START)
+
+    assert renamed.settings == settings
+
+
+async def test_options_that_models_take_are_kept() -> None:
+    """Without a value an option is the provider's."""
+    options = {
+        "temperature": 0,
+        "top_p": 0.5,
+        "max_output_tokens": 9,
+        "parallel_tool_calls": False,
+        "tool_choice": ["a"],
+    }
+    options |= {"reasoning_effort": "low", "response_format": {"type": "json_object"}, "max_reasoning_tokens": None}
+    store, ids = await a_store()
+    new = NewAgent(name="a", model="m", settings=options)
+    agent = await store.write(create_agent, new, ids=ids, author=USER, at=START)
+
+    assert agent.settings == options
 
 
 @pytest.mark.parametrize("name", ["Ada", "Ada's helper-2_b", "艾达", "x" * 200])

@@ -32,10 +32,12 @@ async def opened_with_patterns() -> AsyncIterator[AsyncPerdure]:
         yield perdure
 
 
-async def tell(agent: AsyncAgent, *texts: str) -> None:
+async def tell(agent: AsyncAgent, *texts: str, in_one_batch: bool = False) -> None:
     for text in texts:
         await agent.send(text)
-        await agent.facts.extract()
+        if not in_one_batch:
+            await agent.facts.extract()
+    await agent.facts.extract()
 
 
 async def edit(agent: AsyncAgent, old: str, new: str) -> None:
@@ -111,17 +113,22 @@ async def test_what_comes_from_outside_stays_outside(policy: str, left: list[str
     ],
 )
 @pytest.mark.parametrize("way", ["edit", "delete", "forget"])
-async def test_what_a_message_ended_is_true_again_without_it(way: str, texts: tuple[str, ...], left: list[str]) -> None:
-    """Edited, deleted or forgotten; and undoing that ends it again."""
+@pytest.mark.parametrize("in_one_batch", [False, True])
+async def test_what_a_message_ended_is_true_again_without_it(
+    in_one_batch: bool, way: str, texts: tuple[str, ...], left: list[str]
+) -> None:
+    """Edited, deleted or forgotten; and undoing that ends it again. Also if both were read at once."""
     async with opened_with_patterns() as perdure:
         agent = await perdure.create_agent("x")
         if way == "delete":  # of passages
             for text in texts:
                 passage = await agent.archive(text)
-                await agent.facts.extract()
+                if not in_one_batch:
+                    await agent.facts.extract()
+            await agent.facts.extract()
             await agent.delete_passage(passage.id)
         else:
-            await tell(agent, *texts)
+            await tell(agent, *texts, in_one_batch=in_one_batch)
         before = await states(agent)
         if way == "edit":
             await edit(agent, texts[-1], "Never mind.")
@@ -135,6 +142,26 @@ async def test_what_a_message_ended_is_true_again_without_it(way: str, texts: tu
         if way == "edit":
             await edit(agent, "Never mind.", texts[-1])
             assert await states(agent) == before
+
+
+@pytest.mark.parametrize("in_one_batch", [False, True])
+async def test_what_was_decided_is_taken_back_from_the_last_to_the_first(in_one_batch: bool) -> None:
+    """Each time all is as if the message had never been said."""
+    texts = ("I live in Oslo.", "I live in Bergen.", "I live in Turin.", "I never lived in Bergen.")
+    async with opened_with_patterns() as perdure:
+        agent = await perdure.create_agent("x")
+        await tell(agent, *texts, in_one_batch=in_one_batch)
+        found = []
+        for text in reversed(texts):
+            await edit(agent, text, "Never mind.")
+            found.append(await states(agent))
+
+        assert found == [
+            ["User lives in Bergen. ended", "User lives in Oslo. ended", "User lives in Turin."],
+            ["User lives in Bergen.", "User lives in Oslo. ended"],
+            ["User lives in Oslo."],
+            [],
+        ]
 
 
 async def test_what_a_person_changed_since_is_not_taken_back() -> None:

@@ -22,6 +22,7 @@ from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, che
 from perdure.domain.agents.compaction import check_compaction, check_summaries
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.limits import LIMITS, check_limits
+from perdure.domain.agents.options import check_options
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
@@ -231,6 +232,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     check_guards(agent.settings)
     check_policy(agent.settings)
     check_limits(agent.settings)
+    check_options(agent.settings, before)
     tools = agent.settings.get("approval_waived") or []
     if not isinstance(tools, list) or not all(isinstance(one, str) for one in tools):
         raise InvalidInput(f"approval_waived is {tools!r:.80}: give a list of tool ids")

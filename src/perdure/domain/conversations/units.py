@@ -10,6 +10,7 @@ from typing import Any, TypedDict
 from perdure.core.conversations import MODEL, OPTIONS, WINDOW, Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
+from perdure.domain.agents.options import check_options
 from perdure.domain.agents.units import check_window
 from perdure.domain.values import check_fields
 from perdure.storage.tx import Tx
@@ -78,6 +79,7 @@ def changed_settings(before: Mapping[str, Any], changes: ConversationChanges) ->
         window = changes.get("context_window_limit", options.pop(WINDOW, None))
         if "options" in changes:
             options = {**(changes["options"] or {})}
+            check_options(options, before.get(OPTIONS) or {})
         if window is not None:
             options[WINDOW] = check_window(window)
         settings[OPTIONS] = options or None

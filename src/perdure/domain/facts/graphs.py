@@ -287,7 +287,13 @@ _SAID: Final = ("text", "subject", "object", "relation", "type", "rating", "vali
 
 def _take_back(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
     """Write a fact as it was before these episodes changed it; None: they did not, or somebody has changed it since."""
-    before = next((one for one in reversed(versions) if one.origin.get("episode_id") not in gone), None)
+    said: list[Fact] = []
+    for one in versions:
+        if one.change == "restore":  # what was taken back before says nothing
+            at_first = next((place for place, other in enumerate(said) if other.origin == one.origin), len(said))
+            del said[at_first:]
+        said.append(one)
+    before = next((one for one in reversed(said) if one.origin.get("episode_id") not in gone), None)
     if before is None or before.seq == versions[-1].seq or before.is_deletion:
         return None
     return change_fact(tx, graph, versions[-1], said_of(before), change="restore", origin=before.origin, at=at)

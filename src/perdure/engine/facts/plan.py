@@ -29,7 +29,8 @@ TEXT_MAX_CHARS = 1_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedFact:
     """A valid fact. `subject` and `object` are places in `Plan.entities`; `known` is the fact that the decision is
-    about; `turns` are the numbers of the turns that say it."""
+    about, `earlier` the number of one that other turns of the batch say; `turns` are the numbers of the turns that say
+    it, `number` is its own in the answer."""
 
     text: str
     subject: int
@@ -43,6 +44,8 @@ class PlannedFact:
     decision: Decision
     known: Fact | None
     trust: TrustLabel
+    number: int = 0
+    earlier: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,12 +94,14 @@ class _Draft:
         planned = _plan_fact(batch, extracted, entities)
         if isinstance(planned, str):
             return planned
+        planned = replace(planned, number=number)
         if extracted.replaces is not None and planned.trust in TRUSTED:
             return self._change(number, planned, self._moved.get(extracted.replaces, extracted.replaces))
         planned = _compare(batch, planned, entities.items)
         if planned.decision == "ADD":
+            changed = {one.earlier for one in self._facts.values()}
             for place, earlier in self._facts.items():
-                if _same(planned, earlier):
+                if place not in changed and _same(planned, earlier):
                     if set(planned.turns) <= set(earlier.turns):
                         return "said twice"
                     self._facts[place] = _said_again(earlier, planned)
@@ -115,11 +120,16 @@ class _Draft:
             return ""
         self._moved[number] = place
         turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
+        added = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+        # What other turns decide is carried out after it, so that it is taken back when these are edited.
+        is_apart = turns != earlier.turns and (planned.decision != "SUPERSEDE" or added.decision == "ADD")
         if planned.decision == "NONE":
             self._facts[place] = replace(earlier, turns=turns)
+        elif is_apart and not (planned.decision == "SUPERSEDE" and earlier.decision == "NONE"):
+            self._facts[number] = replace(planned, earlier=place)
         elif planned.decision == "DELETE":
             del self._facts[place]
-            if earlier.known is not None and earlier.decision in ("NONE", "UPDATE"):
+            if earlier.decision in ("NONE", "UPDATE"):
                 self._facts[place] = replace(earlier, decision="DELETE")
         elif planned.decision == "UPDATE":
             valid_at, invalid_at = better_times(
@@ -129,6 +139,8 @@ class _Draft:
                 planned,
                 decision="UPDATE" if earlier.decision == "NONE" else earlier.decision,
                 known=earlier.known,
+                number=place,
+                earlier=earlier.earlier,
                 turns=turns,
                 valid_at=valid_at,
                 invalid_at=invalid_at,
@@ -140,7 +152,7 @@ class _Draft:
             if earlier.invalid_at is None or earlier.invalid_at > end:
                 begin = begins_before(earlier.valid_at, end)
                 self._facts[place] = replace(earlier, valid_at=begin, invalid_at=end)
-            self._facts[number] = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+            self._facts[number] = added
         if number in self._facts:
             del self._moved[number]
         return ""

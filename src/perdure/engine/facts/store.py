@@ -11,7 +11,7 @@ from typing import Any
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import Extraction
 from perdure.core.facts.values import Episode, Fact, FactChange, Graph
-from perdure.core.ids import Ids
+from perdure.core.ids import FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TRUSTED, MemoryWrite
@@ -82,8 +82,7 @@ def store_plan(
             tx.graphs.count_dropped(graph.id, {"it can't be stored": 1})
         else:
             added += [] if fact is None else [fact]
-    storing.end()
-    return added
+    return storing.end(added)
 
 
 def _within_policy(loaded: LoadedBatch, plan: Plan) -> Plan:
@@ -221,31 +220,35 @@ class _Storing:
         self._tx, self._graph, self._loaded, self._ids, self._at = tx, graph, loaded, ids, at
         self._entities, self._known = entities, {fact.id: fact for fact in known}
         self._sources: list[tuple[int, int]] = []
+        self._stored: dict[int, FactId] = {}
         self._changes = Changes()
 
-    def end(self) -> None:
-        """Write what the facts have in common."""
+    def end(self, added: Sequence[Fact]) -> Sequence[Fact]:
+        """Write what the facts have in common; return those that are new as they are now."""
         self._tx.facts.add_sources(self._graph.id, self._sources)
         self._changes.update_communities(self._tx, self._graph, at=self._at)
+        newest = [self._known[id_] for id_ in dict.fromkeys(fact.id for fact in added)]
+        return [fact for fact in newest if fact.expired_at is None]
 
     def store(self, planned: PlannedFact, supports: Sequence[Episode], origin: Mapping[str, Any]) -> Fact | None:
         """Carry out the decision about one fact; return it if it is new."""
-        known = self._known[planned.known.id] if planned.known else None
+        id_ = planned.known.id if planned.known else self._stored.get(planned.earlier or 0)
+        known = self._known[id_] if id_ is not None else None
         if known is not None and known.expired_at is not None and planned.decision != "SUPERSEDE":
             known = None  # it was deleted since the batch was read: what was said stands by itself
-            if planned.decision in ("DELETE", "NONE"):
-                return None
+        if known is None and planned.decision in ("DELETE", "NONE"):
+            return None
         if known is not None and known.is_decision and not self._says_anew(planned, known):
             planned = replace(
                 planned, decision="NONE" if planned.decision in ("UPDATE", "DELETE") else planned.decision
             )
         if known is not None and planned.decision == "DELETE":
-            self._support(known, supports)  # what denies it: without that it is believed again
+            self._support(planned, known, supports)  # what denies it: without that it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
             self._known[known.id] = self._tx.facts.get(known.id)
             return None
         if known is not None and planned.decision == "NONE":
-            self._support(known, supports)
+            self._support(planned, known, supports)
             return None
         subject, object_ = self._entities[planned.subject], self._entities[planned.object]
         if subject == object_:
@@ -256,7 +259,7 @@ class _Storing:
             return None
         if known is not None and planned.decision == "UPDATE":
             changed = self._change(known, self._better(known, planned), "update", origin)
-            self._support(known, supports)
+            self._support(planned, known, supports)
             return changed
         if known is not None and known.expired_at is None:
             turns = self._loaded.batch.turns
@@ -265,8 +268,10 @@ class _Storing:
                 times: FactFields = {"valid_at": begins_before(known.valid_at, end), "invalid_at": end}
                 self._change(known, times, "supersede", origin)
                 origin = {**origin, "ended_ids": [known.id]}
-        if planned.decision == "ADD" and (same := self._find_same(planned, scope_of(supports[0]))) is not None:
-            self._support(same, supports)
+        if (planned.decision == "ADD" or known is None) and (
+            same := self._find_same(planned, scope_of(supports[0]))
+        ) is not None:
+            self._support(planned, same, supports)
             return None
         new = NewFact(
             text=planned.text,
@@ -284,7 +289,7 @@ class _Storing:
         (fact,) = add_facts(
             self._tx, self._graph, [new], origin=origin, ids=self._ids, at=self._at, together=self._changes
         )
-        self._support(fact, supports)
+        self._support(planned, fact, supports)
         return fact
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
@@ -344,8 +349,10 @@ class _Storing:
         self._known[known.id] = changed
         return changed
 
-    def _support(self, fact: Fact, supports: Sequence[Episode]) -> None:
-        """Link a fact with the episodes that say it."""
+    def _support(self, planned: PlannedFact, fact: Fact, supports: Sequence[Episode]) -> None:
+        """Link a fact with the episodes that say it, and with what later facts of the answer call it."""
+        self._stored[planned.number] = fact.id
+        self._known.setdefault(fact.id, fact)
         self._sources += [(fact.first_seq, episode.seq) for episode in supports]
 
     def _find_same(self, planned: PlannedFact, scope: tuple[tuple[str, str], ...]) -> Fact | None:
