@@ -233,6 +233,39 @@ class ForgettingContract(Contract):
             with raises(NotFound):
                 await store.read(lambda tx: tx.corrections.get(agent.id, 2))
 
+    async def test_what_was_forgotten_is_known_as_long_as_it_is(self) -> None:
+        """The whole text, also when it can't be undone any more; of lists it is the beginning."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            texts = ("undone", "long " * 100, "x")
+            await store.write(lambda tx: [tx.corrections.add(agent.id, "forget", text, at=AT) for text in texts])
+            await store.write(lambda tx: tx.corrections.end(tx.corrections.get(agent.id, 1), at=LATER))
+            listed = await store.read(lambda tx: tx.corrections.list(agent.id))
+            assert [(one.number, len(one.text)) for one in listed] == [(3, 1), (2, 120), (1, 6)]
+            assert await store.read(lambda tx: tx.corrections.list(agent.id, undone=False)) == []
+            for _ in range(101):
+                await store.write(self.correct, agent.id)
+
+            forgotten = await store.read(lambda tx: tx.corrections.forgotten(agent.id))
+            assert [one.text for one in forgotten] == ["long " * 100, "x"]
+            with raises(NotFound):
+                await store.read(lambda tx: tx.corrections.get(agent.id, 3))
+
+    async def test_a_text_is_found_in_letters_of_another_width(self) -> None:
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            texts = (
+                "the ｂＬue　walrus",
+                "the ＢＬＵＥ walrus",
+                _json("ｂｌｕｅ walrus"),
+                "blue walrus",
+                "blue, a walrus",
+            )
+            await store.write(lambda tx: self.say(tx, agent.id, *texts))
+            page = await store.read(lambda tx: tx.mentions.scan("messages", agent.id, Redactor("Blue Ｗａlrus")))
+
+            assert [row.key for row in page.found] == [(0,), (1,), (2,), (3,)]
+
     async def test_an_erasure_is_found_until_it_has_ended(self) -> None:
         """With its progress; and that an agent's history was changed by one."""
         async with self.open_store() as store:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.text.forms import lower_in_place, match_form, name_key, same_letters
+from perdure.core.text.forms import in_usual_width, lower_in_place, match_form, name_key, same_letters
 
 LETTERS = "aeiInoszßİıKkéñüåộốçÅКйΰΣσς한글がプ'1"
 Form = Literal["NFC", "NFD"]
@@ -44,6 +44,58 @@ def test_a_text_is_found_in_every_form(text: str, one: Form, other: Form, case: 
         left = left[place + len(word) :]
 
 
+WIDTHS = {"ガ": "ｶﾞ", "パ": "ﾊﾟ", "ン": "ﾝ", "ー": "ｰ", "。": "｡", " ": "\u3000"}
+"""A character -> the same in half or double width; of Latin it is computed."""
+
+
+def in_another_width(char: str) -> str:
+    return WIDTHS.get(char, chr(ord(char) + 0xFEE0) if "!" <= char <= "~" else char)
+
+
+@given(
+    st.text("aikszAIKSZ09ガパンー。é!", min_size=3, max_size=12),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+    st.booleans(),
+    st.integers(0, 2),
+)
+def test_a_text_is_found_in_letters_of_any_width(
+    text: str, one: list[bool], other: list[bool], is_ascii: bool, depth: int
+) -> None:
+    """All of it, and nothing beside it, is taken out or masked, also where it is escaped in JSON."""
+
+    def written(widths: list[bool]) -> str:
+        return "".join(in_another_width(char) if wide else char for char, wide in zip(text, widths, strict=False))
+
+    redactor, stored = Redactor(written(one)), f"before: {written(other)} :after"
+    (masked,) = redactor.mask([stored])
+    assert masked == f"before: {'█' * len(written(other))} :after"
+    for _ in range(depth):
+        stored = json.dumps([stored], ensure_ascii=is_ascii)
+
+    assert redactor.finds(stored)
+    redacted = redactor.redact(stored)
+    for _ in range(depth):
+        (redacted,) = json.loads(redacted)
+    assert redacted == "before: [redacted] :after"
+
+
+def test_lines_and_excerpts_keep_their_places_behind_letters_of_another_width() -> None:
+    redactor, stored = Redactor("my secret"), "ＡＢＣ　ｶﾞｷﾞ\nＭＹ　ＳＥＣＲＥＴ is it\nthe rest"
+
+    assert redactor.drop_lines(stored) == "ＡＢＣ　ｶﾞｷﾞ\nthe rest"
+    assert redactor.excerpt(stored, chars=3) == "…ｷﾞ ＭＹ ＳＥＣＲＥＴ is…"
+    assert redactor.redact_summary("He told me of ｍｙ　ｓｅｃ…") == "He told me of [redacted]…"
+
+
+def test_a_long_row_of_backslashes_is_read_once() -> None:
+    """Reading it costs what its length costs, also where it escapes nothing."""
+    usual, place_of = in_usual_width("\\" * 200_000 + "uff21!")
+
+    assert (usual, place_of(0), place_of(1), place_of(2)) == ("A!", 0, 200_005, 200_006)
+    assert in_usual_width("\\" * 200_000 + "u")[0].endswith("\\u")
+
+
 @pytest.mark.parametrize(
     ("text", "stored"),
     [
@@ -52,6 +104,8 @@ def test_a_text_is_found_in_every_form(text: str, one: Form, other: Form, case: 
         ("Việt", "Viê\u0323t"),  # the marks in another order
         ("straße", "STRASSE"),
         ("STRASSE", "straße"),
+        ("ΟΔΟΣ", json.dumps("οδος")),  # the last letter of a word has a form of its own
+        ("οδοσ", json.dumps("οδος")),
         ("Kelvin is", json.dumps("\u212aelvin i\u017f")),
     ],
 )

@@ -17,13 +17,13 @@ from typing import Any
 import pytest
 
 from perdure import AsyncAgent, AsyncPerdure
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import ConversationBusy, InvalidInput, NotFound
 from perdure.core.models import Model
 from perdure.core.runs import Usage
 from perdure.domain.companions.passes import PassLimits, begin_due_pass
 from perdure.library.services.groups.companions import PassInfo
 from perdure.settings import Settings
-from perdure.testing import ScriptedModel, calls, fails, says
+from perdure.testing import InlineStore, ScriptedModel, calls, fails, says
 
 RACES = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 15
 SETTINGS = Settings(embedding="none", facts="off", companion_retry_s=0.05)
@@ -528,3 +528,47 @@ async def test_an_agent_or_its_companion_may_be_deleted_during_a_pass(tmp_path: 
 
     assert ended is not None
     assert ended.outcome == "cancelled"
+
+
+class Repeats:
+    """A model whose companion writes down what it reads, whatever that is, once in each pass."""
+
+    def respond(self, request: Any) -> Any:
+        said = [line for message in request.messages for line in lines_of(message.text)]
+        if "You are a background agent" not in request.system:
+            return ScriptedModel(otherwise=says("OK.")).respond(request)
+        if request.messages[-1].role == "tool":
+            return ScriptedModel(calls("memory_finish_edits", reason="Done.")).respond(request)
+        insert = calls("memory_insert", label="human", new_string="; ".join(said))
+        return ScriptedModel(insert).respond(request)
+
+
+@pytest.mark.parametrize("erase", [False, True])
+async def test_a_pass_writes_nothing_down_that_is_forgotten_when_it_begins(erase: bool, tmp_path: Path) -> None:
+    """At whichever of its steps; whoever forgets is told if it has to be done again."""
+    for step in range(0, 60, 4):
+        store = InlineStore(tmp_path / f"{erase} {step}.db")
+        async with await AsyncPerdure.open(
+            store=store, models={"test/m": Repeats()}, settings=replace(SETTINGS, companion_steps=3)
+        ) as perdure:
+            store._fault = lambda point: asyncio.sleep(0)
+            agent = await perdure.create_agent("ann", model="test/m", human="likes tea", sleeptime=True)
+            await agent.send("The word is xylocarp.")
+            await agent.send("I moved to Rome.")
+            woken = asyncio.create_task(agent.companion.wake())
+            for _ in range(step):
+                await asyncio.sleep(0)
+            while True:
+                try:
+                    await agent.forget("xylocarp", erase=erase)
+                    break
+                except ConversationBusy:
+                    await asyncio.sleep(0)
+            await woken
+            info = await agent.companion.info()
+            assert info is not None
+            seen = [await agent.blocks.get("human"), *await (await perdure.agent(info.companion.id)).messages()]
+            seen += [one.edits for one in await passes_of(agent, 1)] if erase else []
+
+            assert "Rome" in str(seen)
+            assert "xylocarp" not in str(seen), step

@@ -272,6 +272,29 @@ def test_a_text_is_gone_in_every_form_of_unicode(tmp_path: Path, text: str, form
     assert not any(one.encode() in left for one in forms)
 
 
+@pytest.mark.parametrize("text", ["My SECRET 1234", "Ｍｙ ＳＥＣＲＥＴ １２３４", "カタカナガギ", "ｶﾀｶﾅｶﾞｷﾞ"])
+def test_a_text_is_gone_in_letters_of_any_width(tmp_path: Path, text: str) -> None:
+    """As Japanese keyboards write them: double width Latin, half width katakana."""
+    path = tmp_path / "agents.db"
+    forms = ["My SECRET 1234", "Ｍｙ ＳＥＣＲＥＴ １２３４"] if "1" in unicodedata.normalize("NFKC", text) else []
+    forms = forms or ["カタカナガギ", "ｶﾀｶﾅｶﾞｷﾞ"]
+    with open_sync(path) as perdure:
+        agent = perdure.create_agent("ada", human="\n".join(forms))
+        for one in forms:
+            agent.send(f"so: {one}!")
+            agent.archive(one)
+        agent.facts.extract()
+
+        assert agent.find_mentions(text).counts["passage"] == 2
+        agent.forget(text)
+        users = [message.text for message in agent.messages() if message.role == "user"]
+        assert (users, agent.blocks.get("human").value) == (["so: [redacted]!"] * 2, "")
+        agent.forget(text, erase=True)
+
+    left = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert not any(one.encode() in left for one in forms)
+
+
 def test_a_name_is_one_entity_in_every_form(tmp_path: Path) -> None:
     """A rule holds for it too, and a text says the same in both forms."""
     with open_sync(tmp_path / "agents.db") as perdure:

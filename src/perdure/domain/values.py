@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
+from perdure.core.text.reprs import describe_value
+
+T = TypeVar("T")
 
 
 def as_tags(tags: Sequence[str]) -> tuple[str, ...]:
@@ -36,6 +40,23 @@ def check_fields(owner: str, changes: Iterable[str], fields: Iterable[str]) -> N
     fields = list(fields)
     if unknown := [name for name in changes if name not in fields]:
         raise InvalidInput(f"{owner} has no field {', '.join(unknown)} to change: there are {', '.join(fields)}")
+
+
+def check_names(owner: str, value: Mapping[str, Any], kind: Any) -> None:
+    """Check that a value has only fields of a dataclass. Raises: InvalidInput."""
+    names = [one.name for one in fields(kind)]
+    if unknown := [one for one in value if one not in names]:
+        raise InvalidInput(f"{owner} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")
+
+
+def read_object(name: str, settings: Mapping[str, Any], kind: type[T], helps: str = "") -> T | None:
+    """Return a setting that is an object, as a dataclass with its fields; None: it is not set. Raises: InvalidInput."""
+    if (value := settings.get(name)) is None:
+        return None
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{name} is {value!r:.80}: give an object with its fields{helps}")
+    check_fields(name, value, [one.name for one in fields(kind)])  # type: ignore[arg-type]
+    return kind(**value)
 
 
 def check_json(name: str, value: Any) -> None:
@@ -74,11 +95,3 @@ def check_item_limits(
     for value in values.values():
         if value:
             limits.check("metadata_limit_chars", len(json.dumps(value)))
-
-
-def describe_value(value: Any) -> str:
-    """Return the beginning of a value, for an error text."""
-    try:
-        return f"{value!r:.80}"
-    except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either
-        return f"a {type(value).__name__}"

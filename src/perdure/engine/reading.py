@@ -16,6 +16,10 @@ AGAIN_MAX = 5
 """How often a model is asked anew, because what it was shown has changed, until that waits for another time."""
 
 
+class ReadingChanged(Exception):
+    """Nothing was stored: what the model is to read is no longer so."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a model is shown.
@@ -31,3 +35,12 @@ class Reading:
     def holds(self, tx: Tx) -> bool:
         """Return whether all of it is still so, and keep it so until the transaction ends. Raises: NotFound."""
         return self.again(tx) == self.value
+
+    def check(self, tx: Tx) -> None:
+        """Raises: ReadingChanged: it is no longer so; NotFound."""
+        if not self.holds(tx):
+            raise ReadingChanged
+
+
+NOTHING = Reading((), lambda tx: ())
+"""The reading of who reads nothing that may change."""

@@ -44,6 +44,11 @@ _UNSEEN_ASCII = re.compile(r"\d[\x00-\x08\x0e-\x1b\x7f]")
 
 _PLACEHOLDER = "0" * MARKER_DIGITS
 
+KEEP_ALIVE = (
+    "<system-alert>Automated keep-alive ping. Ignore this message and continue from where you stopped.</system-alert>"
+)
+"""The message of a turn that goes on after a cancelled run, as Letta's server words it."""
+
 
 def envelope(kind: str, **fields: Any) -> str:
     """Return one line of JSON, `type` first, then the fields in order, without those that are None."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
-from perdure.core.text.forms import clusters, lower_in_place, match_form, same_letters
+from perdure.core.text.forms import clusters, in_usual_width, lower_in_place, match_form, same_letters
 from perdure.core.text.json_strings import compact_json
 
 REDACTED = "[redacted]"
 """What stands in place of a text that was taken out."""
+NO_RELATION = "REDACTED"
+"""What stands in place of the relation of a fact."""
 MASK = "█"
 """What stands in place of each character of it in a file, whose lines and places stay."""
 
@@ -79,31 +81,33 @@ class Redactor:
                 f"the text to forget has {len(needle):,} characters: give {least} to {CHARS_MAX:,}, such as a sentence"
             )
         self.text = needle
+        self._words = in_usual_width(needle)[0].split()
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the text as it is, and as it stands in JSON of any depth."""
-        first = self.text[0].lower()
+        """Matches the text as it is, and as it stands in JSON of any depth, where letters are of the usual width."""
+        first = self._words[0][0].lower()
         # Of a row of backslashes only the first begins a match, or each would be tried with all that follow.
         start = "" if first in _NEVER_ESCAPED else r"(?:(?<!\\)|(?!\\))"
         start += r"\\*" if first in _ESCAPE_LETTERS else ""
-        end = _NO_MARK if self.text[-1].isalpha() else ""
-        return re.compile(start + _words_pattern(self.text.split()) + end, re.IGNORECASE)
+        end = _NO_MARK if self._words[-1][-1].isalpha() else ""
+        return re.compile(start + _words_pattern(self._words) + end, re.IGNORECASE)
 
     @cached_property
     def like(self) -> str:
-        """A pattern of SQL that matches the lower-cased form of every text with this one, and few others."""
-        plain = "".join(one if one.isascii() else " " for one in clusters(self.text))
+        """A pattern of SQL that matches the lower-cased form of every text with this one, and few others; not where
+        letters are of another width."""
+        plain = "".join(one if one.isascii() else " " for one in clusters(" ".join(self._words)))
         words = _ONE_FORM.findall(plain.lower())[:FILTER_WORDS]
         return f"%{'%'.join(words)}%" if words else "%"
 
     def finds(self, stored: str | None) -> bool:
         """Whether the text stands in this one."""
-        return stored is not None and self.pattern.search(stored) is not None
+        return stored is not None and next(_spans(self.pattern, stored), None) is not None
 
     def redact(self, stored: str) -> str:
         """The stored text without it; what was JSON stays JSON."""
-        redacted = self.pattern.sub(REDACTED, stored)
+        redacted = _replace(stored, _spans(self.pattern, stored))
         if redacted != stored and (value := _parse(stored)) is not None and _parse(redacted) is None:
             return compact_json(self.redact_value(value))
         return redacted
@@ -126,11 +130,15 @@ class Redactor:
         before = _parse(stored)
         if not isinstance(before, dict):
             return self.redact(stored)
-        after = {
-            name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
-            for name, value in before.items()
-        }
+        after = self.redact_choices(before)
         return stored if after == before else compact_json(after)
+
+    def redact_choices(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings, as `redact_settings` reads them, without the text."""
+        return {
+            name: _map_record(value, self.redact if name in _SETTINGS_TEXTS else self._redact_sayings, name)
+            for name, value in settings.items()
+        }
 
     def _redact_sayings(self, text: str) -> str:
         """A text without this one; a single word stays."""
@@ -168,10 +176,10 @@ class Redactor:
     @cached_property
     def _fragments(self) -> re.Pattern[str] | None:
         """Matches what a summary may quote of the text: some words in a row, and words with digits."""
-        words = self.text.split()
+        words = self._words
         windows = [words[at : at + WINDOW_WORDS] for at in range(min(len(words), WINDOWS_MAX) - WINDOW_WORDS + 1)]
         if len(words) < WINDOW_WORDS and not self.text.isascii():  # a script without spaces
-            whole = self.text.replace(" ", "")
+            whole = "".join(words)
             windows = [[whole[at : at + WINDOW_CHARS]] for at in range(min(len(whole), WINDOWS_MAX) - WINDOW_CHARS + 1)]
         wanted = [one for one in windows if not one[0].isascii() or len(" ".join(one)) >= FRAGMENT_CHARS_MIN]
         codes = [[code] for word in words if len(code := word.strip(_PUNCTUATION)) > 2 and _DIGIT.search(code)]
@@ -182,21 +190,16 @@ class Redactor:
         """The text without what it quotes of the other one."""
         if self._fragments is None:
             return text
-        kept, at = list[str](), -1  # up to `at` all is redacted; windows overlap
-        for start, end in (match.span(1) for match in self._fragments.finditer(text)):
-            if start > at:
-                kept += [text[max(at, 0) : start], REDACTED]
-            at = max(at, end)
-        return "".join(kept) + text[max(at, 0) :]
+        return _replace(text, _spans(self._fragments, text, group=1))
 
     def _redact_clipped(self, text: str) -> str:
         """The text without beginnings of the other one at which a line was cut off."""
-        whole = lower_in_place(" ".join(self.text.split()))
+        whole = lower_in_place(" ".join(self._words))
         least = CLIPPED_CHARS_MIN if whole.isascii() else CLIPPED_CHARS_MIN // 2
 
         def cut(line: str) -> str:
             shown = line.rstrip(" .…")
-            end = lower_in_place(shown[-CLIPPED_CHARS_MAX:])
+            end = lower_in_place(in_usual_width(shown[-CLIPPED_CHARS_MAX:])[0])
             for chars in range(min(len(whole) - 1, len(end)), least - 1, -1):
                 if end.endswith(whole[:chars]):
                     return shown[:-chars] + REDACTED + line[len(shown) :]
@@ -221,12 +224,12 @@ class Redactor:
     def drop_lines(self, text: str) -> str:
         """The text without the lines in which this one stands; where it spans lines, without all of them."""
         kept, at = [], 0
-        for match in self.pattern.finditer(text):
-            if match.end() <= at:  # in a line that is dropped already: no line is read twice
+        for start, end in _spans(self.pattern, text):
+            if end <= at:  # in a line that is dropped already: no line is read twice
                 continue
-            if match.start() >= at:
-                kept.append(text[at : max(at, text.rfind("\n", at, match.start()) + 1)])
-            end = text.find("\n", match.end())
+            if start >= at:
+                kept.append(text[at : max(at, text.rfind("\n", at, start) + 1)])
+            end = text.find("\n", end)
             at = len(text) if end < 0 else end + 1
         return ("".join(kept) + text[at:]).rstrip("\n") if kept else text
 
@@ -236,7 +239,7 @@ class Redactor:
         Their lengths and lines stay.
         """
         whole = between.join(texts)
-        masked = self.pattern.sub(lambda match: "".join(c if c == "\n" else MASK for c in match[0]), whole)
+        masked = _replace(whole, _spans(self.pattern, whole), lambda found: re.sub("[^\n]", MASK, found))
         parts, at = [], 0
         for text in texts:
             parts.append(masked[at : at + len(text)])
@@ -245,12 +248,29 @@ class Redactor:
 
     def excerpt(self, stored: str, *, chars: int = 60) -> str:
         """The place of the text in this one, on one line; empty where it does not stand."""
-        match = self.pattern.search(stored)
-        if match is None:
+        start, end = next(_spans(self.pattern, stored), (0, 0))
+        if not end:
             return ""
-        start, end = max(0, match.start() - chars), min(len(stored), match.end() + chars)
+        start, end = max(0, start - chars), min(len(stored), end + chars)
         line = " ".join(stored[start:end].split())
         return f"{'…' if start else ''}{line}{'…' if end < len(stored) else ''}"
+
+
+def _spans(pattern: re.Pattern[str], stored: str, *, group: int = 0) -> Iterator[tuple[int, int]]:
+    """Where a pattern matches, in letters of any width."""
+    usual, place_of = in_usual_width(stored)
+    for match in pattern.finditer(usual):
+        yield place_of(match.start(group)), place_of(match.end(group))
+
+
+def _replace(text: str, spans: Iterable[tuple[int, int]], change: Callable[[str], str] = lambda found: REDACTED) -> str:
+    """The text with what stands in these places changed, once where they overlap."""
+    kept, at = list[str](), -1  # up to `at` all is changed
+    for start, end in spans:
+        if start >= at:
+            kept += [text[max(at, 0) : start], change(text[start:end])]
+        at = max(at, end)
+    return "".join(kept) + text[max(at, 0) :] if kept else text
 
 
 def _words_pattern(words: Sequence[str]) -> str:

@@ -100,6 +100,11 @@ AGENT_TABLES = tuple(list(PLACES)[list(PLACES).index("messages") :])
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
 
+IN_FILES: tuple[Place, ...] = ("block_version", "graph", "schedule", "settings")
+"""Other places of which an agent file holds something, but not a text that is forgotten."""
+
+TITLE_CHARS = 120
+
 CorrectionKind = Literal["block", "passage", "message", "forget", "revert"]
 """What was corrected. `revert`: writes were taken back."""
 
@@ -184,7 +189,7 @@ class Correction:
 
     Args:
         number: counts within the agent, from 1.
-        text: what was changed, for people.
+        text: what was changed, for people; of a forgotten text its beginning.
         items: how many things it changed.
     """
 
@@ -195,6 +200,12 @@ class Correction:
     items: int
     created_at: datetime
     undone_at: datetime | None = None
+
+
+def title_of(text: str) -> str:
+    """The beginning of a text, on one line."""
+    title = " ".join(text.split())
+    return title if len(title) <= TITLE_CHARS else f"{title[: TITLE_CHARS - 1]}…"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,10 +6,22 @@ others as one character (NFC); Turkish has an I with a dot and one without; Japa
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
 
 MARKS_MAX = 4
 """Of a letter with at most so many marks all ways of writing it are tried: no language has more."""
+
+_USUAL = {
+    code: usual
+    for code in (0x3000, *range(0xFF01, 0xFFEF))
+    if len(usual := unicodedata.normalize("NFKC", chr(code))) == 1
+}
+"""A character of another width, such as wide Latin or half-width katakana -> as it is usually written."""
+_OF_ANOTHER_WIDTH = re.compile("[\u3000\uff01-\uffee]")
+_ESCAPED = re.compile(r"(?<!\\)\\+u(ff[0-9a-e][0-9a-f])", re.IGNORECASE)
 
 
 def match_form(text: str) -> str:
@@ -30,6 +42,24 @@ def lower_in_place(text: str) -> str:
     return text.replace("İ", "i").lower()
 
 
+def in_usual_width(text: str) -> tuple[str, Callable[[int], int]]:
+    """The text with letters of another width as they are usually written, also those that are escaped in JSON; and
+    what tells the place in the text of a place in that."""
+    if text.isascii() and "\\u" not in text:
+        return text, int
+    usual = text.translate(_USUAL) if _OF_ANOTHER_WIDTH.search(text) else text
+    pieces, places, shifts, at = list[str](), [0], [0], 0
+    for match in _ESCAPED.finditer(usual):
+        char = chr(int(match[1], 16)).translate(_USUAL)
+        pieces += [usual[at : match.start()], char]
+        at = match.end()
+        places.append(at - shifts[-1] - len(match[0]) + 1)
+        shifts.append(shifts[-1] + len(match[0]) - 1)
+    if not pieces:
+        return usual, int
+    return "".join(pieces) + usual[at:], lambda place: place + shifts[bisect_right(places, place) - 1]
+
+
 def same_letters(cluster: str) -> tuple[str, ...]:
     """The ways in which a letter with its marks is written: in one character, in several, or partly so; in both cases.
 
@@ -37,7 +67,9 @@ def same_letters(cluster: str) -> tuple[str, ...]:
         cluster: one letter and what belongs to it, as `clusters` returns them.
     """
     apart = unicodedata.normalize("NFD", cluster)
-    cases = (apart, unicodedata.normalize("NFD", apart.upper()), unicodedata.normalize("NFD", apart.lower()))
+    lower = apart.lower()
+    written = (apart, apart.upper(), lower, lower.replace("σ", "ς"), lower.replace("ς", "σ"))
+    cases = tuple(dict.fromkeys(unicodedata.normalize("NFD", one) for one in written))
     if len(apart) > 1 + MARKS_MAX:
         return tuple(dict.fromkeys((cluster, *cases, *(unicodedata.normalize("NFC", one) for one in cases))))
     ways = {cluster: None}

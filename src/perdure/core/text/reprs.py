@@ -22,6 +22,14 @@ def short_repr(*names: str) -> Callable[[Any], str]:
     return represent
 
 
+def describe_value(value: Any) -> str:
+    """Return the beginning of a value, for an error text."""
+    try:
+        return f"{value!r:.80}"
+    except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either
+        return f"a {type(value).__name__}"
+
+
 def attributes(value: object, *names: str, **others: str) -> dict[str, Any]:
     """The attributes of these names, and others under names of their own: `size_bytes="file.size"`."""
     shape = {name: getattr(value, name) for name in names}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 from perdure.core.errors import InvalidInput
+from perdure.core.text.reprs import describe_value
 from perdure.core.tools.schema import is_json
 
 TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
@@ -56,9 +57,9 @@ def check_schema(schema: Any) -> None:
     Raises: InvalidInput: naming the place, such as `properties.city.anyOf`.
     """
     if not isinstance(schema, Mapping):
-        _refuse("", f"is {_describe(schema)}: give an object, such as {{'type': 'object', 'properties': {{}}}}")
+        _refuse("", f"is {describe_value(schema)}: give an object, such as {{'type': 'object', 'properties': {{}}}}")
     if "type" in schema and schema["type"] != "object":
-        _refuse("type", f"is {_describe(schema['type'])}: a tool's arguments are of type 'object'")
+        _refuse("type", f"is {describe_value(schema['type'])}: a tool's arguments are of type 'object'")
     try:
         _check(schema, "", schema)
         if not is_json(schema):
@@ -72,19 +73,19 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
     if isinstance(schema, bool):
         return
     if not isinstance(schema, Mapping):
-        _refuse(path, f"is {_describe(schema)}: give a schema, such as {{'type': 'string'}}")
+        _refuse(path, f"is {describe_value(schema)}: give a schema, such as {{'type': 'string'}}")
     for key, value in schema.items():
         place = f"{path}.{key!s:.80}".removeprefix(".")
         if key in _VALUES and not _VALUES[key][0](value):
-            _refuse(place, f"is {_describe(value)}: {_VALUES[key][1]}")
+            _refuse(place, f"is {describe_value(value)}: {_VALUES[key][1]}")
         if key in _MAPS:
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
-                _refuse(place, f"is {_describe(value)}: give an object of name and schema")
+                _refuse(place, f"is {describe_value(value)}: give an object of name and schema")
             for name, part in value.items():
                 _check(part, f"{place}.{name:.80}", root)
         elif key in _LISTS or (key == "items" and isinstance(value, list | tuple)):  # older drafts' `prefixItems`
             if not isinstance(value, list | tuple) or not value:
-                _refuse(place, f"is {_describe(value)}: give a list of schemas")
+                _refuse(place, f"is {describe_value(value)}: give a list of schemas")
             for index, part in enumerate(value):
                 _check(part, f"{place}[{index}]", root)
         elif key in _PARTS:
@@ -94,7 +95,7 @@ def _check(schema: Any, path: str, root: Mapping[str, Any]) -> None:
         elif key == "discriminator" and isinstance(value, Mapping) and "mapping" in value:
             mapping = value["mapping"]
             if not isinstance(mapping, Mapping) or not all(isinstance(one, str) for one in mapping.values()):
-                _refuse(place, f"maps {_describe(mapping)}: give an object of name and reference")
+                _refuse(place, f"maps {describe_value(mapping)}: give an object of name and reference")
 
 
 def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None:
@@ -105,22 +106,14 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
         if not reference_.startswith("#"):
             return
         if reference_ in visited:
-            _refuse(path, f"is {_describe(reference)}, which leads back to itself")
+            _refuse(path, f"is {describe_value(reference)}, which leads back to itself")
         visited.append(reference_)
         target = root
         for name in reference_.split("/")[1:]:
             name = name.replace("~1", "/").replace("~0", "~")
             target = target.get(name) if isinstance(target, Mapping) else None
     if not isinstance(target, Mapping | bool):
-        _refuse(path, f"is {_describe(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
-
-
-def _describe(value: Any) -> str:
-    """Return a value for an error text, cut."""
-    try:
-        return f"{value!r:.80}"
-    except (ValueError, RecursionError):
-        return f"a {type(value).__name__}"
+        _refuse(path, f"is {describe_value(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
 
 
 def _refuse(path: str, problem: str) -> NoReturn:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar, TypeVar
 
 from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ArchiveId, is_id
-from perdure.domain.values import check_range
+from perdure.domain.values import check_names, check_range
 
 AUTOMATIC_SETTINGS = ("auto_recall", "auto_capture", "bypass_session_patterns")
 
@@ -80,7 +79,7 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
     recall = _parse(AutoRecall, settings)
     if recall is not None:
         check_range("auto_recall.budget_tokens", recall.budget_tokens, 1, RECALL_MAX_TOKENS)
-        check_score("auto_recall.floor", recall.floor)
+        check_range("auto_recall.floor", recall.floor, 0, 1, whole=False)
     capture = _parse(AutoCapture, settings)
     if capture is not None:
         threshold = capture.commit_token_threshold
@@ -104,19 +103,11 @@ def check_automatic(settings: Mapping[str, Any]) -> None:
             )
 
 
-def check_score(name: str, value: Any) -> None:
-    """Check that the value is a score, 0 to 1. Raises: InvalidInput."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and 0 <= value <= 1):
-        raise InvalidInput(f"{name} is {value!r:.80}: give a number from 0 to 1")
-
-
 def _parse(kind: type[T], settings: Mapping[str, Any]) -> T | None:
     """Build a setting after checking its type and field names; None: it is off. Raises: InvalidInput."""
     value = settings.get(kind.name)
     if isinstance(value, Mapping):
-        names = [field.name for field in fields(kind)]
-        if unknown := [one for one in value if one not in names]:
-            raise InvalidInput(f"{kind.name} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")
+        check_names(kind.name, value, kind)
     elif value is not None and not isinstance(value, bool):
         raise InvalidInput(f"{kind.name} is {value!r:.80}: give true, false, or an object with its fields")
     return find_automatic(kind, settings)

@@ -47,7 +47,7 @@ def capture_due(tx: Tx, agent_id: AgentId, conversation_seq: int, *, force: bool
     if setting is None or bypasses(settings, tx.conversations.get_by_seq(agent_id, conversation_seq)):
         return None
     backlog = tx.captures.get_backlog(
-        agent_id, conversation_seq, before_seq=_first_open_seq(tx, agent_id, conversation_seq)
+        agent_id, conversation_seq, before_seq=first_open_seq(tx, agent_id, conversation_seq)
     )
     return backlog.upto_seq if backlog.tokens >= (1 if force else setting.commit_token_threshold) else None
 
@@ -90,8 +90,8 @@ def capture(tx: Tx, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, 
     return last < upto_seq
 
 
-def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
-    """Return the number of the active run's first message; its messages are captured when it ends."""
+def first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
+    """Return the number of the active run's first message: what it says is captured and extracted when it ends."""
     active = tx.runs.find_active(agent_id, conversation_seq)
     return None if active is None else active.first_message_seq
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, get_args
 
 from perdure.core.conversations import COMPACTION, SUMMARIES, CompactionMode, CompactionSettings, SummarySettings
 from perdure.core.errors import InvalidInput
-from perdure.domain.values import check_fields, check_range
+from perdure.domain.values import check_range, read_object
 
 _RANGES = {
     "fresh_tail_messages": (1, 10_000),
@@ -22,13 +21,8 @@ _RANGES = {
 
 def check_summaries(settings: Mapping[str, Any]) -> None:
     """Check an agent's setting `summaries`. Raises: InvalidInput, naming field and value."""
-    value = settings.get(SUMMARIES)
-    if value is None:
+    if (summaries := read_object(SUMMARIES, settings, SummarySettings)) is None:
         return
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"{SUMMARIES} is {value!r:.80}: give an object with its fields")
-    check_fields(SUMMARIES, value, [field.name for field in fields(SummarySettings)])
-    summaries = SummarySettings(**value)
     if summaries.author not in ("model", "code"):
         raise InvalidInput(f"{SUMMARIES}.author is {summaries.author!r:.80}: give model or code")
     if not isinstance(summaries.background, bool):
@@ -51,13 +45,8 @@ _KINDS: Mapping[str, tuple[type, str]] = {
 
 def check_compaction(settings: Mapping[str, Any]) -> None:
     """Check an agent's setting `compaction`. Raises: InvalidInput, naming field and value."""
-    value = settings.get(COMPACTION)
-    if value is None:
+    if (compaction := read_object(COMPACTION, settings, CompactionSettings)) is None:
         return
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"{COMPACTION} is {value!r:.80}: give an object with its fields")
-    check_fields(COMPACTION, value, [field.name for field in fields(CompactionSettings)])
-    compaction = CompactionSettings(**value)
     if compaction.mode is not None and compaction.mode not in (modes := get_args(CompactionMode)):
         raise InvalidInput(f"{COMPACTION}.mode is {compaction.mode!r:.80}: give one of {', '.join(modes)}")
     for name, (kind, words) in _KINDS.items():

@@ -9,6 +9,7 @@ from datetime import datetime
 from perdure.core.blocks import Author, check_limit
 from perdure.core.errors import ScheduleInvalid
 from perdure.core.facts.copies import AgentCopy, BlockValue
+from perdure.core.forgetting.values import Correction
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, ArchiveId, Ids, MessageId, PassageId, ScheduleId, derived_id
 from perdure.core.messages import Message
@@ -54,6 +55,18 @@ def copy_agent(tx: Tx, agent_id: AgentId, message_ids: Sequence[MessageId]) -> A
             for block in tx.blocks.list_by_agent(agent_id)
         },
     )
+
+
+def list_forgotten(tx: Tx, agent_id: AgentId) -> Sequence[Correction]:
+    """Return what the agent has forgotten, with what others have that share a block or its graph, where it stood in
+    one."""
+    found = [*tx.corrections.forgotten(agent_id)]
+    for table, kind in (("blocks", "block"), ("graphs", "fact")):
+        for owner_id in (id_ for of, id_ in tx.mentions.owners(agent_id) if of == table):
+            for other in tx.mentions.list_agents(table, owner_id):
+                there = [one for one, _ in tx.corrections.list_of(other, kind, owner_id) if one.kind == "forget"]
+                found += [one for one in there if one not in found]
+    return found
 
 
 def _has_place(message: Message) -> bool:

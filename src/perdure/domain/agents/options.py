@@ -8,7 +8,8 @@ from typing import Any, get_args
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.errors import InvalidInput
 from perdure.core.models import ReasoningEffort
-from perdure.domain.values import check_json, check_range, describe_value
+from perdure.core.text.reprs import describe_value
+from perdure.domain.values import check_json, check_range
 
 _MOST = {"temperature": 2, "top_p": 1, "max_output_tokens": 2**53, "max_reasoning_tokens": 2**53, "top_logprobs": 100}
 _FLAGS = ("parallel_tool_calls", "logprobs", "token_ids", AUTOCLEAR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
@@ -28,7 +28,7 @@ from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy
-from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range
+from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json, check_range, read_object
 from perdure.storage.tx import Tx
 
 _MOST = {"stalled_steps": 1_000, "ask_steps": 10_000, "turn_steps": 10_000, "recent_steps": 50}
@@ -36,13 +36,10 @@ _MOST = {"stalled_steps": 1_000, "ask_steps": 10_000, "turn_steps": 10_000, "rec
 
 def check_guards(settings: Mapping[str, Any]) -> None:
     """Check an agent's setting `guards`. Raises: InvalidInput, naming field and value."""
-    value = settings.get(GUARDS)
-    if value is None or isinstance(value, bool):
+    if isinstance(settings.get(GUARDS), bool):
         return
-    if not isinstance(value, Mapping):
-        raise InvalidInput(f"{GUARDS} is {value!r:.80}: give an object with its fields, or false for none")
-    check_fields(GUARDS, value, [field.name for field in fields(GuardSettings)])
-    guards = GuardSettings(**value)
+    if (guards := read_object(GUARDS, settings, GuardSettings, ", or false for none")) is None:
+        return
     check_range(f"{GUARDS}.memory_pressure", guards.memory_pressure, 0, 1, whole=False)
     for name, most in _MOST.items():
         check_range(f"{GUARDS}.{name}", getattr(guards, name), 0, most)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -9,6 +10,7 @@ from perdure.context.sections.pass_input import PassInput, build_pass_input
 from perdure.core.errors import NotFound
 from perdure.core.groups.group import FINISH_TOOLS, FREQUENCY, SLEEPTIME_KINDS, Group, Pass, PassCause, PassOutcome
 from perdure.core.ids import AgentId, Ids, RunId
+from perdure.core.messages import Message
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.text.zones import zone
@@ -149,14 +151,24 @@ def begin_pass(tx: Tx, agent_id: AgentId, cause: PassCause, *, ids: Ids, at: dat
     )
 
 
-def read_pass(tx: Tx, one: Pass, *, counter: TokenCounter, budget_tokens: int) -> PassInput:
-    """What a companion is given to read in a pass. Raises: NotFound."""
+def said_in_pass(tx: Tx, one: Pass) -> Sequence[Message]:
+    """The messages that a pass is about, and one more than it may have."""
+    return tx.messages.list(
+        one.agent_id,
+        after_seq=one.from_seq - 1,
+        before_seq=one.upto_seq + 1,
+        kinds=("message",),
+        limit=MESSAGES_MAX + 1,
+    )
+
+
+def read_pass(
+    tx: Tx, one: Pass, messages: Sequence[Message], *, counter: TokenCounter, budget_tokens: int
+) -> PassInput:
+    """What a companion is given to read in a pass about these messages. Raises: NotFound."""
     agent, apart = tx.agents.get(one.agent_id), tx.passes.list_apart(one.agent_id)
     labels = {block.id: block.label for block in tx.blocks.list_by_agent(agent.id)}
     shared = tx.blocks.list_versions(one.companion_id)
-    messages = tx.messages.list(
-        agent.id, after_seq=one.from_seq - 1, before_seq=one.upto_seq + 1, kinds=("message",), limit=MESSAGES_MAX + 1
-    )
     tools = {tool.spec.name for tool in tx.tools.list_by_agent(one.companion_id)}
     built = build_pass_input(
         agent.name,

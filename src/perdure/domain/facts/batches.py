@@ -18,6 +18,7 @@ from perdure.core.messages import Message
 from perdure.core.passages import CAPTURED, Passage
 from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
+from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
 from perdure.domain.facts.known import with_known
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
@@ -137,7 +138,7 @@ def _load_turns(
     """
     agent_id, conversation_seq, limit = agent.id, conversation.seq, settings.batch_turns * 10
     last, turns_max = tx.episodes.last_seq(agent_id, conversation_seq), most or settings.batch_turns
-    ends = [_first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
+    ends = [first_open_seq(tx, agent_id, conversation_seq), None if upto_seq is None else upto_seq + 1]
     rows = tx.messages.list(
         agent_id,
         conversation_seq=conversation_seq,
@@ -399,9 +400,3 @@ def _place(episode: Episode) -> tuple[bool, AgentId | None, int | None]:
 def scope_of(episode: Episode) -> tuple[tuple[str, str], ...]:
     """Return whose facts an episode's are: the part of its scope that names a user, an agent and a run."""
     return tuple((name, episode.scope[name]) for name in SCOPE_IDS if name in episode.scope)
-
-
-def _first_open_seq(tx: Tx, agent_id: AgentId, conversation_seq: int) -> int | None:
-    """Return the number of the active run's first message; its messages are extracted when it ends."""
-    active = tx.runs.find_active(agent_id, conversation_seq)
-    return None if active is None else active.first_message_seq

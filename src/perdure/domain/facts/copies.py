@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import FactsCopy
-from perdure.core.facts.values import Episode
+from perdure.core.facts.values import Episode, Fact
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -40,19 +40,30 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
         if one.text is not None or one.ref in held
     ]
     seqs = [int(row[0]) for row in tx.facts.columns(graph.id)]
-    facts = tx.facts.list_by_seqs(graph.id, seqs)
+    all_facts, rules = tx.facts.list_by_seqs(graph.id, seqs), tx.graphs.list_rules(graph.id)
+    gone = {first for first, newest in {one.first_seq: one for one in all_facts}.items() if _is_taken_back(newest)}
+    facts = [one for one in all_facts if one.first_seq not in gone]
+    # A name that only such a fact has goes with it.
+    unnamed = {end for one in all_facts if one.first_seq in gone for end in (one.subject, one.object)}
+    unnamed -= {end for one in facts for end in (one.subject, one.object)} | {rule.entity or 0 for rule in rules}
     sources = tx.facts.sources(graph.id, [one.seq for one in facts if one.seq == one.first_seq])
     numbers = {one.seq for one in episodes}
     return FactsCopy(
-        entities=tx.entities.list(graph.id, limit=_ALL),
+        entities=[one for one in tx.entities.list(graph.id, limit=_ALL) if one.seq not in unnamed],
         facts=facts,
         episodes=episodes,
         sources=[(first, seq) for first, of_fact in sources.items() for seq in of_fact if seq in numbers],
-        rules=tx.graphs.list_rules(graph.id),
+        rules=rules,
         settings=graph.settings,
         turns_read=turns_read,
         passages_read=passages_read,
     )
+
+
+def _is_taken_back(newest: Fact) -> bool:
+    """Return whether a fact went because what it was derived from was changed, deleted or forgotten: nobody decided
+    that it is wrong."""
+    return newest.change == "retract" or (newest.is_deletion and newest.origin.get("type") == "correction")
 
 
 def restore_facts(

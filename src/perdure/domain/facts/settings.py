@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.extraction import FactType, Schema
 from perdure.core.facts.values import ENTITY_TYPES
 from perdure.core.tools.schema_check import check_schema
-from perdure.domain.values import check_range
+from perdure.domain.values import check_names, check_range
 
 FACT_SETTINGS = "facts"
 """The name of an agent's setting."""
@@ -120,12 +120,12 @@ def check_agent_facts(settings: Mapping[str, Any]) -> None:
         return
     if not isinstance(value, Mapping):
         raise InvalidInput(f"facts is {value!r:.80}: give true, false, or an object with its fields")
-    _check_names("facts", value, AgentFacts)
+    check_names("facts", value, AgentFacts)
     fading = value.get("forgetting", False)
     if not isinstance(fading, bool | Mapping):
         raise InvalidInput(f"facts.forgetting is {fading!r:.80}: give true, false, or an object with its fields")
     if isinstance(fading, Mapping):
-        _check_names("facts.forgetting", fading, Forgetting)
+        check_names("facts.forgetting", fading, Forgetting)
     facts = load_agent_facts(settings)
     if facts.capture not in ("on", "ask", "off"):
         raise InvalidInput(f"facts.capture is {facts.capture!r:.80}: give 'on', 'ask' or 'off'")
@@ -156,7 +156,7 @@ def plain_graph_settings(settings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     """Return the checked settings of a graph. Raises: InvalidInput, naming field and value."""
-    _check_names("a graph", settings, GraphSettings)
+    check_names("a graph", settings, GraphSettings)
     for name in ("paused", "reflect", "strict_slots"):
         if not isinstance(settings.get(name, False), bool):
             raise InvalidInput(f"{name} is {settings[name]!r:.80}: give true or false")
@@ -180,10 +180,3 @@ def check_graph_settings(settings: Mapping[str, Any]) -> GraphSettings:
     if not isinstance(settings.get("prompt", ""), str):
         raise InvalidInput(f"prompt is {settings['prompt']!r:.80}: give a text")
     return load_graph_settings(settings)
-
-
-def _check_names(what: str, value: Mapping[str, Any], kind: type[Any]) -> None:
-    """Check the names of fields. Raises: InvalidInput."""
-    names = [one.name for one in fields(kind)]
-    if unknown := [one for one in value if one not in names]:
-        raise InvalidInput(f"{what} has no {', '.join(map(repr, unknown))}: there are {', '.join(names)}")

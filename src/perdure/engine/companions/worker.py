@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import Agent
 from perdure.core.errors import (
     ApprovalPending,
+    Conflict,
     IdempotencyMismatch,
     ModelNotFound,
     NotFound,
@@ -39,9 +42,11 @@ from perdure.domain.companions.passes import (
     narrow_pass,
     pass_sources,
     read_pass,
+    said_in_pass,
 )
 from perdure.domain.companions.units import companions_of, find_companion
 from perdure.engine.ports import Ports, as_requested, in_effect
+from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
@@ -198,7 +203,7 @@ class Companions:
     async def _run(self, one: Pass) -> PassOutcome:
         """Run the companion once, and return how that ended. Raises: NotFound, StoreError."""
         try:
-            run = await self._find_run(one) or await self._accept(one)
+            run = await self._find_run(one) or await self._accept_as_it_is(one)
         except ModelNotFound:
             return "model_error"
         except ApprovalPending:
@@ -227,8 +232,15 @@ class Companions:
         found = await self._ports.store.read(lambda tx: tx.runs.find_by_key(one.companion_id, 0, one.key))
         return None if found is None else found[0]
 
+    async def _accept_as_it_is(self, one: Pass) -> Run:
+        """Accept the run of a pass, with what its messages say then. Raises: as `Runner.accept`."""
+        for _ in range(AGAIN_MAX):
+            with contextlib.suppress(ReadingChanged):
+                return await self._accept(one)
+        raise Conflict(f"the messages of pass {one.number} have changed {AGAIN_MAX} times meanwhile")
+
     async def _accept(self, one: Pass) -> Run:
-        """Accept the run of a pass. Raises: as `Runner.accept`."""
+        """Accept the run of a pass. Raises: as `Runner.accept`; ReadingChanged."""
         ports, limits = self._ports, self._limits
         group = await ports.store.read(find_companion, one.agent_id)
         if group is None:
@@ -236,7 +248,9 @@ class Companions:
         companion = in_effect(await ports.store.read(lambda tx: tx.agents.get(one.companion_id)), ports.models)
         tokens = limits.tokens_of(group)
         budget = int(INPUT_SHARE * min(tokens, ports.inputs().window(companion)[0]))
-        read = await ports.store.read(read_pass, one, counter=ports.counter, budget_tokens=budget)
+        said = await ports.store.read(said_in_pass, one)
+        reading = Reading(said, partial(_say_again, one=one))
+        read = await ports.store.read(read_pass, one, said, counter=ports.counter, budget_tokens=budget)
         one = await ports.store.write(narrow_pass, one, read)
         sources = await ports.store.read(pass_sources, one)
         message_id = MessageId(id_in_run(one.run_id, "input", 0, ports.ids))
@@ -253,6 +267,7 @@ class Companions:
             options=replace(NO_OPTIONS, max_tokens=tokens),
             sent_chars=0,
             yields=one.cause != "request",
+            reading=reading,
         )
         try:
             return (await self._runner.accept(request)).run
@@ -271,6 +286,12 @@ class Companions:
         wait_s = max(0.0, (at - self._ports.clock.now()).total_seconds())
         loop = asyncio.get_running_loop()
         self._retries[agent_id] = loop.call_later(wait_s, self.look, agent_id)
+
+
+def _say_again(tx: Tx, one: Pass) -> Sequence[Message]:
+    """The messages that a pass is about, which stay so until the transaction ends."""
+    tx.agents.lock(one.agent_id)
+    return said_in_pass(tx, one)
 
 
 def _last_pass(tx: Tx, agent_id: AgentId) -> Pass | None:

@@ -148,14 +148,20 @@ class _Draft:
         elif earlier.decision == "NONE":
             self._facts[number] = replace(planned, known=earlier.known)
         else:
-            end = planned.valid_at or _latest(self._batch, planned.turns)
-            if earlier.invalid_at is None or earlier.invalid_at > end:
-                begin = begins_before(earlier.valid_at, end)
-                self._facts[place] = replace(earlier, valid_at=begin, invalid_at=end)
+            if (times := ended_by(planned, self._batch, earlier.valid_at, earlier.invalid_at)) is not None:
+                self._facts[place] = replace(earlier, valid_at=times[0], invalid_at=times[1])
             self._facts[number] = added
         if number in self._facts:
             del self._moved[number]
         return ""
+
+
+def ended_by(
+    planned: PlannedFact, batch: Batch, valid_at: datetime | None, invalid_at: datetime | None
+) -> tuple[datetime | None, datetime] | None:
+    """Return the times of a fact that another one ends; None: it has ended before."""
+    end = planned.valid_at or max(turn.occurred_at for turn in batch.turns if turn.number in planned.turns)
+    return (begins_before(valid_at, end), end) if invalid_at is None or invalid_at > end else None
 
 
 def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> str:
@@ -298,11 +304,6 @@ def _names(turn: Turn, names: Sequence[str]) -> bool:
     """Return whether a turn's text has one of these names."""
     text = name_key(turn.text)
     return any(name in text for name in names)
-
-
-def _latest(batch: Batch, turns: Sequence[int]) -> datetime:
-    """Return the time of the last of these turns."""
-    return max(turn.occurred_at for turn in batch.turns if turn.number in turns)
 
 
 def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], dropped: Mapping[str, int]) -> Plan:

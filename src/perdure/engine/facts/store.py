@@ -28,8 +28,8 @@ from perdure.domain.facts.graphs import (
     graph_of_agent,
     store_entities,
 )
-from perdure.engine.facts.plan import Plan, PlannedFact
-from perdure.engine.facts.times import begins_before, better_times
+from perdure.engine.facts.plan import Plan, PlannedFact, ended_by
+from perdure.engine.facts.times import better_times
 from perdure.engine.reading import Reading
 from perdure.storage.tx import Tx
 
@@ -261,13 +261,12 @@ class _Storing:
             changed = self._change(known, self._better(known, planned), "update", origin)
             self._support(planned, known, supports)
             return changed
+        times = None
         if known is not None and known.expired_at is None:
-            turns = self._loaded.batch.turns
-            end = planned.valid_at or max(turn.occurred_at for turn in turns if turn.number in planned.turns)
-            if known.invalid_at is None or known.invalid_at > end:
-                times: FactFields = {"valid_at": begins_before(known.valid_at, end), "invalid_at": end}
-                self._change(known, times, "supersede", origin)
-                origin = {**origin, "ended_ids": [known.id]}
+            times = ended_by(planned, self._loaded.batch, known.valid_at, known.invalid_at)
+        if known is not None and times is not None:
+            self._change(known, {"valid_at": times[0], "invalid_at": times[1]}, "supersede", origin)
+            origin = {**origin, "ended_ids": [known.id]}
         if (planned.decision == "ADD" or known is None) and (
             same := self._find_same(planned, scope_of(supports[0]))
         ) is not None:

@@ -15,6 +15,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import ConversationBusy, NotFound, PerdureError
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import (
+    IN_FILES,
     IN_VIEW,
     Correction,
     CorrectionItem,
@@ -22,6 +23,7 @@ from perdure.core.forgetting.values import (
     ForgetResult,
     Place,
     UndoResult,
+    title_of,
 )
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, MessageId, PassageId
 from perdure.core.messages import Message, Part, parts_from_json, parts_to_json
@@ -43,14 +45,14 @@ from perdure.storage.tx import Tx
 
 STEP = 50
 """How many things one transaction changes."""
-TITLE_CHARS = 120
 
 
 async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Author) -> ForgetResult:
     """Take a text out of the agent's blocks, passages, messages, summaries and facts; `undo` brings all of it back.
 
     A block loses the line, an archive the passage, and facts are no longer believed; messages and summaries read
-    "[redacted]", files are masked. It goes on after an interruption when it is called again.
+    "[redacted]", files are masked. It goes on after an interruption when it is called again. Where the text stands out
+    of view only, it is noted as forgotten for agent files.
     Raises: NotFound, InvalidInput; ConversationBusy: a run has not ended.
     """
     text = await ports.store.read(resolve_text, agent_id, text_or_id)
@@ -58,7 +60,10 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
     await ports.store.read(check_idle, [agent_id])
     correction: Correction | None = None
     counts: Counter[Place] = Counter()
-    async for spots in scan(ports, agent_id, redactor, places=IN_VIEW):
+    is_out_of_view = False
+    async for found in scan(ports, agent_id, redactor, places=(*IN_VIEW, *IN_FILES)):
+        spots = [spot for spot in found if spot.mention.place in IN_VIEW]
+        is_out_of_view = is_out_of_view or len(spots) < len(found)
         for at in range(0, len(spots), STEP):
             part = spots[at : at + STEP]
             correction, places = await ports.store.write(
@@ -67,6 +72,8 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
             counts.update(places)
     correction, places = await ports.store.write(_forget_news, agent_id, redactor, correction, ports.clock.now())
     counts.update(places)
+    if correction is None and is_out_of_view:
+        await ports.store.write(record, agent_id, "forget", text, (), at=ports.clock.now())
     return ForgetResult(dict(counts), correction if counts else None)
 
 
@@ -176,9 +183,8 @@ def record(
 ) -> Correction:
     """Store what a correction changed, so that it can be undone."""
     if correction is None:
-        title = " ".join(text.split())
-        title = title if len(title) <= TITLE_CHARS else f"{title[: TITLE_CHARS - 1]}…"
-        correction = tx.corrections.add(agent_id, kind, title, at=at)
+        correction = tx.corrections.add(agent_id, kind, text if kind == "forget" else title_of(text), at=at)
+        correction = replace(correction, text=title_of(text))
     return tx.corrections.add_items(correction, items)
 
 
@@ -364,16 +370,12 @@ def _restore_part(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitI
     return ""
 
 
-def _restore_facts(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: UnitInputs, author: Author) -> str:
-    return restore_facts(tx, item, at=inputs.now)
-
-
 _RESTORE: dict[str, Callable[[Tx, AgentId, CorrectionItem, UnitInputs, Author], str]] = {
     "block": _restore_block,
     "passage": _restore_passage,
     "message": _restore_message,
     "summary": _restore_summary,
     "file": _restore_part,
-    "fact": _restore_facts,
+    "fact": lambda tx, agent_id, item, inputs, author: restore_facts(tx, item, at=inputs.now),
 }
 """What restores an item of this kind; each returns why it did not."""

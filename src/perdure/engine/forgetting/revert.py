@@ -7,16 +7,18 @@ they are forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from perdure.core.blocks import Author, Block
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import Correction, CorrectionItem
 from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId
-from perdure.core.provenance.sources import MemoryWrite, RevertConflict, RevertResult
+from perdure.core.provenance.sources import MemoryWrite, RevertConflict, RevertResult, WriteKind
 from perdure.core.text.merge import merge_lines
 from perdure.domain.archives.units import check_changeable
 from perdure.engine.forgetting.facts import forget_episode
@@ -240,40 +242,27 @@ def _revert_others(
 
 def write_of_version(tx: Tx, block_id: BlockId, version: int) -> MemoryWrite:
     """Return a version of a block as a write, also of one whose sources are not known. Raises: NotFound."""
-    found = tx.sources.list_by_refs(block_id, [str(version)])
-    if found:
-        return found[0]
     stored = tx.blocks.version(block_id, version)
     author = stored.author
-    return MemoryWrite(
-        kind="block",
-        owner_id=block_id,
-        ref=str(version),
-        sources=(),
-        agent_id=author.agent_id,
-        run_id=author.run_id,
-        message_id=author.message_id,
-        created_at=stored.created_at,
-    )
+    made_by = {"agent_id": author.agent_id, "run_id": author.run_id, "message_id": author.message_id}
+    return _write_of(tx, "block", block_id, str(version), at=stored.created_at, made_by=made_by)
 
 
 def write_of_passage(tx: Tx, passage_id: PassageId) -> MemoryWrite:
     """Return the making of a passage as a write. Raises: NotFound."""
     passage = tx.passages.get(passage_id)
-    found = tx.sources.list_by_refs(passage.archive_id, [passage_id])
-    if found:
-        return found[0]
-    return MemoryWrite(
-        kind="passage", owner_id=passage.archive_id, ref=passage_id, sources=(), created_at=passage.created_at
-    )
+    return _write_of(tx, "passage", passage.archive_id, passage_id, at=passage.created_at)
 
 
 def write_of_episode(tx: Tx, episode_id: EpisodeId) -> MemoryWrite:
     """Return what was extracted from an episode as a write. Raises: NotFound."""
     episode = tx.episodes.get(episode_id)
-    found = tx.sources.list_by_refs(episode.graph_id, [episode_id])
-    if found:
-        return found[0]
-    return MemoryWrite(
-        kind="fact", owner_id=episode.graph_id, ref=episode_id, sources=(), created_at=episode.created_at
-    )
+    return _write_of(tx, "fact", episode.graph_id, episode_id, at=episode.created_at)
+
+
+def _write_of(
+    tx: Tx, kind: WriteKind, owner_id: str, ref: str, *, at: datetime, made_by: Mapping[str, Any] = MappingProxyType({})
+) -> MemoryWrite:
+    """Return a write as it is known, or else without sources."""
+    new = MemoryWrite(kind=kind, owner_id=owner_id, ref=ref, sources=(), created_at=at, **made_by)
+    return next(iter(tx.sources.list_by_refs(owner_id, [ref])), new)

@@ -250,7 +250,9 @@ class GroupTurns:
             while group_id in self._again:  # a turn that is accepted while the store is read is looked for once more
                 self._again.discard(group_id)
                 try:
-                    while (turn := await self._ports.store.read(_find_active, group_id)) is not None:
+                    while (
+                        turn := await self._ports.store.read(lambda tx: tx.group_turns.find_active(group_id))
+                    ) is not None:
                         if not await self._drive_turn(turn):
                             # Another process has it: not in step with others that wait for the same group.
                             await asyncio.sleep(self._ports.settings.poll_s * (0.5 + self._ports.randomness.random()))
@@ -316,7 +318,3 @@ def _unended(tx: Tx) -> list[tuple[GroupTurn, list[Agent]]]:
         (turn, [tx.agents.get(agent_id) for agent_id, *_ in tx.groups.members(turn.group_id)])
         for turn in tx.group_turns.list_oldest()
     ]
-
-
-def _find_active(tx: Tx, group_id: GroupId) -> GroupTurn | None:
-    return tx.group_turns.find_active(group_id)

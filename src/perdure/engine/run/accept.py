@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 
-from perdure.context.sections.envelopes import input_tokens
+from perdure.context.sections.envelopes import KEEP_ALIVE, input_tokens
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer, answer_digest
 from perdure.core.conversations import ConversationState
@@ -47,6 +47,7 @@ from perdure.engine.approvals.answers import (
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
+from perdure.engine.reading import NOTHING, Reading
 from perdure.engine.run.compression import Shown
 from perdure.engine.run.driving.repeats import is_sent_again
 from perdure.engine.run.interrupts import to_the_end
@@ -61,10 +62,6 @@ logger = logging.getLogger(__name__)
 
 STEPS, MAX_STEPS = 50, 10_000
 
-KEEP_ALIVE = (
-    "<system-alert>Automated keep-alive ping. Ignore this message and continue from where you stopped.</system-alert>"
-)
-"""The message of a turn that goes on after a cancelled run, as Letta's server words it."""
 KEY_MAX_CHARS = 255
 
 
@@ -88,6 +85,7 @@ class Request:
         shown: call -> what the model sees of the result that an answer brings.
         yields: nobody waits for it: it makes nobody else wait. Kept in this process only.
         sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
+        reading: what `drafts` were made of.
     """
 
     run_id: RunId
@@ -110,6 +108,7 @@ class Request:
     identity: str | None = None
     sent_chars: int | None = None
     yields: bool = False
+    reading: Reading = NOTHING
 
     @property
     def chars(self) -> int:
@@ -268,8 +267,9 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     stand between that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait, LimitReached;
-        ModelNotFound: this process can't reach the agent's model, so the message is refused; RequestDefect.
+        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged.
     """
+    request.reading.check(tx)
     tx.agents.lock(request.agent_id)
     if request.idempotency_key is not None:
         known = tx.runs.find_by_key(request.agent_id, request.conversation_seq, request.idempotency_key)

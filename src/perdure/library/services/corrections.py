@@ -40,14 +40,14 @@ from perdure.library.services.passages import changes_in_utc, from_outside
 from perdure.storage.tx import Tx
 
 
-def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str]]:
-    """The agent's companion, if it has one, and the text that is to leave it too."""
+def _copies(tx: Tx, agent_id: AgentId, text_or_id: str) -> Sequence[tuple[AgentId, str, int]]:
+    """The agent's companion, if it has one, the text that is to leave it too, and the number of its next message."""
     group = find_companion(tx, agent_id)
     if group is None:
         return ()
     with suppress(NotFound, InvalidInput):  # then it is refused for the agent
         text = resolve_text(tx, agent_id, text_or_id)
-        return [(companion_id, text) for companion_id in group.agent_ids]
+        return [(companion_id, text, tx.messages.next_seq(companion_id)) for companion_id in group.agent_ids]
     return ()
 
 
@@ -84,15 +84,23 @@ class CorrectionService:
         """Take a text out of the agent's view, or with `erase_text` remove it from the store. Raises: NotFound,
         InvalidInput, ConversationBusy, Conflict, StoreError."""
         check_text("text", text_or_id)
-        result = None
-        # A companion has copies of what it read. They go first: if it is at work, nothing is done.
-        for one, text in (*await self._ports.store.read(_copies, agent_id, text_or_id), (agent_id, text_or_id)):
+
+        async def take_out(one: AgentId, text: str) -> ForgetResult:
             if erase_text:
                 result = await erase(self._ports, one, text, progress=progress)
             else:
                 result = await forget(self._ports, one, text, author=author or outside())
             await self._note_changes(one)
-        assert result is not None
+            return result
+
+        # A companion has copies of what it read. They go first: if it is at work, nothing is done.
+        copies = await self._ports.store.read(_copies, agent_id, text_or_id)
+        for one, text, _ in copies:
+            await take_out(one, text)
+        result = await take_out(agent_id, text_or_id)
+        for one, text, next_seq in copies:  # it may have begun to read meanwhile
+            if await self._ports.store.read(lambda tx: tx.messages.next_seq(one)) != next_seq:  # noqa: B023
+                await take_out(one, text)
         return result
 
     async def _note_changes(self, agent_id: AgentId) -> None:

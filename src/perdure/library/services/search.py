@@ -14,8 +14,8 @@ from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
 from perdure.core.passages import PassageFilter
 from perdure.core.text.zones import is_zone
-from perdure.domain.agents.automatic import check_score
 from perdure.domain.archives.units import archives_of
+from perdure.domain.values import check_range
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.services.conversations import find_conversation
@@ -176,7 +176,7 @@ class SearchService:
         if not query.strip():
             raise InvalidInput("query is empty: say what is looked for")
         check_budget(budget_tokens)
-        check_score("floor", floor)
+        check_range("floor", floor, 0, 1, whole=False)
         _check_archives(archives)
         if agent_id is None and not archives:
             raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")

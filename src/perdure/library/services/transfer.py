@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import AgentCopy
+from perdure.core.forgetting.values import Correction
 from perdure.core.ids import AgentId, ArchiveId, MessageId
 from perdure.core.passages import Archive, Passage
-from perdure.domain.agents.copies import copy_agent, restore_agent
+from perdure.domain.agents.copies import copy_agent, list_forgotten, restore_agent
 from perdure.domain.archives.transfer import (
     Header,
     archive_line,
@@ -45,6 +46,10 @@ class TransferService:
         Raises: NotFound, StoreError.
         """
         return await self._store.read(copy_agent, agent_id, message_ids)
+
+    async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
+        """What the agent has forgotten, so that no file may hold it. Raises: NotFound, StoreError."""
+        return await self._store.read(list_forgotten, agent_id)
 
     async def restore_agent(self, agent_id: AgentId, copy: AgentCopy) -> Sequence[str]:
         """Give it to an agent that was made of a file; what is left out.

@@ -45,6 +45,8 @@ class Database(Protocol):
     """The numbers of the scopes whose vectors this transaction has changed."""
     queued_texts: int
     """How many texts were queued for embedding through this connection."""
+    has_wide: str
+    """The condition behind a column that it holds a wide Latin letter or digit."""
     for_update: str
     """The suffix of a select that locks its rows until the transaction ends; empty where no lock is needed."""
 

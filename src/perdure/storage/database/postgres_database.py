@@ -48,6 +48,7 @@ class PostgresDatabase:
     clustered = ""
     blob = "BYTEA"
     row_key = "BIGINT"
+    has_wide = "~ '[０-ｚ]'"
 
     def __init__(self, connection: psycopg.Connection[tuple[Any, ...]], *, read_only: bool = False) -> None:
         self._connection, self.read_only, self.queued_texts = connection, read_only, 0

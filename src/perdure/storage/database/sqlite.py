@@ -57,6 +57,7 @@ class SqliteDatabase:
     clustered = "WITHOUT ROWID"
     blob = "BLOB"
     row_key = "INTEGER"
+    has_wide = "GLOB '*[０-ｚ]*'"
     for_update = ""  # a write transaction has the whole file to itself
 
     def __init__(self, connection: sqlite3.Connection, *, read_only: bool = False) -> None:

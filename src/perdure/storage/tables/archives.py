@@ -134,13 +134,7 @@ class Archives(Table):
 
     def list_agents(self, archive_id: ArchiveId, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order."""
-        rows = self._rows(
-            f"SELECT agent_id FROM agent_archives WHERE archive_id = :archive_id AND {OWN_ARCHIVE}"
-            " ORDER BY agent_id LIMIT :limit",
-            archive_id=archive_id,
-            limit=limit,
-        )
-        return [AgentId(row[0]) for row in rows]
+        return self._agents_of("agent_archives", "archive_id", OWN_ARCHIVE, archive_id, limit)
 
     def tags(self, archive_id: ArchiveId, *, limit: int = 20) -> Sequence[tuple[str, int]]:
         """(tag, number of passages), the most used first."""

@@ -6,9 +6,8 @@ from datetime import datetime
 
 from perdure.core.conversations import Backlog
 from perdure.core.ids import AgentId
-from perdure.storage.database.row_format import iso
 from perdure.storage.tables.message_rows import IN_VIEW
-from perdure.storage.tables.table import OWN_AGENT, Table, first
+from perdure.storage.tables.table import OWN_AGENT, Table
 
 _OF_CONVERSATION = f"agent_id = :agent_id AND conversation_seq = :conversation_seq AND {OWN_AGENT}"
 
@@ -22,17 +21,7 @@ class Captures(Table):
 
     def put(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last processed row. Raises: NotFound: no such agent."""
-        rows = self._rows(
-            "INSERT INTO captures (agent_id, conversation_seq, upto_seq, captured_at)"
-            f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
-            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
-            " captured_at = excluded.captured_at RETURNING upto_seq",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            upto_seq=upto_seq,
-            at=iso(at),
-        )
-        first(rows, "agent", agent_id)
+        self._put_upto("captures", "captured_at", agent_id, conversation_seq, upto_seq, at)
 
     def get_backlog(
         self, agent_id: AgentId, conversation_seq: int, *, after_seq: int | None = None, before_seq: int | None = None

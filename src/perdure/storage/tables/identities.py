@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 from perdure.core.agents import AgentFilter
 from perdure.core.blocks import BlockFilter
@@ -128,20 +128,16 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def list_agents(self, identity_id: IdentityId, *, limit: int | None = None) -> Sequence[AgentId]:
         """Agents that have it, oldest first."""
-        rows = self._rows(
-            "SELECT a.id FROM agent_identities x CROSS JOIN agents a"
-            " WHERE x.identity_id = :identity_id AND a.id = x.agent_id AND a.org_id = :org_id ORDER BY a.number"
-            f"{'' if limit is None else ' LIMIT :limit'}",
-            identity_id=self._own(identity_id),
-            limit=limit,
-        )
-        return [row[0] for row in rows]
+        return self._having("agent", identity_id, limit)
 
     def list_blocks(self, identity_id: IdentityId, *, limit: int | None = None) -> Sequence[BlockId]:
         """Blocks that have it, oldest first."""
+        return self._having("block", identity_id, limit)
+
+    def _having(self, kind: str, identity_id: IdentityId, limit: int | None) -> Sequence[Any]:
         rows = self._rows(
-            "SELECT b.id FROM block_identities x CROSS JOIN blocks b"
-            " WHERE x.identity_id = :identity_id AND b.id = x.block_id AND b.org_id = :org_id ORDER BY b.number"
+            f"SELECT o.id FROM {kind}_identities x CROSS JOIN {kind}s o WHERE x.identity_id = :identity_id"
+            f" AND o.id = x.{kind}_id AND o.org_id = :org_id ORDER BY o.number"
             f"{'' if limit is None else ' LIMIT :limit'}",
             identity_id=self._own(identity_id),
             limit=limit,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Generic, NewType, TypeVar
 
 from perdure.core.errors import NotFound
@@ -10,7 +11,7 @@ from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import Row, RowFormat, storable
+from perdure.storage.database.row_format import Row, RowFormat, iso, storable
 
 T = TypeVar("T")
 Filter = TypeVar("Filter")
@@ -51,6 +52,26 @@ class Table:
     def _run_counted(self, sql: str, /, **params: Any) -> int:
         """Run a statement; return how many rows it changed."""
         return self._db.run_counted(sql, {**params, "org_id": self._org_id})
+
+    def _put_upto(self, table: str, time: str, agent_id: AgentId, seq: int, upto_seq: int, at: datetime) -> None:
+        """Set the number of the last row that was read of a conversation, in a table of such numbers, with the time.
+        Raises: NotFound: no such agent."""
+        rows = self._rows(
+            f"INSERT INTO {table} (agent_id, conversation_seq, upto_seq, {time})"
+            f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
+            f" ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
+            f" {time} = excluded.{time} RETURNING upto_seq",
+            agent_id=agent_id,
+            conversation_seq=seq,
+            upto_seq=upto_seq,
+            at=iso(at),
+        )
+        first(rows, "agent", agent_id)
+
+    def _agents_of(self, table: str, owner: str, own: str, id_: str, limit: int) -> Sequence[AgentId]:
+        """The ids of agents that have an archive or a graph, in order."""
+        sql = f"SELECT agent_id FROM {table} WHERE {owner} = :{owner} AND {own} ORDER BY agent_id LIMIT :limit"
+        return [AgentId(row[0]) for row in self._rows(sql, limit=limit, **{owner: id_})]
 
     def _page(
         self,

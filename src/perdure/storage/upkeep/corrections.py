@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from perdure.core.forgetting.values import Correction, CorrectionItem, CorrectionKind, Erasure
+from perdure.core.forgetting.values import Correction, CorrectionItem, CorrectionKind, Erasure, title_of
 from perdure.core.ids import AgentId
 from perdure.storage.database.row_format import (
     JSON,
@@ -26,8 +26,10 @@ from perdure.storage.database.row_format import (
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
 CORRECTIONS_MAX = 100
-"""How many corrections of an agent can be undone; older ones are removed."""
+"""How many corrections of an agent can be undone. Of older ones only the texts that were forgotten are kept, for they
+are still forgotten."""
 
+_FORGOTTEN = "kind = 'forget' AND undone_at IS NULL"
 _CORRECTION = RowFormat(
     Correction,
     "agent_id, number, kind, text, items, created_at, undone_at",
@@ -56,9 +58,9 @@ class Corrections(Table):
         number = int(rows[0][0])
         correction = Correction(agent_id=agent_id, number=number, kind=kind, text=text, items=0, created_at=at)
         self._run(insert_into("corrections", _CORRECTION.columns), **_CORRECTION.params(correction))
-        for table in ("correction_items", "corrections"):
+        for table, which in (("correction_items", ""), ("corrections", f" AND NOT ({_FORGOTTEN})")):
             self._run(
-                f"DELETE FROM {table} WHERE agent_id = :id AND number <= :oldest",
+                f"DELETE FROM {table} WHERE agent_id = :id AND number <= :oldest{which}",
                 id=own,
                 oldest=number - CORRECTIONS_MAX,
             )
@@ -86,9 +88,15 @@ class Corrections(Table):
         return first(found, "correction", str(number), hint="the newest hundred of an agent are kept")
 
     def list(self, agent_id: AgentId, *, limit: int = 20, undone: bool = True) -> Sequence[Correction]:
-        """The newest first; `undone`: also those that were undone."""
-        where = "1 = 1" if undone else "undone_at IS NULL"
+        """The newest first; `undone`: also those that were undone, or that have nothing to undo."""
+        where = "1 = 1" if undone else "undone_at IS NULL AND (items > 0 OR kind <> 'forget')"
         return self._read(f"{where} ORDER BY number DESC LIMIT :limit", agent_id, limit=limit)
+
+    def forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
+        """The texts that the agent has forgotten, each whole, or its beginning if an older Perdure kept no more."""
+        sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT}"
+        rows = self._rows(f"{sql} AND {_FORGOTTEN} ORDER BY number", agent_id=agent_id)
+        return [_CORRECTION.read(row) for row in rows]
 
     def items(self, correction: Correction, *, limit: int = 50) -> Sequence[CorrectionItem]:
         """The items that are not undone yet, the last first."""
@@ -136,8 +144,10 @@ class Corrections(Table):
         return replace(correction, undone_at=at)
 
     def _read(self, where: str, agent_id: AgentId, **params: Any) -> Sequence[Correction]:
-        sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT} AND {where}"
-        return [_CORRECTION.read(row) for row in self._rows(sql, agent_id=agent_id, **params)]
+        newest = "number > (SELECT MAX(number) FROM corrections WHERE agent_id = :agent_id) - :most"
+        sql = f"SELECT {_CORRECTION.columns} FROM corrections WHERE agent_id = :agent_id AND {OWN_AGENT} AND {newest}"
+        rows = self._rows(f"{sql} AND {where}", agent_id=agent_id, most=CORRECTIONS_MAX, **params)
+        return [replace(one, text=title_of(one.text)) for one in map(_CORRECTION.read, rows)]
 
 
 class Erasures(Table):

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.core.forgetting.redaction import REDACTED, Redactor
+from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import Found, FoundPage, Key
 from perdure.core.ids import AgentId, ArchiveId, FileId, GraphId
 from perdure.core.messages import is_embedded
@@ -144,7 +144,8 @@ class Mentions(Table):
                 last = tuple(rows[0])
                 own += f" AND ({key}) <= ({', '.join(f':last{place}' for place in range(len(what.key)))})"
                 params |= {f"last{place}": value for place, value in enumerate(last)}
-        matches = " OR ".join(f"LOWER({column}) LIKE :like" for column in what.columns)
+        ways = ("LOWER({0}) LIKE :like", "LOWER({0}) LIKE '%uff%'", f"{{0}} {self._db.has_wide}")
+        matches = " OR ".join(way.format(column) for column in what.columns for way in ways)
         if table in _SUMMARIES:
             matches = "1 = 1"
         elif table in ("messages", "message_revisions"):
@@ -342,4 +343,6 @@ def _redacted(table: str, column: str, text: str, redactor: Redactor) -> str:
         return redactor.redact_parts(text)
     if column == "settings":
         return redactor.redact_settings(text)
+    if column == "relation":
+        return NO_RELATION if redactor.finds(text) else text
     return redactor.redact_record(text) if column in _RECORDS else redactor.redact(text)

@@ -11,6 +11,7 @@ from perdure.core.messages import Message
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agent_files.folders import list_folders
 from perdure.server.routes.agents import agent_reply
+from perdure.server.wire.agent_files.forgotten import hide_forgotten
 from perdure.server.wire.agent_files.writing import write_agent_file
 
 _PAGE = 500
@@ -25,10 +26,13 @@ async def export_text(
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)
     copy = await library.services.transfer.copy_agent(agent_id, [one.id for one in messages if one.kind == "message"])
+    forgotten = await library.services.transfer.list_forgotten(agent_id)
     agent, now = agent_reply(library, state), library.app.ports.clock.now()
 
     def write() -> str:
-        return json.dumps(write_agent_file(agent, messages, folders, shown=shown, copy=copy, at=now), indent=2)
+        document = write_agent_file(agent, messages, folders, shown=shown, copy=copy, at=now)
+        hide_forgotten(document, forgotten)
+        return json.dumps(document, indent=2)
 
     return await asyncio.to_thread(write)
 

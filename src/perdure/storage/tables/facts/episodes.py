@@ -148,17 +148,7 @@ class Episodes(Table):
 
     def put_last_seq(self, agent_id: AgentId, conversation_seq: int, upto_seq: int, *, at: datetime) -> None:
         """Set the number of the last row that extraction has read. Raises: NotFound: no such agent."""
-        rows = self._rows(
-            "INSERT INTO extractions (agent_id, conversation_seq, upto_seq, extracted_at)"
-            f" SELECT :agent_id, :conversation_seq, :upto_seq, :at WHERE {OWN_AGENT}"
-            " ON CONFLICT (agent_id, conversation_seq) DO UPDATE SET upto_seq = excluded.upto_seq,"
-            " extracted_at = excluded.extracted_at RETURNING upto_seq",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            upto_seq=upto_seq,
-            at=iso(at),
-        )
-        first(rows, "agent", agent_id)
+        self._put_upto("extractions", "extracted_at", agent_id, conversation_seq, upto_seq, at)
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Episode]:
         source = f"episodes{self._db.by_index(index) if index else ''}"

@@ -105,13 +105,7 @@ class Graphs(Table):
 
     def list_agents(self, graph_id: GraphId, *, limit: int = 100) -> Sequence[AgentId]:
         """The ids of the agents that have it, in order."""
-        rows = self._rows(
-            f"SELECT agent_id FROM agent_graphs WHERE graph_id = :graph_id AND {OWN_GRAPH}"
-            " ORDER BY agent_id LIMIT :limit",
-            graph_id=graph_id,
-            limit=limit,
-        )
-        return [AgentId(row[0]) for row in rows]
+        return self._agents_of("agent_graphs", "graph_id", OWN_GRAPH, graph_id, limit)
 
     def take_numbers(self, graph_id: GraphId, kind: str, count: int) -> tuple[int, int]:
         """Reserve `count` numbers of `entity`, `fact`, `episode` or `rule`; return the first, and the graph's version.
