@@ -452,20 +452,17 @@ class FactContract(Contract):
                 added = tx.facts.add(graph, facts)
                 tx.graphs.lock(graph.id)
 
-                def seqs(limit: int, where: FactFilter | None = None) -> list[int]:
-                    found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), limit=limit)
-                    return [fact.seq for fact in found]
+                def places(turns: int, where: FactFilter | None = None) -> list[tuple[int, str, int]]:
+                    found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), turns=turns)
+                    return [(one.seq, one.relation, one.turn) for one in found]
 
-                assert [seqs(limit) for limit in (1, 2, 3, 4, 9)] == [
-                    [5],
-                    [5, 4],
-                    [5, 4, 1],
-                    [5, 4, 3, 1],
-                    [5, 4, 3, 2, 1],
+                every = [(5, "OWNS", 1), (4, "LIKES", 1), (3, "LIKES", 2), (2, "LIKES", 3), (1, "LIVES_IN", 1)]
+                assert [places(turns) for turns in (1, 2, 9)] == [
+                    [one for one in every if one[2] <= turns] for turns in (1, 2, 9)
                 ]
-                assert seqs(9, FactFilter(relations=("LIKES",))) == [4, 3, 2]
+                assert places(9, FactFilter(relations=("LIKES",))) == every[1:4]
                 tx.facts.expire(graph.id, [added[3].seq], at=LATER)
-                assert seqs(3) == [5, 3, 1]
+                assert places(1) == [(5, "OWNS", 1), (3, "LIKES", 1), (1, "LIVES_IN", 1)]
 
             await store.write(unit)
 

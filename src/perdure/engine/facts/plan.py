@@ -19,7 +19,7 @@ from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, valid_entities
-from perdure.engine.facts.times import DAY, begins_before, better_times, parse_time, says_time
+from perdure.engine.facts.times import DAY, better_times, parse_time, says_time
 
 FACTS_MAX = 100
 """The most facts of one batch."""
@@ -121,8 +121,11 @@ class _Draft:
         self._moved[number] = place
         turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
         added = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
+        is_new = added.decision == "ADD" or any(
+            one.decision == "SUPERSEDE" and one.known is added.known for one in self._facts.values()
+        )
         # What other turns decide is carried out after it, so that it is taken back when these are edited.
-        is_apart = turns != earlier.turns and (planned.decision != "SUPERSEDE" or added.decision == "ADD")
+        is_apart = is_new if planned.decision == "SUPERSEDE" else turns != earlier.turns
         if planned.decision == "NONE":
             self._facts[place] = replace(earlier, turns=turns)
         elif is_apart and not (planned.decision == "SUPERSEDE" and earlier.decision == "NONE"):
@@ -148,20 +151,13 @@ class _Draft:
         elif earlier.decision == "NONE":
             self._facts[number] = replace(planned, known=earlier.known)
         else:
-            if (times := ended_by(planned, self._batch, earlier.valid_at, earlier.invalid_at)) is not None:
-                self._facts[place] = replace(earlier, valid_at=times[0], invalid_at=times[1])
+            end = planned.valid_at or max(one.occurred_at for one in self._batch.turns if one.number in planned.turns)
+            if (earlier.valid_at or end) <= end and (earlier.invalid_at is None or earlier.invalid_at > end):
+                self._facts[place] = replace(earlier, invalid_at=end)
             self._facts[number] = added
         if number in self._facts:
             del self._moved[number]
         return ""
-
-
-def ended_by(
-    planned: PlannedFact, batch: Batch, valid_at: datetime | None, invalid_at: datetime | None
-) -> tuple[datetime | None, datetime] | None:
-    """Return the times of a fact that another one ends; None: it has ended before."""
-    end = planned.valid_at or max(turn.occurred_at for turn in batch.turns if turn.number in planned.turns)
-    return (begins_before(valid_at, end), end) if invalid_at is None or invalid_at > end else None
 
 
 def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> str:

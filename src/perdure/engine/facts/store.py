@@ -26,9 +26,10 @@ from perdure.domain.facts.graphs import (
     change_fact,
     delete_facts,
     graph_of_agent,
+    settle,
     store_entities,
 )
-from perdure.engine.facts.plan import Plan, PlannedFact, ended_by
+from perdure.engine.facts.plan import Plan, PlannedFact
 from perdure.engine.facts.times import better_times
 from perdure.engine.reading import Reading
 from perdure.storage.tx import Tx
@@ -245,7 +246,7 @@ class _Storing:
         if known is not None and planned.decision == "DELETE":
             self._support(planned, known, supports)  # what denies it: without that it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
-            self._known[known.id] = self._tx.facts.get(known.id)
+            self._read_again()
             return None
         if known is not None and planned.decision == "NONE":
             self._support(planned, known, supports)
@@ -261,12 +262,6 @@ class _Storing:
             changed = self._change(known, self._better(known, planned), "update", origin)
             self._support(planned, known, supports)
             return changed
-        times = None
-        if known is not None and known.expired_at is None:
-            times = ended_by(planned, self._loaded.batch, known.valid_at, known.invalid_at)
-        if known is not None and times is not None:
-            self._change(known, {"valid_at": times[0], "invalid_at": times[1]}, "supersede", origin)
-            origin = {**origin, "ended_ids": [known.id]}
         if (planned.decision == "ADD" or known is None) and (
             same := self._find_same(planned, scope_of(supports[0]))
         ) is not None:
@@ -285,11 +280,19 @@ class _Storing:
             trust=planned.trust,
             scope=supports[0].scope,
         )
+        tx, graph, at, together = self._tx, self._graph, self._at, self._changes
         (fact,) = add_facts(
-            self._tx, self._graph, [new], origin=origin, ids=self._ids, at=self._at, together=self._changes
+            tx, graph, [new], origin=origin, ids=self._ids, at=at, episodes=[supports], together=together
         )
         self._support(planned, fact, supports)
+        if known is not None:
+            settle(tx, graph, [fact, known], joined=True, at=at, together=together)
+            self._read_again()
         return fact
+
+    def _read_again(self) -> None:
+        """Read the known facts again, of which some have changed with another one."""
+        self._known = {fact.id: fact for fact in self._tx.facts.list_by_ids(list(self._known))}
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
         """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""

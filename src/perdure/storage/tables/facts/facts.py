@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import NamedTuple
 
 from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.facts.views import EventKind, FactEvent
@@ -86,8 +87,14 @@ _SELECT = (
 )
 
 
-SCAN = 1_000
-"""Of an entity of many facts, how many of the newest are looked at."""
+class FactInTurn(NamedTuple):
+    """A version by its number, with its place among the facts of its relation: 1 is the newest."""
+
+    seq: int
+    subject: int
+    object: int
+    relation: str
+    turn: int
 
 
 class Facts(Table):
@@ -163,10 +170,26 @@ class Facts(Table):
 
     def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
         """The newest versions of the facts that began with these versions, in order of number."""
+        newest = [versions[-1] for versions in self.histories(graph_id, first_seqs).values()]
+        return sorted(newest, key=lambda fact: fact.seq)
+
+    def histories(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[Fact]]:
+        """The number of a fact's first version -> all its versions, oldest first; of facts that exist."""
         condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
-        versions = self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params)
-        newest = {fact.first_seq: fact for fact in versions}
-        return sorted(newest.values(), key=lambda fact: fact.seq)
+        by_first: dict[int, list[Fact]] = {}
+        for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
+            by_first.setdefault(fact.first_seq, []).append(fact)
+        return by_first
+
+    def list_ended(self, graph_id: GraphId, entities: Sequence[int]) -> Sequence[Fact]:
+        """The versions about these entities, believed or not, that another fact ended, in order."""
+        found: dict[int, Fact] = {}
+        for column in ("subject", "object"):
+            condition, params = self._db.in_numbers(f"f.{column}", "entities", entities)
+            where = f"{condition} AND f.change = 'supersede'"
+            read = self._read(where, index=f"facts_by_{column}", graph_id=graph_id, **params)
+            found |= {fact.seq: fact for fact in read}
+        return [found[seq] for seq in sorted(found)]
 
     def list_of_people(self, graph_id: GraphId, *, after: int, limit: int) -> Sequence[Fact]:
         """The newest versions that people wrote, with numbers above `after`, newest first."""
@@ -218,22 +241,26 @@ class Facts(Table):
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
-    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, limit: int) -> Sequence[Fact]:
-        """Facts of an entity that match, of its newest `SCAN`: the newest of each relation, the second of each, and so
-        on up to the limit; in order of age, the newest first."""
+    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int) -> Sequence[FactInTurn]:
+        """The newest facts of each relation of an entity that match, so many of each, the newest first."""
         conditions = fact_conditions(where)
         ends = " UNION ALL ".join(
-            "SELECT * FROM (SELECT f.seq, f.first_seq, f.relation"
+            "SELECT f.seq, f.subject, f.object, f.relation, f.first_seq"
             f" FROM facts f{self._db.by_index(f'facts_by_{column}')}"
             f" WHERE f.graph_id = :graph_id AND f.{column} = :entity AND {conditions}"
-            f" ORDER BY f.first_seq DESC LIMIT :scan) AS {column}s"
             for column in ("subject", "object")
         )
         turn = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
-        turns = f"SELECT seq, first_seq, {turn} AS turn FROM ({ends}) AS e"
-        chosen = f"SELECT seq FROM ({turns}) AS t ORDER BY turn, first_seq DESC LIMIT :limit"
-        sql = f"f.seq IN ({chosen}) ORDER BY f.first_seq DESC"
-        return self._read(sql, graph_id=graph_id, entity=entity, scan=SCAN, limit=limit, **conditions.params)
+        ranked = f"SELECT seq, subject, object, relation, first_seq, {turn} AS turn FROM ({ends}) AS e"
+        rows = self._rows(
+            f"SELECT seq, subject, object, relation, turn FROM ({ranked}) AS t"
+            f" WHERE turn <= :turns AND {OWN_GRAPH} ORDER BY first_seq DESC",
+            graph_id=graph_id,
+            entity=entity,
+            turns=turns,
+            **conditions.params,
+        )
+        return [FactInTurn(row[0], row[1], row[2], str(restore(row[3])), row[4]) for row in rows]
 
     def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
         """The number of the last version that was there at this time; -1: there was none."""
