@@ -430,9 +430,9 @@ class FactContract(Contract):
                 between = tx.facts.list_between(graph.id, 1, 2, new[0].relation)
                 assert [fact.seq for fact in between] == [4]
                 assert tx.facts.list_between(graph.id, 2, 1, new[0].relation) == []
-                said = [one.id for one in tx.facts.list_said(graph.id, 1, 2)]
+                said = [one.id for one in tx.facts.list_between(graph.id, 1, 2)]
                 assert [one.id for one in between] == [one for one in said if one in {each.id for each in between}]
-                assert tx.facts.list_said(graph.id, 2, 1) == []
+                assert tx.facts.list_between(graph.id, 2, 1) == []
                 assert tx.facts.list_between(graph.id, 1, 2, "OTHER") == []
 
             await store.write(unit)
@@ -454,7 +454,7 @@ class FactContract(Contract):
 
                 def places(turns: int, where: FactFilter | None = None) -> list[tuple[int, str, int]]:
                     found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), turns=turns)
-                    return [(one.seq, one.relation, one.turn) for one in found]
+                    return [(seq, relation, turn) for seq, _, _, relation, turn in found]
 
                 every = [(5, "OWNS", 1), (4, "LIKES", 1), (3, "LIKES", 2), (2, "LIKES", 3), (1, "LIVES_IN", 1)]
                 assert [places(turns) for turns in (1, 2, 9)] == [

@@ -267,8 +267,6 @@ class Values:
                 replace(of.fact, id=FactId(f"fact-{NEW[:-1]}0"), first_seq=0),
             ],
             "facts.list_by_ids.ids": [of.fact.id],
-            "facts.list_said.subject": of.fact.subject,
-            "facts.list_said.object_": of.fact.object,
             "facts.list_between.subject": of.fact.subject,
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,

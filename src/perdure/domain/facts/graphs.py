@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
@@ -17,7 +18,7 @@ from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, Gr
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.domain.facts.communities import Changes
-from perdure.domain.facts.lines import lines_of, own_version, times_of
+from perdure.domain.facts.lines import lines_of, own_version
 from perdure.storage.tx import Tx
 
 
@@ -236,16 +237,18 @@ def delete_facts(
 def settle(
     tx: Tx, graph: Graph, facts: Sequence[Fact], *, joined: bool = False, at: datetime, together: Changes | None = None
 ) -> None:
-    """Let facts of which one is true at a time, and which are in a line with these, end where the next one begins.
-
-    Args:
-        joined: as of `lines_of`.
-        together: as of `add_facts`.
-    """
+    """End each fact of the lines of these where the next one begins, as `lines_of` and `add_facts` say."""
     for line in lines_of(tx, graph, facts, joined=joined):
-        for fact, valid_at, invalid_at, change, origin in times_of(tx, graph, line):
-            times: FactFields = {"valid_at": valid_at, "invalid_at": invalid_at}
-            change_fact(tx, graph, fact, times, change=change, origin=origin, at=at, together=together)
+        for (_, fact, own), after in zip_longest(line, line[1:]):
+            change: FactChange = "restore"
+            end, origin = own.invalid_at, {**own.origin}
+            if after is not None and (end is None or end > after[0]):
+                end, change, origin = after[0], "supersede", {**after[2].origin, "ended_by": after[1].id}
+                origin.pop("episode_id", None)  # it is not that episode alone that decides
+            by, is_so = origin.get("ended_by"), (fact.valid_at, fact.invalid_at) == (own.valid_at, end)
+            if not is_so or fact.origin.get("ended_by", by) != by:
+                times: FactFields = {"valid_at": own.valid_at, "invalid_at": end}
+                change_fact(tx, graph, fact, times, change=change, origin=origin, at=at, together=together)
 
 
 def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: datetime) -> None:
@@ -259,12 +262,10 @@ def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: d
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
     """Believe a deleted fact again, as it was before; return it. Raises: NotFound."""
     versions = tx.facts.versions(fact_id)
-    if versions[-1].expired_at is None:
-        return versions[-1]
-    own = own_version(versions)
-    times: FactFields = {"valid_at": own.valid_at, "invalid_at": own.invalid_at}
-    fact = change_fact(tx, graph, versions[-1], times, change="restore", origin=origin, at=at)
-    settle(tx, graph, [fact], at=at)
+    if versions[-1].expired_at is not None:
+        own = own_version(versions)
+        times: FactFields = {"valid_at": own.valid_at, "invalid_at": own.invalid_at}
+        settle(tx, graph, [change_fact(tx, graph, versions[-1], times, change="restore", origin=origin, at=at)], at=at)
     return tx.facts.get(fact_id)
 
 
@@ -296,7 +297,7 @@ def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: date
         if first in alone and not any(one.is_of_person and not one.is_deletion for one in versions)
     ]
     expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
-    others = [tx.facts.versions(history[first][0].id) for first in sorted(named - {fact.first_seq for fact in expired})]
+    others = tx.facts.histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
     gone = {episode.id for episode in episodes}
     again = [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one]
     settle(tx, graph, again, at=at)

@@ -92,7 +92,8 @@ def _known_facts(
     for entity in entities:
         found = tx.facts.list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), turns=ENTITY_FACTS)
         order = {
-            one.seq: (not ({one.subject, one.object} <= named or is_said(one.relation)), one.turn) for one in found
+            seq: (not ({subject, object_} <= named or is_said(relation)), turn)
+            for seq, subject, object_, relation, turn in found
         }
         seqs |= dict.fromkeys(sorted(order, key=lambda seq: order[seq])[:ENTITY_FACTS])
     return sorted(tx.facts.list_by_seqs(graph.id, list(seqs)[:KNOWN_FACTS]), key=lambda fact: fact.seq)

@@ -120,21 +120,17 @@ class _Draft:
             return ""
         self._moved[number] = place
         turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
-        added = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
-        is_new = added.decision == "ADD" or any(
-            one.decision == "SUPERSEDE" and one.known is added.known for one in self._facts.values()
-        )
-        # What other turns decide is carried out after it, so that it is taken back when these are edited.
-        is_apart = is_new if planned.decision == "SUPERSEDE" else turns != earlier.turns
         if planned.decision == "NONE":
             self._facts[place] = replace(earlier, turns=turns)
-        elif is_apart and not (planned.decision == "SUPERSEDE" and earlier.decision == "NONE"):
+        elif planned.decision == "SUPERSEDE" or turns != earlier.turns:
+            # Carried out after it: which of them ends, their times say; and what other turns decide is taken back when
+            # these are edited.
             self._facts[number] = replace(planned, earlier=place)
         elif planned.decision == "DELETE":
             del self._facts[place]
             if earlier.decision in ("NONE", "UPDATE"):
                 self._facts[place] = replace(earlier, decision="DELETE")
-        elif planned.decision == "UPDATE":
+        else:
             valid_at, invalid_at = better_times(
                 planned.valid_at, planned.invalid_at, before=(earlier.valid_at, earlier.invalid_at)
             )
@@ -148,13 +144,6 @@ class _Draft:
                 valid_at=valid_at,
                 invalid_at=invalid_at,
             )
-        elif earlier.decision == "NONE":
-            self._facts[number] = replace(planned, known=earlier.known)
-        else:
-            end = planned.valid_at or max(one.occurred_at for one in self._batch.turns if one.number in planned.turns)
-            if (earlier.valid_at or end) <= end and (earlier.invalid_at is None or earlier.invalid_at > end):
-                self._facts[place] = replace(earlier, invalid_at=end)
-            self._facts[number] = added
         if number in self._facts:
             del self._moved[number]
         return ""

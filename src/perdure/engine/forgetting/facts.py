@@ -83,19 +83,14 @@ def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
             restore_fact(tx, graph, fact.id, origin=own_version(tx.facts.versions(fact.id)).origin, at=at)
     for id_ in before.get("again", ()):
         versions = tx.facts.versions(FactId(id_))
-        *_, changed, again = [one for one in versions if "ended_by" not in one.origin]
+        *_, was, again = [one for one in versions if "ended_by" not in one.origin]
         if again.change != "restore" or again.expired_at is not None:
             problem = f"{id_} was changed again"
-        elif changed.is_deletion:
-            delete_facts(tx, graph, versions[-1:], origin=changed.origin, at=at)
+        elif was.is_deletion:
+            delete_facts(tx, graph, versions[-1:], origin=was.origin, at=at)
         else:
-            fields, origin = said_of(changed), changed.origin
-            settle(
-                tx,
-                graph,
-                [change_fact(tx, graph, versions[-1], fields, change=changed.change, origin=origin, at=at)],
-                at=at,
-            )
+            fact = change_fact(tx, graph, versions[-1], said_of(was), change=was.change, origin=was.origin, at=at)
+            settle(tx, graph, [fact], at=at)
     return problem
 
 
