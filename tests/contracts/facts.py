@@ -466,6 +466,31 @@ class FactContract(Contract):
 
             await store.write(unit)
 
+    async def test_versions_that_another_fact_ended_are_found(self) -> None:
+        """Also where they are believed no longer; by either entity. And all versions of facts, oldest first."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                one, other = tx.facts.add(graph, [self.new_fact(graph.id, text) for text in ("a", "b")])
+                tx.facts.expire(graph.id, [one.seq], at=LATER)
+                (ended,) = tx.facts.add(graph, [replace(one, change="supersede", created_at=LATER)])
+                ends = one.subject, one.object
+
+                assert [[fact.seq for fact in tx.facts.list_ended(graph.id, [end])] for end in ends] == [
+                    [ended.seq]
+                ] * 2
+                assert tx.facts.list_ended(graph.id, [99]) == []
+                tx.facts.expire(graph.id, [ended.seq], at=LATER)
+                assert {fact.seq for fact in tx.facts.list_ended(graph.id, ends)} == {ended.seq}
+                histories = tx.facts.histories(graph.id, [other.seq, one.seq, 99])
+                assert {first: [fact.seq for fact in versions] for first, versions in histories.items()} == {
+                    one.seq: [one.seq, ended.seq],
+                    other.seq: [other.seq],
+                }
+
+            await store.write(unit)
+
     async def test_facts_have_sources(self) -> None:
         """A fact whose last one goes is named; a link that is there is no second one."""
         async with self.open_store() as store:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction
+from perdure.domain.facts.graphs import NewFact, add_facts
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
 from tests.engine.facts.test_background import Scribe, opened
 from tests.support.library import MODEL
@@ -50,17 +52,15 @@ class Mover(Scribe):
             if " in " in turn.text:
                 place = turn.text.rpartition(" in ")[2].strip(".!")
                 entities.append(ExtractedEntity(name=place, type="Location"))
-                of_known = {"known": len(batch.facts)} if batch.facts and not facts else {}
-                of_batch = {"replaces": len(facts)} if facts else {}
                 fact = ExtractedFact(
                     subject="User",
                     relation="LIVES_IN",
                     object=place,
                     text=f"User lives in {place}.",
                     turns=(turn.number,),
-                    decision="SUPERSEDE" if of_known or of_batch else "ADD",
-                    **of_known,
-                    **of_batch,
+                    decision="SUPERSEDE" if facts or batch.facts else "ADD",
+                    known=None if facts else len(batch.facts) or None,
+                    replaces=len(facts) or None,
                 )
                 facts.append(fact)
         return Extraction(entities=entities, facts=facts, model="test/mover")
@@ -149,3 +149,91 @@ def test_the_newest_of_what_remains_is_true(kind: str, story: list[tuple[int, st
                 await teller.check()
 
     asyncio.run(live())
+
+
+HOMES = ["Oslo", "Bergen", "Turin"]
+
+
+@pytest.mark.parametrize("kind", ["patterns", "model"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+async def test_one_batch_may_be_in_any_order(kind: str, order: tuple[int, ...]) -> None:
+    """Passages in any order of their times, read at once; then one of them is deleted."""
+    async with opened_with_patterns() if kind == "patterns" else opened(Mover()) as perdure:
+        agent = await perdure.create_agent("x")
+        ids = {}
+        for number in order:
+            passage = await agent.archive(f"I live in {HOMES[number]}.", occurred_at=year(number))
+            ids[number] = passage.id
+        await agent.facts.extract()
+        ends = [{name: end for name, (_, end) in (await spans(agent)).items()}]
+        await agent.delete_passage(ids[1])
+        ends.append({name: end for name, (_, end) in (await spans(agent)).items()})
+
+        assert ends == [{"Oslo": year(1), "Bergen": year(2), "Turin": None}, {"Oslo": year(2), "Turin": None}]
+
+
+@pytest.mark.parametrize("kind", ["patterns", "model"])
+async def test_who_comes_back_lives_there_again(kind: str) -> None:
+    async with opened_with_patterns() if kind == "patterns" else opened(Mover()) as perdure:
+        agent = await perdure.create_agent("x")
+        for number, name in enumerate(["Oslo", "Bergen", "Oslo"]):
+            await agent.facts.ingest(f"I live in {name}.", occurred_at=year(number))
+
+        hits = await agent.facts.list()
+        found = sorted((hit.object.name, hit.fact.invalid_at) for hit in hits if hit.fact.invalid_at)
+        assert found == [("Bergen", year(2)), ("Oslo", year(1))]
+        assert [hit.object.name for hit in hits if hit.fact.invalid_at is None] == ["Oslo"]
+
+
+async def test_a_deleted_fact_ends_nothing_until_it_is_restored() -> None:
+    """By a person, from the newest to the oldest and back."""
+    async with opened_with_patterns() as perdure:
+        agent = await perdure.create_agent("x")
+        for number, name in enumerate(HOMES):
+            await agent.facts.ingest(f"I live in {name}.", occurred_at=year(number))
+        before = await spans(agent)
+        ids = {hit.object.name: hit.fact.id for hit in await agent.facts.list()}
+        await agent.facts.delete(ids["Bergen"])
+        assert (await spans(agent))["Oslo"] == (year(0), year(2))
+        await agent.facts.delete(ids["Turin"])
+        assert await spans(agent) == {"Oslo": (year(0), None)}
+        for name in ("Bergen", "Turin"):
+            await agent.facts.restore(ids[name])
+
+        assert await spans(agent) == before
+
+
+@pytest.mark.parametrize("erase", [False, True])
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_what_is_forgotten_by_its_text_ends_nothing(number: int, erase: bool) -> None:
+    async with opened_with_patterns() as perdure:
+        teller = Teller(await perdure.create_agent("x"), "I live in {}.", HOMES)
+        for one in range(3):
+            await teller.say(one)
+        await teller.agent.forget(HOMES[number], erase=erase)
+        del teller.said[number]
+
+        await teller.check()
+
+
+async def test_what_was_said_before_is_ended_behind_any_number_of_newer_facts() -> None:
+    """Of one relation, or of many."""
+    async with opened_with_patterns() as perdure:
+        agent = await perdure.create_agent("x")
+        await agent.facts.ingest("I live in Oslo.")
+        user, thing = (one.seq for one in await agent.facts.entities())
+        relations = [f"SAW_{number}" for number in range(300)] + ["LIKES"] * 1_200
+
+        def add(tx: Tx) -> None:
+            graph = tx.graphs.find_by_agent(agent.id)
+            assert graph is not None
+            new = [
+                NewFact(text=f"{one} {n}", subject=user, relation=one, object=thing) for n, one in enumerate(relations)
+            ]
+            add_facts(tx, graph, new, origin={"type": "program"}, ids=perdure.app.ports.ids, at=datetime.now(UTC))
+
+        await perdure.app.ports.store.write(add)
+        await agent.facts.ingest("I live in Bergen now.")
+
+        hits = await agent.facts.list(relations=["LIVES_IN"])
+        assert {hit.object.name: hit.fact.invalid_at is None for hit in hits} == {"Oslo": False, "Bergen": True}
