@@ -240,14 +240,13 @@ def settle(
     """End each fact of the lines of these where the next one begins, as `lines_of` and `add_facts` say."""
     for line in lines_of(tx, graph, facts, joined=joined):
         for (_, fact, own), after in zip_longest(line, line[1:]):
-            change: FactChange = "restore"
-            end, origin = own.invalid_at, {**own.origin}
+            end, origin = own.invalid_at, own.origin
             if after is not None and (end is None or end > after[0]):
-                end, change, origin = after[0], "supersede", {**after[2].origin, "ended_by": after[1].id}
-                origin.pop("episode_id", None)  # it is not that episode alone that decides
+                end, origin = after[0], {**after[2].origin, "ended_by": after[1].id}
             by, is_so = origin.get("ended_by"), (fact.valid_at, fact.invalid_at) == (own.valid_at, end)
             if not is_so or fact.origin.get("ended_by", by) != by:
                 times: FactFields = {"valid_at": own.valid_at, "invalid_at": end}
+                change: FactChange = "supersede" if by else "restore"
                 change_fact(tx, graph, fact, times, change=change, origin=origin, at=at, together=together)
 
 

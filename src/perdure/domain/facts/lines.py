@@ -50,6 +50,5 @@ def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[tuple[date
 
 def own_version(versions: Sequence[Fact]) -> Fact:
     """Return the version that says last what a fact says by itself."""
-    silent = ("fade", "archive", "delete", "retract")
-    own = [one for one in versions if one.change not in silent and "ended_by" not in one.origin]
-    return own[-1] if own else versions[0]
+    mute = ("fade", "archive", "delete", "retract")
+    return [versions[0], *(one for one in versions if one.change not in mute and "ended_by" not in one.origin)][-1]
