@@ -258,7 +258,7 @@ class _Storing:
         if self._is_deleted(planned, subject, object_, supports):
             self._tx.graphs.count_dropped(self._graph.id, {"deleted by a person": 1})
             return None
-        tx, graph, at, together = self._tx, self._graph, self._at, self._changes
+        tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
         if known is not None and planned.decision == "UPDATE":
             fields = self._better(known, planned)
             changed = change_fact(tx, graph, known, fields, change="update", origin=origin, at=at, together=together)
@@ -282,9 +282,7 @@ class _Storing:
             trust=planned.trust,
             scope=supports[0].scope,
         )
-        (fact,) = add_facts(
-            tx, graph, [new], origin=origin, ids=self._ids, at=at, episodes=[supports], together=together
-        )
+        (fact,) = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports], together=together)
         self._support(planned, fact, supports)
         self._join(fact, known)
         return fact
