@@ -99,7 +99,14 @@ PLAIN: Mapping[str, Any] = {
     **{"redactor": Redactor("walrus"), "table": "messages", "text": "stolen", "targets": [], "count": 1},
     **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
-    **{"community_seq": 1, "dropped": {"stolen": 1}, "episode_seqs": [1], "first_seqs": [1, 2], "names": ["Ada"]},
+    **{
+        "turns": 9,
+        "community_seq": 1,
+        "dropped": {"stolen": 1},
+        "episode_seqs": [1],
+        "first_seqs": [1, 2],
+        "names": ["Ada"],
+    },
     **{"calls": 1, "input_tokens": 10, "output_tokens": 2},
     **{
         "refs": ["x"],
@@ -268,9 +275,8 @@ class Values:
                 replace(of.fact, id=FactId(f"fact-{NEW[:-1]}0"), first_seq=0),
             ],
             "facts.list_by_ids.ids": [of.fact.id],
-            "facts.list_said.subject": of.fact.subject,
-            "facts.list_said.object_": of.fact.object,
             "facts.list_between.subject": of.fact.subject,
+            "facts.list_ended.entities": [of.fact.subject],
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
             **{
