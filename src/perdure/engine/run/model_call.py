@@ -38,8 +38,8 @@ from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.process import GivenBack
 from perdure.engine.run.driving.deltas import Deltas, Previews
-from perdure.engine.run.driving.drain import GivenBack
 from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Any
 
 from perdure.context.sections.envelopes import engine_tokens
@@ -25,7 +26,7 @@ from perdure.core.messages import (
 from perdure.core.models import ModelReply
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
-from perdure.core.runs import Run
+from perdure.core.runs import Run, RunOptions
 from perdure.core.tools.arguments import unwrap_arguments
 from perdure.core.tools.spec import ToolOutcome, bare_name
 from perdure.engine.ports import UnitInputs
@@ -204,3 +205,24 @@ def shorten_calls(
             part = replace(part, arguments=f"{part.arguments[:ARGUMENTS_KEPT_CHARS]}… [cut: {size:,} characters]")
         kept.append(part)
     return tuple(kept), refused
+
+
+def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOptions) -> bool:
+    """Whether the run that goes on in a conversation was begun by exactly these messages, which have no id of their
+    client's that would tell them from the first ones."""
+    if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
+        return False
+    sent = _contents(drafts)
+    return bool(sent) and sent == _contents(_input_of(tx, active))
+
+
+def _input_of(tx: Tx, run: Run) -> Sequence[Draft | Message]:
+    """The messages that a run was begun by, in the log or still waiting."""
+    if run.input_waits:
+        return decode_drafts(tx.runs.waiting_input(run.key) or "[]")[0]
+    return list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(run)))
+
+
+def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:
+    """What somebody has said in these rows."""
+    return [(row.role, row.name, row.sender_id, row.parts) for row in rows if row.kind == "message"]
