@@ -42,7 +42,7 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
-from perdure.core.tools.builtin_specs import BUILTIN_TOOL_SPECS
+from perdure.core.tools.engine_specs import BUILTIN_TOOL_SPECS
 from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec

@@ -12,10 +12,9 @@ from perdure.core.errors import ModelError
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import ToolCall, text_of, unlogged_message
 from perdure.core.models import Calling, Model, ModelOptions, ModelProgress, ModelReply, ModelRequest
-from perdure.providers.addresses import beside_api
-from perdure.providers.bounded import LISTING
+from perdure.providers.bounded import LISTING, beside_api
 from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, fetch_json
-from perdure.providers.served import NOT_SERVED, Served, loaded_in, props_of, served_in, shown_in
+from perdure.providers.traits import NOT_SERVED, Served, loaded_in, props_of, served_in, shown_in
 
 SILENCE_S = 60.0
 """How long a model that is tried may say nothing: it may have to be loaded from a disk first."""

@@ -33,8 +33,7 @@ from perdure.providers.discovery import (
     probe_local,
 )
 from perdure.providers.probing import Trial, look_closer, try_tools
-from perdure.providers.served import NOT_SERVED
-from perdure.providers.traits import LearnedTraits
+from perdure.providers.traits import NOT_SERVED, LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.choosing import OwnModels

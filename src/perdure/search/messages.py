@@ -19,7 +19,7 @@ from perdure.core.text.words import Matches, Query
 from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
-from perdure.search.query.names import without_names
+from perdure.search.query import without_names
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts

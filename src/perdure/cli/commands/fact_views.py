@@ -17,7 +17,7 @@ from perdure.cli.work import confirm
 from perdure.core.errors import InvalidInput
 from perdure.domain.facts.context import context_facts
 from perdure.domain.forgetting import Memory, TidyItem, kind_of
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 
 TEXT_CHARS = 200
 ID_CHARS = 9

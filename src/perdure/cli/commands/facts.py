@@ -33,7 +33,7 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.facts import AsyncFacts
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 
 TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 

@@ -18,7 +18,7 @@ from perdure.core.passages import PASSAGE_STATES, PassageState
 from perdure.core.text.reprs import plural
 from perdure.library.services.passages import passage_filter
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 
 FACTS_MAX = 5
 

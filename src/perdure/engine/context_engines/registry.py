@@ -11,8 +11,15 @@ from dataclasses import dataclass, replace
 from importlib import metadata
 from typing import Any
 
-from perdure.context.engines.composition import Composition, Compressor, Extract, StubResults
-from perdure.context.engines.port import ContextEngine, Paged, ShippedEngine
+from perdure.context.engines.port import (
+    Composition,
+    Compressor,
+    ContextEngine,
+    Extract,
+    Paged,
+    ShippedEngine,
+    StubResults,
+)
 from perdure.context.engines.sliding_window import MessageBuffer, RecursiveSummary, SlidingWindow
 from perdure.context.window.plan import Plan, Situation
 from perdure.core.agents import Agent

@@ -6,7 +6,7 @@ from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.runs import Run
 from perdure.core.telemetry.port import RunWork, current_run
 from perdure.engine.compaction.make_room import make_room
-from perdure.engine.context_engines.ask import ask_engine
+from perdure.engine.context_engines.turns import ask_engine
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
 from perdure.engine.run.finish import finish

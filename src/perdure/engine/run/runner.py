@@ -33,9 +33,8 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.workers.after_runs import AfterRuns
-from perdure.engine.workers.callbacks import Callbacks
-from perdure.engine.workers.pauses import Pauses
+from perdure.engine.workers.after_runs import AfterRuns, Callbacks
+from perdure.engine.workers.background import Pauses
 
 log = logging.getLogger(__name__)
 

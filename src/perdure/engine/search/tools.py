@@ -34,7 +34,7 @@ from perdure.domain.values import filter_tags
 from perdure.engine.search.output import load_output, search_output
 from perdure.engine.search.search import Search
 from perdure.search.hits import MessageHit, SearchReport
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

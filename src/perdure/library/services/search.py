@@ -20,7 +20,7 @@ from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
 from perdure.library.services.conversations import find_conversation
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.search.recalled import FactScope, Recalled, RecallScope
 from perdure.storage.tx import Tx
 

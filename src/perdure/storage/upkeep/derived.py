@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from perdure.core.ids import AgentId, OrgId
-from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
-from perdure.core.vectors import OwnerKind
+from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
 from perdure.storage.full_text import index as word_index

@@ -19,10 +19,9 @@ from perdure.domain.facts.profile import TEXT_RELATION
 from perdure.domain.facts.settings import FACT_SETTINGS, load_agent_facts
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.facts import NewFactFields
-from perdure.search.query.times import parse_time
-from perdure.ui.format import date_of
+from perdure.search.query import parse_time
 from perdure.ui.pages.facts import FACTS_MAX, as_relation, facts
-from perdure.ui.render import Notice, Pages, agent_id_of, field_of, form_of
+from perdure.ui.render import Notice, Pages, agent_id_of, date_of, field_of, form_of
 
 MODES: Mapping[str, str] = {
     "on": "Facts are remembered as they are said.",

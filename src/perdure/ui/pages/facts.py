@@ -23,7 +23,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.conditions import FactConditions
 from perdure.search.hits import FactHit, Why
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_shape
 from perdure.ui.render import Data, Pages, after_of, agent_id_of
 

@@ -15,8 +15,7 @@ from perdure.core.errors import AlreadyExists, FileNameInvalid, FileTooLarge, In
 from perdure.core.files import File, IfExists
 from perdure.core.ids import FileId, FolderId
 from perdure.domain.files.folders import add_file, place_file
-from perdure.engine.workers.contents import key_of
-from perdure.engine.workers.files import UPLOAD_PART_BYTES
+from perdure.engine.workers.files import UPLOAD_PART_BYTES, key_of
 from perdure.library.checks import check_choice, check_text
 from perdure.storage.tx import Tx
 

@@ -18,8 +18,7 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Any
 
-from .errors import describe_error
-from .results import NotJson, clean, to_json
+from .results import NotJson, clean, describe_error, to_json
 
 SOURCE_NAME = "<tool>"
 FRAMES_MAX = 20
