@@ -53,8 +53,7 @@ from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
 from perdure.engine.companions.worker import Companions
-from perdure.engine.context_engines.calls import EngineCalls
-from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
+from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
@@ -98,8 +97,8 @@ from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
 from perdure.toolbox.functions import tool as tool
-from perdure.toolbox.hooks.functions import function_hooks
-from perdure.toolbox.hooks.functions import hook as hook
+from perdure.toolbox.hooks.commands import function_hooks
+from perdure.toolbox.hooks.commands import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.provider_guard import place_provider as place_provider
 from perdure.toolbox.reports import Reports

@@ -23,8 +23,7 @@ from perdure.storage.cipher import add_key as add_key
 from perdure.storage.cipher import forget_old_keys as forget_old_keys
 from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.toolbox.builtin.toolbox import WebSettings
-from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
-from perdure.toolbox.hooks.functions import entry_point_hooks
+from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks, entry_point_hooks
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
@@ -46,8 +45,7 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
     """The engine of `web_search`, empty if it is off, and the variables that turn one on."""
-    from perdure.toolbox.builtin.search_engines import ENGINES
-    from perdure.toolbox.builtin.web_search import choose_engine
+    from perdure.toolbox.builtin.web_search import ENGINES, choose_engine
 
     engine = choose_engine(os.environ, name=settings.web_search, searxng_url=settings.searxng_url)
     return "" if engine is None else engine.name, tuple(kind.variable for kind in ENGINES.values())

@@ -21,8 +21,7 @@ from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
 from perdure.domain.agents.profile import with_profile
-from perdure.engine.context_engines.calls import EngineCalls
-from perdure.engine.context_engines.registry import ContextEngines
+from perdure.engine.context_engines.calls import ContextEngines, EngineCalls
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.process import Drain, Signals, Views

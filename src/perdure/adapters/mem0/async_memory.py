@@ -25,8 +25,8 @@ from perdure.adapters.mem0.fields import (
     with_name,
 )
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
-from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.services.facts.views import FactConditions
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""

@@ -32,7 +32,7 @@ from perdure.domain.facts.settings import load_graph_settings
 from perdure.library.agent import AsyncAgent
 from perdure.library.facts import AsyncFacts
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.facts.conditions import FactConditions
+from perdure.library.services.facts.views import FactConditions
 from perdure.search.query import parse_time
 
 TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)

@@ -11,8 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from perdure.context.request.assemble import parse_recalled
-from perdure.context.window.economics import CHUNK_SHARE
-from perdure.context.window.leaves import is_due, next_preparation
+from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
 from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings

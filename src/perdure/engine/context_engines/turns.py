@@ -18,8 +18,7 @@ from perdure.core.events import EngineQuarantined, RoomKind, StoredEvent, ViewFu
 from perdure.core.ids import AgentId
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run, RunKey
-from perdure.engine.context_engines.calls import EngineFailed
-from perdure.engine.context_engines.registry import FALLBACK, EngineInUse
+from perdure.engine.context_engines.calls import FALLBACK, EngineFailed, EngineInUse
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding

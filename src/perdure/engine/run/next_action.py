@@ -1,5 +1,9 @@
 """What a run does next: a pure function of its log. There is no recovery code: after a crash the function is called on
-the log that the store holds."""
+the log that the store holds.
+
+A step is an answer whose calls all have results. It makes progress if one of its calls succeeded, and the turn had not
+seen the same call with the same result before.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perdure.context.request.assemble import View, tail
-from perdure.context.request.prefix import Counts
+from perdure.context.request.assemble import Counts, View, tail
 from perdure.context.sections.envelopes import engine_tokens
 from perdure.context.window.budget import Certificate, Segment, segments
 from perdure.core.agents import Agent

@@ -9,7 +9,7 @@ from functools import partial
 
 from perdure.context.request.assemble import View
 from perdure.context.window.budget import Certificate, segments
-from perdure.context.window.economics import expected_calls, swap_reason
+from perdure.context.window.leaves import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
 from perdure.core.agents import Agent
 from perdure.core.conversations import Conversation, SummarySettings
@@ -20,7 +20,7 @@ from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure
 from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.situation import load_prepared, situation_of
-from perdure.engine.context_engines.registry import FALLBACK, PAGED, EngineInUse
+from perdure.engine.context_engines.calls import FALLBACK, PAGED, EngineInUse
 from perdure.engine.estimates import (
     fixed_at_least,
     rows_tokens,

@@ -28,7 +28,7 @@ from perdure.engine.ports import Ports, in_effect
 from perdure.engine.process import GivenBack, key_of
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.driving.units import PAGE, events_after, fail, request_cancel, turn_of, unended
+from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog

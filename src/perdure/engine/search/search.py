@@ -1,6 +1,9 @@
 """Searching: a query gets its vector, a unit of work finds and ranks, and the best hits may be ranked once more.
 
 The one way to what agents remember: their tools, the library, HTTP and the command line all come through here.
+
+Late interaction embeds the words of a text when it first comes near the top of a search, and keeps them as signs: 2 kB
+for a message. What there is no time for keeps its place.
 """
 
 from __future__ import annotations

@@ -1,5 +1,10 @@
 """What goes on in the background after a run has ended: capture, summaries, extraction of facts,
-context engines, and callbacks to the URLs that requests named."""
+context engines, and callbacks.
+
+The end of a run or batch is reported to the URL that its request named, at least once and at most `TRIES` times. Its
+row says when the next try is due, so a process that dies leaves its reports to the next one. A try counts before it is
+made: a report that was sent may be sent again, but none without end.
+"""
 
 from __future__ import annotations
 

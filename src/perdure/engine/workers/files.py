@@ -3,6 +3,9 @@
 A file is claimed under a lease as runs are: a process that dies leaves its files to the next, which begins them anew.
 A file is stored in small transactions, so that nobody waits behind a large one; what an interrupted try has stored is
 removed first.
+
+Bytes are put into the object store before the file's row, and removed after it: so a row never names an object that is
+not there; an object that no row names is removed by `drop_orphans`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from perdure.domain.conversations.units import (
 )
 from perdure.engine.approvals.answers import Pending, find_pending
 from perdure.engine.compaction.compact_view import Compacted, compact
-from perdure.engine.conversations.fork import fork
+from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, check_text, outside

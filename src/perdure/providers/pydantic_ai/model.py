@@ -16,9 +16,8 @@ from perdure.providers.bounded import Guard
 from perdure.providers.masking import mask_fields, mask_text
 from perdure.providers.pydantic_ai.connect import NO_KEY, WIRE, Connection, Recorder, connect, key_of
 from perdure.providers.pydantic_ai.faults import fault, redirected
-from perdure.providers.pydantic_ai.from_provider import Deltas, to_parts, to_stop_reason, to_usage
 from perdure.providers.pydantic_ai.options import dialect_of, to_parameters, to_settings
-from perdure.providers.pydantic_ai.to_provider import to_messages
+from perdure.providers.pydantic_ai.to_provider import Deltas, to_messages, to_parts, to_stop_reason, to_usage
 
 if TYPE_CHECKING:
     from pydantic_ai.messages import ModelMessage, ModelResponse
