@@ -22,7 +22,7 @@ from perdure.engine.compaction.situation import load_prepared, situation_of
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
-from perdure.engine.run.preview import Preview, preview
+from perdure.engine.run.room import Preview, preview
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
 

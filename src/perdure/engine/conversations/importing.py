@@ -43,7 +43,7 @@ from perdure.engine.run.prefixes import (
     recompile_prefix,
     store_prefix,
 )
-from perdure.engine.run.preview import without_open_calls
+from perdure.engine.run.room import without_open_calls
 from perdure.engine.run.rows import NEWEST
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.storage.tx import Tx

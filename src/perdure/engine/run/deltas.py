@@ -17,11 +17,10 @@ from perdure.core.tools.loops import FREE, THINKING, AgentLoop
 from perdure.core.tools.spec import bare_name
 from perdure.engine.approvals.answers import give_up_pending, recent_approval_ids, tools_of, waits_by_tool, write_waits
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
 from perdure.engine.run.next_action import Finish
-from perdure.engine.run.rows import CallIds, add_waiting_input
+from perdure.engine.run.rows import CallIds, add_waiting_input, end_run
 from perdure.storage.tx import Tx
 
 PAGE = 1_000

@@ -5,15 +5,15 @@ from __future__ import annotations
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.runs import Run
 from perdure.core.telemetry.port import RunWork, current_run
-from perdure.engine.compaction.make_room import make_room
+from perdure.engine.compaction.compact_view import make_room
 from perdure.engine.context_engines.turns import ask_engine
 from perdure.engine.hooks.points import at_run_end, before_model
 from perdure.engine.ports import Ports
-from perdure.engine.run.finish import finish
 from perdure.engine.run.log import Progress, RunLog, Tell
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.request import load_request, record_request
+from perdure.engine.run.rows import finish
 from perdure.engine.run.tool_calls import call_tools
 from perdure.storage.tx import Tx
 

@@ -39,12 +39,11 @@ from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.process import GivenBack
 from perdure.engine.run.deltas import Deltas, Previews
-from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_reply
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, end_run, result_draft, shorten_calls, tidy_reply
 from perdure.engine.workers.background import LOOK_S, PutBack
 from perdure.storage.tx import Tx
 

@@ -26,8 +26,7 @@ from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
 from perdure.domain.archives.units import archives_of
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
-from perdure.search.recalled import Recalled, RecallScope
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.agents import AgentService
-from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
-from perdure.library.services.conversations import ConversationService
+from perdure.library.services.conversations import ApprovalService, ConversationService
 from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
 from perdure.library.services.facts.facts import FactService
