@@ -14,9 +14,9 @@ from perdure.core.runs import Usage
 from perdure.providers.catalog import facts_of
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
+from perdure.telemetry.listeners import SHARED_FOLDER as SHARED_FOLDER
 from perdure.telemetry.listeners import Listeners
-from perdure.telemetry.shared import SHARED_FOLDER as SHARED_FOLDER
-from perdure.telemetry.shared import forget_process as forget_process
+from perdure.telemetry.listeners import forget_process as forget_process
 from perdure.telemetry.spans import Spans
 from perdure.telemetry.spans import client_trace as client_trace
 from perdure.telemetry.spans import exported_spans as exported_spans

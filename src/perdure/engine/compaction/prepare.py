@@ -18,8 +18,7 @@ from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import rewrite_revised
-from perdure.engine.compaction.situation import load_prepared, situation_of
-from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.room import Preview, preview

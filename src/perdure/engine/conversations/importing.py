@@ -34,8 +34,7 @@ from perdure.domain.conversations.importing import ImportCount, add_imported
 from perdure.domain.provenance.context import context_sources
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.compaction.compact_view import compact_view
-from perdure.engine.compaction.situation import NO_RUN, situation_of
-from perdure.engine.compaction.summarise import Summary
+from perdure.engine.compaction.summarise import NO_RUN, Summary, situation_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.prefixes import (
     compile_prefix,

@@ -30,7 +30,7 @@ from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.values import as_tags, check_item_limits
-from perdure.engine.compaction.situation import situation_of
+from perdure.engine.compaction.summarise import situation_of
 from perdure.engine.context_engines.calls import PAGED
 from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.request import load_view
