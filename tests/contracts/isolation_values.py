@@ -328,7 +328,7 @@ class Values:
 
     def _optional(self, parameter: inspect.Parameter) -> list[Any]:
         """What may be given for a filter, or for a parameter that may be left out."""
-        of, kind = self._of, str(parameter.annotation).removesuffix(" | None")
+        of, kind = self._of, str(parameter.annotation).removesuffix(" | None").rpartition(".")[2]
         if parameter.name == "where":
             return list(self._filters(kind))[1:]
         if parameter.default is parameter.empty:

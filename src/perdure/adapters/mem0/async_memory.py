@@ -13,8 +13,8 @@ from typing import Any
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
-from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.services.facts.views import FactConditions
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""

@@ -22,8 +22,7 @@ from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.recalled import Recalled, Source
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, SearchReport, Source, Why
 from perdure.server.http import Library, json_answer
 from perdure.server.wire import fields as ids
 from perdure.server.wire.archives import passage_shape

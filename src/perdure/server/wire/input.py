@@ -31,7 +31,7 @@ from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.run.accept import MAX_STEPS
-from perdure.engine.run.driving.repeats import OTID_KEY
+from perdure.engine.run.rows import OTID_KEY
 from perdure.library.client_tools import client_tools_of
 from perdure.library.services.messages import NewMessage
 from perdure.server.wire.base import Content, Part, WireRequest, join_texts, parse_parts, parse_return
