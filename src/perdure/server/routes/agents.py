@@ -17,8 +17,7 @@ from perdure.server.http import Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import block_shape, memory_shape
-from perdure.server.wire.context import context_shape
-from perdure.server.wire.conversations import CompactIn, compacted_shape
+from perdure.server.wire.conversations import CompactIn, compacted_shape, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.folders import file_block_shape
 from perdure.server.wire.models import facts_of
