@@ -24,6 +24,9 @@ from perdure.server.wire.models import facts_of
 
 router = APIRouter(tags=["agents"])
 
+AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
+"""A page of the agents that have something."""
+
 FILE_BLOCKS_MAX = 100
 """The most files that an agent's answer shows as blocks; its list of files has all."""
 
