@@ -77,4 +77,4 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
 
 def _group(text: str) -> str:
     """`text` in brackets where it is more than a number or a letter."""
-    return text if text.isalnum() and (text.isdecimal() or len(text) == 1) or len(text) == 1 else f"({text})"
+    return text if (text.isalnum() and (text.isdecimal() or len(text) == 1)) or len(text) == 1 else f"({text})"
