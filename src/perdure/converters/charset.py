@@ -35,6 +35,7 @@ _GUESSES = (
     *("cp1251", "koi8_r", "koi8_u", "cp866", "cp1253", "cp1255", "cp1256", "cp874", "iso8859_6"),
     *("gb18030", "big5", "cp949", "cp932", "euc_jp"),
 )
+_SELDOM = frozenset({"mac_roman", "cp850", "cp852"})
 # The letters of languages with Latin letters and accents, the more likely ones first.
 _ACCENTS = (
     *("äöüß", "éèêëàâçîïôùûœ", "áéíóúñü¿¡ºª", "áàâãéêíóôõúç", "àèéìòù", "åäöé", "æøåé", "ąćęłńóśźż"),
@@ -61,7 +62,7 @@ _FREQUENT = {
     "euc_jp": (range(0xA1, 0xA6), range(0xB0, 0xD0), 0xA1),
 }
 _JOINED = re.compile(r"[^\W\d_](?<=[^\x00-\x7f])(?=[A-Za-z])|(?<=[A-Za-z])[^\W\d_](?<=[^\x00-\x7f])")
-_BROKEN = re.compile(r"(?<=\d)[^\W\d_](?<=[^\x00-\xaa])|[^\W\d_](?<=[^\x00-\xaa])(?=\d)")
+_BROKEN = re.compile(r"(?<=\d)[^\W\d_](?<=[^\x00-\xaa])|[^\W\d_](?<=[^\x00-\xaa])(?=\d)|(?<=[a-z])[‘“„€°§«](?=[a-z])")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_SHARE = 0.02
 
@@ -150,49 +151,48 @@ def _guesses(data: bytes) -> list[str]:
         lines[: end if end > 0 else SAMPLE_BYTES], cp_isolation=list(_GUESSES), enable_fallback=False, threshold=0.4
     )
     scores = {
-        encoding: _plausibility(str(match), encoding) + 0.1 * match.coherence - 0.2 * match.chaos
+        encoding: _plausibility(str(match), encoding)
+        + 0.1 * match.coherence
+        - 0.2 * match.chaos
+        - 0.35 * (encoding in _SELDOM)
         for match in matches
         for encoding in match.could_be_from_charset
-        if encoding in _GUESSES
     }
-    best = sorted(_GUESSES, key=lambda encoding: -scores.get(encoding, -9.0))
-    return [encoding for encoding in best if scores.get(encoding, -9.0) > 0]
+    best = sorted(scores, key=lambda encoding: (-scores[encoding], _GUESSES.index(encoding)))
+    known = [encoding for encoding in best if scores[encoding] > 0]
+    return known or [
+        match.encoding for match in matches if match.coherence > 0
+    ]  # of a language that has no letters here
 
 
 def _plausibility(text: str, encoding: str) -> float:
     """How well the characters above ASCII fit languages of this encoding: at most 1, below 0 if most do not."""
     text = text.replace("İ", "ı")
     counts = Counter(character for character in text if character > "\x7f")
-    total = sum(counts.values()) or 1
+    total = counts.total() or 1
     flips = sum(one.islower() and two.isupper() for one, two in pairwise(text) if one > "\x7f" or two > "\x7f")
     if encoding in _FREQUENT:
-        signs, letters, second = _FREQUENT[encoding]
+        signs, frequent_ones, second = _FREQUENT[encoding]
         score = 0.0
         for character, count in counts.items():
             code = character.encode(encoding)
-            frequent = len(code) == 2 and (code[0] in signs or code[0] in letters) and code[1] >= second
+            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= second
             kana = "\u3041" <= character <= "\u30fe" and encoding in {"cp932", "euc_jp"}
             score += count * (0.95 if kana else 0.85 if frequent else -0.6)
         return score / total - 0.3 * len(_JOINED.findall(text)) / total
-    wrong = flips + len(_BROKEN.findall(text))
-    best = -1.0
-    for at, letters in enumerate(_ACCENTS):
-        weights = {letter: 0.8 - 0.003 * at for letter in letters}
-        best = max(best, _mean(counts, weights, total))
-    if total >= 3:
-        wrong_here = len(_JOINED.findall(text)) / total
-        for letters in _ALPHABETS:
-            weights = {letter: 1 - rank / len(letters) / 2 for rank, letter in enumerate(letters)}
-            best = max(best, _mean(counts, weights, total) - wrong_here)
-    return best - wrong / total
+    tables = [dict.fromkeys(letters, 0.8 - 0.003 * at) for at, letters in enumerate(_ACCENTS)]
+    best = max(_mean(counts, weights) for weights in tables)
+    if total >= 3:  # one or two accents among Latin letters are no word of another alphabet
+        joined = len(_JOINED.findall(text)) / total
+        tables = [{letter: 1 - at / len(letters) / 2 for at, letter in enumerate(letters)} for letters in _ALPHABETS]
+        best = max(best, *(_mean(counts, weights) - joined for weights in tables))
+    return best - (flips + len(_BROKEN.findall(text))) / total
 
 
-def _mean(counts: Mapping[str, int], weights: Mapping[str, float], total: int) -> float:
+def _mean(counts: Counter[str], weights: Mapping[str, float]) -> float:
     """The mean weight of characters; signs that all languages use have half, others below zero."""
-    return (
-        sum(
-            count * weights.get(character.lower(), 0.5 if character in _SIGNS else -1.0)
-            for character, count in counts.items()
-        )
-        / total
+    whole = sum(
+        count * weights.get(character.lower(), 0.5 if character in _SIGNS else -1.0)
+        for character, count in counts.items()
     )
+    return whole / (counts.total() or 1)

@@ -192,8 +192,9 @@ class _Page(HTMLParser):
                 if (rows := self._open_rows()) is not None:
                     if not rows:
                         rows.append([])
-                    spans = (_number(attributes.get(name)) for name in ("colspan", "rowspan"))
-                    rows[-1].append(_Cell(*(1 if span is None else max(span, 0) or 65_534 for span in spans)))
+                    columns, height = (_number(attributes.get(name)) for name in ("colspan", "rowspan"))
+                    # A height of 0 is down to the last row.
+                    rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
@@ -335,9 +336,10 @@ class _Page(HTMLParser):
         if inner.first_block is not None:
             mark = re.compile(rf"{OPEN}(-?\d+)")
             count = -(inner.number or 0)
-            for at in range(inner.first_block, len(self.blocks)):
-                text, *rest = self.blocks[at]
-                self.blocks[at] = (mark.sub(lambda found: str(count + int(found[1])), text, count=1), *rest)
+            self.blocks[inner.first_block :] = [
+                (mark.sub(lambda found: str(count + int(found[1])), text, count=1), item, main)
+                for text, item, main in self.blocks[inner.first_block :]
+            ]
 
     def _open_rows(self) -> list[list[_Cell]] | None:
         """The rows of the open table; None: none is open, or it is there for the layout only."""
