@@ -116,7 +116,8 @@ def test_a_table_is_divided_where_its_author_did(name: str) -> None:
     assert csv_to_markdown(text)[0].splitlines() == [lines[0], f"|{'---|' * (rows[0].count('|') + 1)}", *lines[1:]]
 
 
-STYLES = """<styleSheet><numFmts><numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[mm]:ss"/>
+STYLES = """<styleSheet><numFmts>
+<numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[mm]:ss"/>
 </numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="46"/><xf numFmtId="164"/><xf numFmtId="165"/>
 <xf numFmtId="20"/></cellXfs></styleSheet>"""
 
@@ -147,7 +148,8 @@ def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value
 def test_merged_cells_of_a_workbook_stand_in_each_row() -> None:
     """And characters that XML can't hold are read as what they are."""
     rows = (
-        '<sheetData><row r="1"><c r="A1" t="str"><v>Basic</v></c><c r="B1" t="str"><v>a_x000D_\nb _x005F_x</v></c></row>'
+        '<sheetData><row r="1"><c r="A1" t="str"><v>Basic</v></c><c r="B1" t="str"><v>a_x000D_\nb _x005F_x</v></c>'
+        "</row>"
         '<row r="2"><c r="A2"/><c r="B2"><v>12</v></c></row><row r="4"><c r="B4"><v>13</v></c></row></sheetData>'
         '<mergeCells><mergeCell ref="A1:A3"/></mergeCells>'
     )
@@ -163,7 +165,7 @@ def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
     body = (
         '<w:p><w:r><w:t>10</w:t></w:r><w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r>'
         "<w:r><w:rPr><w:strike/></w:rPr><w:t>no</w:t></w:r></w:p><w:tbl>"
-        f"<w:tr>{cell.format('<w:vMerge w:val=%srestart%s/>' % ('&', '&'), 'A')}{cell.format('', '1')}</w:tr>"
+        f"<w:tr>{cell.format('<w:vMerge w:val=&restart&/>', 'A')}{cell.format('', '1')}</w:tr>"
         f"<w:tr>{cell.format('<w:vMerge/>', '')}{cell.format('', '2')}</w:tr></w:tbl>"
     ).replace("&", '"')
     document = f"<w:document {word}><w:body>{body}</w:body></w:document>".encode()
