@@ -26,6 +26,7 @@ PAGES = {
     "struck out": ("<s>$100</s> $80 <del>Bob</del> <strike>x</strike>", "~~$100~~ $80 ~~Bob~~ ~~x~~"),
     "struck out by its style": ("<span style='text-decoration:line-through'>5 kg</span> 6 kg", "~~5 kg~~ 6 kg"),
     "paragraphs struck out": ("<del><p>one</p><p>two</p></del><p>three", "~~one~~\n\n~~two~~\n\nthree"),
+    "struck-out code": ("<pre>a <s>b</s></pre>", "```\na ~~b~~\n```"),
     "a list that goes on": ("<ol start=4><li>a<li>b</ol>", "4. a\n5. b"),
     "an item with a number": ("<ol><li>a<li value=7>b<li>c</ol>", "1. a\n7. b\n8. c"),
     "a list that counts down": ("<ol reversed><li>a<li>b<ul><li>x</ul><li>c</ol>", "3. a\n2. b\n  - x\n1. c"),
@@ -172,3 +173,15 @@ def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
     file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
 
     assert docx_document("a.docx", file, Limits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
+
+
+def test_a_docx_says_that_equations_are_left_out() -> None:
+    """They are no part of the text, and must not vanish without a trace."""
+    names = "http://schemas.openxmlformats.org"
+    document = (
+        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math"><w:body>'
+        "<w:p><w:r><w:t>is</w:t></w:r><m:oMath><m:r><m:t>1</m:t></m:r></m:oMath></w:p></w:body></w:document>"
+    ).encode()
+    file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+
+    assert docx_document("a.docx", file, Limits()).warnings == ("its equations were left out",)

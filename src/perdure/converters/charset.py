@@ -52,7 +52,7 @@ _ALPHABETS = (
     "اليمونرتبةعدسفهكقأحجشطصىخإذضزثغآئءظؤ،؟یپچکگ",
     "านรอกเง่มยล้วดทีัสตะิปบคหแจพช์ขใไุูโึำณืธฐซผถศญภฟ็ฏฎๆษฮฉฝฤฬ",
 )
-_SIGNS = frozenset("’‘“”„–—…€°§«»·©®£²³ №")
+_SIGNS = frozenset("\xa0’‘“”„–—…€°§«»·©®£²³ №")
 # Of two-byte sets the first bytes of the frequent characters, and from where their second bytes are.
 _FREQUENT = {
     "gb18030": (range(0xA1, 0xA4), range(0xB0, 0xD8), 0xA1),
@@ -160,9 +160,8 @@ def _guesses(data: bytes) -> list[str]:
     }
     best = sorted(scores, key=lambda encoding: (-scores[encoding], _GUESSES.index(encoding)))
     known = [encoding for encoding in best if scores[encoding] > 0]
-    return known or [
-        match.encoding for match in matches if match.coherence > 0
-    ]  # of a language that has no letters here
+    # A language that has no letters here is left to the detector.
+    return known or [match.encoding for match in matches if match.coherence > 0]
 
 
 def _plausibility(text: str, encoding: str) -> float:

@@ -269,7 +269,7 @@ class _Page(HTMLParser):
             return
         elif sign == "-":
             text = ""
-        elif sign == "~~" and self._pre is None:
+        elif sign == "~~":
             text = f"~~{text}~~"
         elif sign == "(":
             text = f"({text})"
@@ -277,7 +277,7 @@ class _Page(HTMLParser):
             text = f"[{text.strip('[]')}]"
         elif not _IS_NO_POWER.fullmatch(text):
             text = f"{sign}{OPEN}{text}{CLOSE}"
-        before, after = whole[:1].isspace(), whole[-1:].isspace()
+        before, after = whole[:1].isspace() and sign in {"~~", "["}, whole[-1:].isspace()
         self._inline[start:] = [f"{' ' * before}{text}{' ' * after}"]
 
     def _end_block(self) -> None:

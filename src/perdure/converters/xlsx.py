@@ -156,10 +156,12 @@ def _table(
                 # A table has all columns in all rows, so a few cells that are far apart can make it huge.
                 limits.check_text(chars + 3 * len(columns) * len(rows))
             row, column = {}, 0
+    room = 20 * len(rows) + 1_000  # merged cells may cover each other
     for left, top, _, bottom in merged:
-        column, first, last = _column_number(left), int(top), int(bottom)
+        column, first, last = _column_number(left), int(top), min(int(bottom), number)
         text_of_all = rows.get(first, {}).get(column, "")
-        if text_of_all and len(text_of_all) <= _MERGED_CHARS and last - first < len(rows) + 1_000:
+        room -= max(last - first, 0)
+        if text_of_all and len(text_of_all) <= _MERGED_CHARS and room > 0:
             for at in range(first + 1, last + 1):
                 if at in rows:
                     rows[at].setdefault(column, text_of_all)
