@@ -72,6 +72,12 @@ def test_a_short_table_of_names_is_read_in_its_encoding(text: str, encoding: str
     assert "guessed" in warning
 
 
+def test_letters_far_behind_ascii_are_read() -> None:
+    """Also in one line that is longer than what is looked at."""
+    for text in ("abc\n" * 2_000_000 + "Größe\n", "Größe" * 40_000):
+        assert decode(text.encode("cp1252"))[0] == text
+
+
 def test_an_encoding_that_the_file_names_is_believed() -> None:
     """If the text can be read so, and it is one for files."""
     page = f'<meta charset="iso-8859-5"><p>{RUSSIAN}'

@@ -63,6 +63,7 @@ _FREQUENT = {
 }
 _JOINED = re.compile(r"[^\W\d_](?<=[^\x00-\x7f])(?=[A-Za-z])|(?<=[A-Za-z])[^\W\d_](?<=[^\x00-\x7f])")
 _BROKEN = re.compile(r"(?<=\d)[^\W\d_](?<=[^\x00-\xaa])|[^\W\d_](?<=[^\x00-\xaa])(?=\d)|(?<=[a-z])[‘“„€°§«](?=[a-z])")
+_HIGH = re.compile(b"[\x80-\xff]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_SHARE = 0.02
 
@@ -145,7 +146,9 @@ def _guesses(data: bytes) -> list[str]:
     """The encodings that the bytes may be in, the most plausible first."""
     from charset_normalizer import from_bytes  # slow to import, and seldom needed
 
-    lines = b"\n".join(line for line in data[: 64 * SAMPLE_BYTES].split(b"\n") if not line.isascii())
+    first = _HIGH.search(data)
+    start = data.rfind(b"\n", 0, first.start()) + 1 if first else 0
+    lines = b"\n".join(line for line in data[start:][: 64 * SAMPLE_BYTES].split(b"\n") if not line.isascii())
     end = max(lines.rfind(end, 0, SAMPLE_BYTES) for end in (b"\n", b" ")) if len(lines) > SAMPLE_BYTES else len(lines)
     matches = from_bytes(
         lines[: end if end > 0 else SAMPLE_BYTES], cp_isolation=list(_GUESSES), enable_fallback=False, threshold=0.4
@@ -156,7 +159,8 @@ def _guesses(data: bytes) -> list[str]:
         - 0.2 * match.chaos
         - 0.35 * (encoding in _SELDOM)
         for match in matches
-        for encoding in match.could_be_from_charset
+        for encoding in _GUESSES
+        if encoding in match.could_be_from_charset
     }
     best = sorted(scores, key=lambda encoding: (-scores[encoding], _GUESSES.index(encoding)))
     known = [encoding for encoding in best if scores[encoding] > 0]
