@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 _INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")  # operators that are not shown, such as times
 _UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
 _NAMED = frozenset({"mi", "mn", "mo", "ms", "mtext", "mspace", "annotation"})
+OPEN_MAX = 100  # how many open elements are looked at for the one that ends
 
 
 class Formula:
@@ -28,7 +29,7 @@ class Formula:
 
     def end(self, tag: str) -> None:
         """Close an element and those left open in it; one that is not open changes nothing."""
-        if any(tag == name for name, _, _ in self._open[1:][-100:]):
+        if any(tag == name for name, _, _ in self._open[max(1, len(self._open) - OPEN_MAX) :]):
             while self._close() != tag:
                 pass
 
