@@ -68,6 +68,7 @@ QUIET_ROOMS = frozenset({"core", "context", "domain", "search", "engine", "stora
 HEAVY = (
     *("typer", "rich", "prompt_toolkit", "pydantic", "psycopg"),
     *("pypdf", "mammoth", "numpy", "tokenizers", "safetensors", "mcp", "httpx2", "cryptography", "langgraph"),
+    "charset_normalizer",
 )
 
 

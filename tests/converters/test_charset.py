@@ -40,6 +40,44 @@ def test_text_is_read_in_its_encoding(text: str, encoding: str) -> None:
     assert bool(warning) == (encoding not in {"ascii", "utf-8", "utf-8-sig", "utf-16", "utf-32", "iso2022_jp"})
 
 
+NAMES = {
+    "姓名,金额\n王芳,1200\n刘洋,850\n": ("gb18030",),
+    "产品,单价,数量\n螺丝,0.5,1000\n扳手,35,20\n": ("gb18030",),
+    "客户张伟的电话是 139-0000-1234。": ("gb18030",),
+    "陳小姐的訂單\n": ("big5",),
+    "氏名,住所\n田中太郎,東京都\n鈴木花子,大阪府\n": ("cp932",),
+    "りんご,100円\nみかん,50円\n": ("cp932", "euc_jp"),
+    "이름,도시\n김민수,서울\n박지영,부산\n": ("cp949",),
+    "Имя;Город\nИван Петров;Москва\nАнна;Казань\n": ("cp1251", "koi8_r", "cp866"),
+    "Όνομα;Πόλη\nΓιώργος;Αθήνα\nΜαρία;Θεσσαλονίκη\n": ("cp1253", "iso8859_7"),
+    "שם,עיר\nדוד כהן,תל אביב\nרחל לוי,חיפה\n": ("cp1255", "iso8859_8"),
+    "الاسم,المدينة\nأحمد علي,القاهرة\nفاطمة,دمشق\n": ("cp1256", "iso8859_6"),
+    "ชื่อ,เมือง\nสมชาย,กรุงเทพ\nสมหญิง,เชียงใหม่\n": ("cp874",),
+    "Imię;Miasto\nŁukasz Wójcik;Łódź\n": ("cp1250", "iso8859_2"),
+    "Jméno;Město\nJiří Dvořák;Plzeň\nŠárka Nováková;Brno\n": ("cp1250", "iso8859_2"),
+    "Ad;Şehir\nAyşe Yılmaz;İzmir\nOğuz;Eskişehir\n": ("cp1254",),
+    "Ačiū, aš esu čia. Žmonės ėjo į mišką\n": ("cp1257",),
+    "Köszönöm szépen, jövő héten. Győr, sűrű erdő\n": ("cp1250", "iso8859_2"),
+    "name,city\nJosé,Madrid\nBob,London\n": ("cp1252", "mac_roman"),
+    "Price: £5, 20°C, it’s “quoted”, 5 €\n": ("cp1252",),
+}
+
+
+@pytest.mark.parametrize(("text", "encoding"), [(text, encoding) for text in NAMES for encoding in NAMES[text]])
+def test_a_short_table_of_names_is_read_in_its_encoding(text: str, encoding: str) -> None:
+    """Though it has too few letters for the frequencies of a language; and it is said that this was guessed."""
+    read, warning = decode(text.encode(encoding))
+
+    assert read == text
+    assert "guessed" in warning
+
+
+def test_letters_far_behind_ascii_are_read() -> None:
+    """Also in one line that is longer than what is looked at."""
+    for text in ("abc\n" * 2_000_000 + "Größe\n", "Größe" * 40_000):
+        assert decode(text.encode("cp1252"))[0] == text
+
+
 def test_an_encoding_that_the_file_names_is_believed() -> None:
     """If the text can be read so, and it is one for files."""
     page = f'<meta charset="iso-8859-5"><p>{RUSSIAN}'

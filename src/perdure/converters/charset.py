@@ -1,13 +1,16 @@
 """Decode bytes: by byte order mark, by the declared encoding, as UTF-8, else by the most plausible guess.
 
-A guess is judged by how many of the characters above ASCII are among the most frequent ones of the languages that are
-written in that encoding.
+charset-normalizer tells which encodings are plausible. Among them, since it needs more text than a table of names has,
+the letters decide: those of one language only, or the part of a Chinese, Japanese or Korean set with its frequent ones.
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
+from collections.abc import Mapping
+from itertools import pairwise
 
 from perdure.converters.limits import Refusal
 
@@ -27,17 +30,40 @@ _FOR_FILES = re.compile(
     r"utf-(8|16|32)|iso8859|cp\d|koi8|gb|big5|euc_|shift_jis|iso2022|mac|latin|tis|johab|hz|hp|kz|ptcp"
 )
 
-_HAN = frozenset(
-    "的一是不了在人有我他这中大来上国个到说们为子和你地出道也时年得就那要下以生会自着去之过家学对可她里后小么心多天而能好都然没日于起还发成事只作当想看文无开手十用主行方又如前所本见经头面公同三已"
-    "這個們為來說時過會學對後麼還發無開經頭國裡點從現動進長樣實問關機"
+_GUESSES = (
+    *("cp1252", "cp1250", "cp1254", "cp1257", "iso8859_2", "mac_roman", "cp850", "cp852"),
+    *("cp1251", "koi8_r", "koi8_u", "cp866", "cp1253", "cp1255", "cp1256", "cp874", "iso8859_6"),
+    *("gb18030", "big5", "cp949", "cp932", "euc_jp"),
 )
-_HANGUL = frozenset("이다는을의에가고하지로한은서도를어나사그리기으아자인있대시해일게니라안들것수보만여주정부과전상와")
-_CYRILLIC = frozenset("оеаинтсрвлкмдпуяыьгзбчйхжшюцщэ")
-_WESTERN = frozenset("äöüßÄÖÜéèêëàâçîïôùûœÉÀñáíóúÑ¿¡ãõåøæÅØÆìòÇ’‘“”–—…€°§«»· ")
-
-# Encodings to guess, in this order.
-_GUESSES = ("cp932", "euc_jp", "gb18030", "big5", "cp949", "cp1251", "koi8_r", "cp1252")
-_SHARE_MIN = 0.15
+_SELDOM = frozenset({"mac_roman", "cp850", "cp852"})
+# The letters of languages with Latin letters and accents, the more likely ones first.
+_ACCENTS = (
+    *("äöüß", "éèêëàâçîïôùûœ", "áéíóúñü¿¡ºª", "áàâãéêíóôõúç", "àèéìòù", "åäöé", "æøåé", "ąćęłńóśźż"),
+    *("áčďéěíňóřšťúůýž", "áäčďéíľĺňóôŕšťúýž", "áéíóöőúüű", "çğıöşüâî", "ăâîșțşţ", "čšžćđ", "ąčęėįšųūž"),
+    *("āčēģīķļņšūž", "õäöüšž", "áéíóúýþæöð"),
+)
+# The letters of other languages, the frequent ones first.
+_ALPHABETS = (
+    "оеаинтсрвлкмдпуяыьгзбчйхжшюцщэфъё",
+    "оаніирвтесклудмпзяьбгйчхцїюжшєщфґ",
+    "аиоенрсутјквдмплгзбчцшжхњљћђфџ",
+    "ατοιενρσκηπςυμλίόάγέδήωχθύφβξζώψϊϋ",
+    "יוהלרבתמאשנעםדקחפסכגטצןזךףץ",
+    "اليمونرتبةعدسفهكقأحجشطصىخإذضزثغآئءظؤ،؟یپچکگ",
+    "านรอกเง่มยล้วดทีัสตะิปบคหแจพช์ขใไุูโึำณืธฐซผถศญภฟ็ฏฎๆษฮฉฝฤฬ",
+)
+_SIGNS = frozenset("\xa0’‘“”„–—…€°§«»·©®£²³ №")
+# Of two-byte sets the first bytes of the frequent characters, and from where their second bytes are.
+_FREQUENT = {
+    "gb18030": (range(0xA1, 0xA4), range(0xB0, 0xD8), 0xA1),
+    "big5": (range(0xA1, 0xA4), range(0xA4, 0xC7), 0x40),
+    "cp949": (range(0xA1, 0xA4), range(0xB0, 0xC9), 0xA1),
+    "cp932": (range(0x81, 0x84), range(0x88, 0x98), 0x40),
+    "euc_jp": (range(0xA1, 0xA6), range(0xB0, 0xD0), 0xA1),
+}
+_JOINED = re.compile(r"[^\W\d_](?<=[^\x00-\x7f])(?=[A-Za-z])|(?<=[A-Za-z])[^\W\d_](?<=[^\x00-\x7f])")
+_BROKEN = re.compile(r"(?<=\d)[^\W\d_](?<=[^\x00-\xaa])|[^\W\d_](?<=[^\x00-\xaa])(?=\d)|(?<=[a-z])[‘“„€°§«](?=[a-z])")
+_HIGH = re.compile(b"[\x80-\xff]")
 _CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _CONTROL_SHARE = 0.02
 
@@ -83,13 +109,9 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
             return text, ""
     if damaged:
         return damaged, "its UTF-8 is damaged: what can't be read is shown as \ufffd"
-    best, best_share, best_encoding = "", 0.0, ""
-    for encoding in _GUESSES:
-        text = _decode_as(data, encoding)
-        if text is not None and (share := _typical_share(text[:SAMPLE_BYTES], encoding)) > best_share:
-            best, best_share, best_encoding = text, share, encoding
-    if best_share >= _SHARE_MIN:
-        return best, f"read as {best_encoding}, guessed from its characters"
+    for encoding in _guesses(data):
+        if (text := _decode_as(data, encoding)) is not None:
+            return text, f"read as {encoding}, guessed from its characters: if that is wrong, save it as UTF-8"
     return data.decode("latin-1"), "read as latin-1, since nothing tells its encoding"
 
 
@@ -120,23 +142,60 @@ def _decode_as(data: bytes, encoding: str) -> str | None:
         return None
 
 
-def _typical_share(text: str, encoding: str) -> float:
-    """The share, 0 to 1, of the characters above ASCII that are frequent in the languages of this encoding."""
-    high = [character for character in text if character > "\x7f"]
-    if not high:
-        return 0.0
-    match encoding:
-        case "cp932" | "euc_jp":
-            # Half-width kana are a sign of a wrong guess.
-            typical = sum("\u3041" <= character <= "\u30fe" for character in high)
-        case "gb18030" | "big5":
-            typical = sum(character in _HAN or character in "，。、：；！？“”" for character in high)
-        case "cp949":
-            typical = sum(character in _HANGUL for character in high)
-        case "cp1251" | "koi8_r":
-            typical = sum(character in _CYRILLIC for character in high)
-            typical = typical if len(high) > len(text) // 4 else 0  # else a few accents in Latin text
-        case _:
-            typical = sum(character in _WESTERN for character in high)
-            typical = typical if len(high) <= len(text) // 2 else 0
-    return typical / len(high)
+def _guesses(data: bytes) -> list[str]:
+    """The encodings that the bytes may be in, the most plausible first."""
+    from charset_normalizer import from_bytes  # slow to import, and seldom needed
+
+    first = _HIGH.search(data)
+    start = data.rfind(b"\n", 0, first.start()) + 1 if first else 0
+    lines = b"\n".join(line for line in data[start:][: 64 * SAMPLE_BYTES].split(b"\n") if not line.isascii())
+    end = max(lines.rfind(end, 0, SAMPLE_BYTES) for end in (b"\n", b" ")) if len(lines) > SAMPLE_BYTES else len(lines)
+    matches = from_bytes(
+        lines[: end if end > 0 else SAMPLE_BYTES], cp_isolation=list(_GUESSES), enable_fallback=False, threshold=0.4
+    )
+    scores = {
+        encoding: _plausibility(str(match), encoding)
+        + 0.1 * match.coherence
+        - 0.2 * match.chaos
+        - 0.35 * (encoding in _SELDOM)
+        for match in matches
+        for encoding in _GUESSES
+        if encoding in match.could_be_from_charset
+    }
+    best = sorted(scores, key=lambda encoding: (-scores[encoding], _GUESSES.index(encoding)))
+    known = [encoding for encoding in best if scores[encoding] > 0]
+    # A language that has no letters here is left to the detector.
+    return known or [match.encoding for match in matches if match.coherence > 0]
+
+
+def _plausibility(text: str, encoding: str) -> float:
+    """How well the characters above ASCII fit languages of this encoding: at most 1, below 0 if most do not."""
+    text = text.replace("İ", "ı")
+    counts = Counter(character for character in text if character > "\x7f")
+    total = counts.total() or 1
+    flips = sum(one.islower() and two.isupper() for one, two in pairwise(text) if one > "\x7f" or two > "\x7f")
+    if encoding in _FREQUENT:
+        signs, frequent_ones, second = _FREQUENT[encoding]
+        score = 0.0
+        for character, count in counts.items():
+            code = character.encode(encoding)
+            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= second
+            kana = "\u3041" <= character <= "\u30fe" and encoding in {"cp932", "euc_jp"}
+            score += count * (0.95 if kana else 0.85 if frequent else -0.6)
+        return score / total - 0.3 * len(_JOINED.findall(text)) / total
+    tables = [dict.fromkeys(letters, 0.8 - 0.003 * at) for at, letters in enumerate(_ACCENTS)]
+    best = max(_mean(counts, weights) for weights in tables)
+    if total >= 3:  # one or two accents among Latin letters are no word of another alphabet
+        joined = len(_JOINED.findall(text)) / total
+        tables = [{letter: 1 - at / len(letters) / 2 for at, letter in enumerate(letters)} for letters in _ALPHABETS]
+        best = max(best, *(_mean(counts, weights) - joined for weights in tables))
+    return best - (flips + len(_BROKEN.findall(text))) / total
+
+
+def _mean(counts: Counter[str], weights: Mapping[str, float]) -> float:
+    """The mean weight of characters; signs that all languages use have half, others below zero."""
+    whole = sum(
+        count * weights.get(character.lower(), 0.5 if character in _SIGNS else -1.0)
+        for character, count in counts.items()
+    )
+    return whole / (counts.total() or 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import BinaryIO
 
-from perdure.converters.archives import open_archive, title_of
+from perdure.converters.archives import open_archive, read_xml, title_of
 from perdure.converters.html import html_to_markdown
 from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document
@@ -21,6 +21,9 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
         import mammoth
     except ImportError as error:
         raise ExtraMissing("reading DOCX files", extra="files") from error
+    parts = read_xml(archive, "word/document.xml", with_events=True)
+    if any(tag == "oMath" for events in parts for _, tag, _ in events):
+        warnings.append("its equations were left out")
     file.seek(0)
     try:
         markup = mammoth.convert_to_html(

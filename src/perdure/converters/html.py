@@ -1,5 +1,7 @@
 """HTML as Markdown: headings, paragraphs, lists, tables, links, code; without what is not text or not content.
 
+Mark-up that carries meaning is kept as signs: `10^6`, `a_1`, `~~struck out~~`, numbers of lists, `漢(かん)`, formulas.
+
 Menus, footers, scripts, forms and hidden parts are left out. Where a page marks its main part and that is a good part
 of it, nothing else is taken.
 """
@@ -8,10 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from perdure.converters.charset import decode
 from perdure.converters.limits import Limits
+from perdure.converters.mathml import Formula
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 from perdure.core.text.html_tags import strip_unreadable
@@ -22,7 +26,7 @@ def _tags(*names: str) -> frozenset[str]:
     return frozenset(tag for group in names for tag in group.split())
 
 
-_NEVER_CONTENT = _tags("script style noscript template svg math canvas iframe object audio video select datalist")
+_NEVER_CONTENT = _tags("script style noscript template svg canvas iframe object audio video select datalist")
 _NOT_CONTENT = _tags("nav footer aside button dialog menu")
 _BLOCKS = _tags(
     "address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure",
@@ -30,7 +34,8 @@ _BLOCKS = _tags(
     "tfoot th thead tr ul",
 )
 _VOID = _tags("area base br col embed hr img input link meta source track wbr")
-_LISTS = {"ul": "- ", "ol": "1. ", "menu": "- "}
+_MARKS = {"del": "~~", "s": "~~", "strike": "~~", "sup": "^", "sub": "_", "rt": "(", "rp": "-", "a": "["}
+_STYLES = {"line-through": "~~", "vertical-align:super": "^", "vertical-align:sub": "_"}
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
@@ -40,8 +45,13 @@ MAIN_CHARS = 200
 MAIN_SHARE = 0.2
 LINK_CHARS = 500
 INDENT_DEPTH = 8
-LINKS_OPEN = 8
-BREAK = "\x1e"  # a <br> within a paragraph; parsed text has no such character
+MARKS_OPEN = 16
+SPAN_CHARS = 200  # a longer text is not repeated in the rows that its cell spans
+BREAK = "\x1e"  # a <br> within a paragraph; parsed text has none of these three characters
+OPEN, CLOSE = "\x1c", "\x1d"  # around what is raised or lowered, until it is known what follows it
+_OWN = re.compile(f"[{OPEN}{CLOSE}{BREAK}]")
+_NEEDS_NO_BRACKETS = re.compile(rf"{OPEN}([+\-−–]?\d+(?!{CLOSE}\d)|\w(?!{CLOSE}\w)){CLOSE}")
+_IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
 
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
@@ -55,6 +65,24 @@ def html_to_markdown(markup: str) -> tuple[str, str]:
     return page.markdown(), page.title[:200]
 
 
+@dataclass(slots=True)
+class _Cell:
+    """A cell of a table: its blocks, and how many columns and rows it spans."""
+
+    columns: int = 1
+    rows: int = 1
+    blocks: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _List:
+    """An open list: the number of its next item, None without numbers; and where a count down to 1 begins."""
+
+    number: int | None = None
+    step: int = 1
+    first_block: int | None = None
+
+
 class _Page(HTMLParser):
     def __init__(self, *, leave_out: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
@@ -65,22 +93,26 @@ class _Page(HTMLParser):
         self._in_title = False
         self._main = 0
         self._inline: list[str] = []
-        self._links: list[tuple[int, str]] = []  # where in _inline its text begins, address
+        # Of each open link or other mark its tag, its sign, where in _inline its text begins, its address.
+        self._marks: list[tuple[str, str, int, str]] = []
+        self._formula: Formula | None = None
         self._heading = 0
-        self._lists: list[str] = []
+        self._lists: list[_List] = []
         self._item = ""  # the mark of the item whose first block is still to come
         self._quotes = 0
         self._pre: str | None = None  # the language of the code we are in
-        # Of each open table its rows, of each row its cells, of each cell its blocks; None: for the layout only.
-        self._tables: list[list[list[list[str]]] | None] = []
+        self._tables: list[list[list[_Cell]] | None] = []  # of each open one its rows; None: for the layout only
 
     def read(self, markup: str) -> None:
         """Parse the page into blocks."""
         self.feed(markup)
         self.close()
+        self._end_formula()
         self._end_block()
         while self._tables:
             self._end_table()
+        while self._lists:
+            self._end_list()
 
     def markdown(self) -> str:
         """The blocks of the main part as Markdown, or all where that is small."""
@@ -104,6 +136,9 @@ class _Page(HTMLParser):
             if tag == self._skipped[0]:
                 self._skipped = (tag, self._skipped[1] + 1)
             return
+        if self._formula is not None:
+            self._formula.start(tag, attributes)
+            return
         if tag not in _VOID and (tag in self._leave_out or _is_hidden(attributes)):
             self._skipped = (tag, 1)
             return
@@ -115,10 +150,12 @@ class _Page(HTMLParser):
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
                 self._heading = int(tag[1])
                 self._dissolve_table()
+            case "math":
+                self._formula = Formula(attributes)
             case "ul" | "ol" | "menu":
-                self._lists.append(_LISTS[tag])
+                self._lists.append(self._list(attributes) if tag == "ol" else _List())
             case "li":
-                self._item = self._lists[-1] if self._lists else "- "
+                self._begin_item(_number(attributes.get("value")))
             case "dt" | "summary":
                 self._item = ""
             case "blockquote":
@@ -135,9 +172,16 @@ class _Page(HTMLParser):
                 self._add_block("---", item=False)
             case "img" if attributes.get("alt", "").strip():
                 self._inline.append(f"[image: {attributes['alt'].strip()}]")
-            case "a":
-                # Each link's end puts its text together: more that are open would do it for the same text.
-                self._links = [*self._links[1 - LINKS_OPEN :], (len(self._inline), attributes.get("href", "").strip())]
+            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+                if tag in {"rt", "rp"}:  # the end of the one before may be left out
+                    self._end_mark("rt", "rp")
+                style = "".join(attributes.get("style", "").lower().split())
+                sign = _MARKS.get(tag) or next((sign for name, sign in _STYLES.items() if name in style), "")
+                if sign == "~~" and any(mark[1] == "~~" for mark in self._marks):
+                    sign = ""  # struck out once is enough
+                # Each mark's end puts its text together: more that are open would do it for the same text.
+                mark = (tag, sign, len(self._inline), attributes.get("href", "").strip())
+                self._marks = [*self._marks[1 - MARKS_OPEN :], mark]
             case "table":
                 self._dissolve_table()
                 self._tables.append([])
@@ -148,7 +192,9 @@ class _Page(HTMLParser):
                 if (rows := self._open_rows()) is not None:
                     if not rows:
                         rows.append([])
-                    rows[-1].append([])
+                    columns, height = (_number(attributes.get(name)) for name in ("colspan", "rowspan"))
+                    # A height of 0 is down to the last row.
+                    rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
@@ -157,6 +203,11 @@ class _Page(HTMLParser):
             if tag == self._skipped[0]:
                 self._skipped = (tag, self._skipped[1] - 1) if self._skipped[1] > 1 else None
             return
+        if self._formula is not None:
+            if tag == "math" or tag in _BLOCKS:
+                self._end_formula()
+            else:
+                self._formula.end(tag)
         if tag in _BLOCKS:
             self._end_block()
         match tag:
@@ -165,8 +216,7 @@ class _Page(HTMLParser):
             case "h1" | "h2" | "h3" | "h4" | "h5" | "h6":
                 self._heading = 0
             case "ul" | "ol" | "menu" if self._lists:
-                self._lists.pop()
-                self._item = ""
+                self._end_list()
             case "li":
                 self._item = ""
             case "blockquote":
@@ -175,36 +225,76 @@ class _Page(HTMLParser):
                 self._pre = None
             case "code" | "kbd" | "samp" if self._pre is None:
                 self._inline.append("`")
-            case "a":
-                self._end_link()
+            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+                self._end_mark(tag)
+            case "ruby":
+                self._end_mark("rt", "rp")
             case "table" if self._tables:
                 self._end_table()
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title = " ".join(f"{self.title} {data}".split())[:200]
+        elif self._skipped is None and self._formula is not None:
+            self._formula.data(data)
         elif self._skipped is None:
-            self._inline.append(data.replace(BREAK, " "))
+            self._inline.append(_OWN.sub(" ", data))
 
-    def _end_link(self) -> None:
-        """Put a link in place of its text."""
-        if not self._links:
+    def _end_formula(self) -> None:
+        """Put the open formula into the text."""
+        if self._formula is not None:
+            self._inline.append(_OWN.sub(" ", self._formula.text()))
+            self._formula = None
+
+    def _end_mark(self, *tags: str) -> None:
+        """Close the last open mark with one of these tags: what stands in it is shown with its sign."""
+        at = next((at for at in range(len(self._marks) - 1, -1, -1) if self._marks[at][0] in tags), None)
+        if at is not None:
+            self._show(*self._marks.pop(at)[1:])
+
+    def _show(self, sign: str, start: int, address: str) -> None:
+        """Put what stands in a mark into the text with its sign."""
+        whole = "".join(self._inline[start:])
+        text = whole.strip(f" \t\n\r{BREAK}")
+        in_page = any(mark[3].startswith("#") for mark in self._marks)  # a number that leads to a note
+        if sign == "[":
+            label = " ".join(text.replace(BREAK, " ").split())
+            if label and self._pre is None and len(address) <= LINK_CHARS and _LINKS.match(address):
+                text = f"[{label}]({address.replace(' ', '%20')})"
+            elif label and address.startswith("#") and any(mark[1] == "^" for mark in self._marks):
+                text = f"[{label.strip('[]')}]"
+            else:
+                return
+        elif not text or not sign:
             return
-        start, address = self._links.pop()
-        label = " ".join("".join(self._inline[start:]).replace(BREAK, " ").split())
-        if label and self._pre is None and len(address) <= LINK_CHARS and _LINKS.match(address):
-            before = " " if self._inline[start][:1].isspace() else ""
-            self._inline[start:] = [f"{before}[{label}]({address.replace(' ', '%20')})"]
+        elif sign == "-":
+            text = ""
+        elif sign == "~~":
+            text = f"~~{text}~~"
+        elif sign == "(":
+            text = f"({text})"
+        elif sign == "^" and in_page:
+            text = f"[{text.strip('[]')}]"
+        elif not _IS_NO_POWER.fullmatch(text):
+            text = f"{sign}{OPEN}{text}{CLOSE}"
+        before, after = whole[:1].isspace() and sign in {"~~", "["}, whole[-1:].isspace()
+        self._inline[start:] = [f"{' ' * before}{text}{' ' * after}"]
 
     def _end_block(self) -> None:
         """Make a block, or a part of a table's cell, of the text since the last one."""
-        text = "".join(self._inline)
+        for _, sign, start, address in reversed(self._marks):
+            if sign != "[":
+                self._show(sign, start, address)
+        text = _NEEDS_NO_BRACKETS.sub(r"\1", "".join(self._inline)).replace(OPEN, "(").replace(CLOSE, ")")
         self._inline.clear()
-        self._links = [(0, address) for _, address in self._links[-LINKS_OPEN:]]
+        # What is struck out may go on in the next block; what is raised is at most a few words.
+        self._marks = [(tag, sign, 0, address) for tag, sign, _, address in self._marks if sign in {"~~", "[", ""}]
         rows = self._open_rows()
         if rows and rows[-1]:
             if text.strip():
-                rows[-1][-1].append(text.replace(BREAK, " "))
+                number = self._item if self._item[:1].isdigit() else ""
+                rows[-1][-1].blocks.append(number + text.replace(BREAK, " "))
+                self._item = ""
             return
         if self._pre is not None:
             code = text.strip("\n")
@@ -222,7 +312,36 @@ class _Page(HTMLParser):
         else:
             self._add_block("\n".join(lines), item=bool(self._lists))
 
-    def _open_rows(self) -> list[list[list[str]]] | None:
+    def _list(self, attributes: dict[str, str]) -> _List:
+        """A list with numbers, as its attributes count them."""
+        start = _number(attributes.get("start"))
+        if "reversed" not in attributes:
+            return _List(1 if start is None else start)
+        # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
+        counted = start is None and len(self._lists) < INDENT_DEPTH and not self._open_rows()
+        return _List(start or 0, -1, len(self.blocks) if counted else None)
+
+    def _begin_item(self, number: int | None) -> None:
+        """Set the mark of the item that begins."""
+        self._item = "- "
+        if self._lists and (inner := self._lists[-1]).number is not None:
+            inner.number = inner.number if number is None else number
+            self._item = f"{OPEN if inner.first_block is not None else ''}{inner.number}. "
+            inner.number += inner.step
+
+    def _end_list(self) -> None:
+        """End the innermost list; one that counts down to 1 gets its numbers."""
+        inner = self._lists.pop()
+        self._item = ""
+        if inner.first_block is not None:
+            mark = re.compile(rf"{OPEN}(-?\d+)")
+            count = -(inner.number or 0)
+            self.blocks[inner.first_block :] = [
+                (mark.sub(lambda found: str(count + int(found[1])), text, count=1), item, main)
+                for text, item, main in self.blocks[inner.first_block :]
+            ]
+
+    def _open_rows(self) -> list[list[_Cell]] | None:
         """The rows of the open table; None: none is open, or it is there for the layout only."""
         return self._tables[-1] if self._tables else None
 
@@ -232,12 +351,12 @@ class _Page(HTMLParser):
         if rows is not None:
             self._tables[-1] = None
             for cell in (cell for row in rows for cell in row):
-                for text in cell:
+                for text in cell.blocks:
                     self._add_block(" ".join(text.split()), item=False)
 
     def _end_table(self) -> None:
         """Add the open table as a Markdown table, or its rows as paragraphs."""
-        rows = [[" ".join(cell) for cell in row] for row in self._tables.pop() or ()]
+        rows = _grid(self._tables.pop() or ())
         rows = [row for row in rows if any(row)]
         if rows and max(map(len, rows)) == 1:
             for row in rows:
@@ -260,6 +379,42 @@ class _Page(HTMLParser):
             quote = "> " * min(self._quotes, INDENT_DEPTH)
             text = "\n".join(quote + line for line in text.split("\n"))
         self.blocks.append((text, item, self._main > 0))
+
+
+def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
+    """The rows of a table with every cell in its column: the first of the columns that a cell spans has its text, and
+    so has each row. As many cells as `has_outlier_rows` allows are filled up; then a cell spans itself only."""
+    room = 20 * sum(map(len, table)) + 1_000
+    rows: list[list[str]] = []
+    below: dict[int, tuple[int, str]] = {}  # column -> how many more rows its cell spans, text
+    for cells in table:
+        row: list[str] = []
+        room -= len(below)
+        spanned = below if room > 0 else {}
+        below = {at: (left - 1, text) for at, (left, text) in spanned.items() if left > 1}
+        blanks = 0
+        for cell in cells:
+            row += [""] * blanks
+            while len(row) in spanned:
+                row.append(spanned[len(row)][1])
+            text = " ".join(cell.blocks)
+            blanks = min(cell.columns, max(room, 1)) - 1
+            room -= blanks
+            if cell.rows > 1 and room > 0:
+                repeated = text if len(text) <= SPAN_CHARS else ""
+                below |= {len(row) + at: (cell.rows - 1, "" if at else repeated) for at in range(blanks + 1)}
+                room -= blanks
+            row.append(text)
+        if cells:
+            for at in sorted(at for at in spanned if at >= len(row)):
+                row += [""] * (at - len(row)) + [spanned[at][1]]
+        rows.append(row)
+    return rows
+
+
+def _number(text: str | None) -> int | None:
+    """A small whole number in an attribute; None: there is none."""
+    return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
 
 
 def _is_hidden(attributes: dict[str, str]) -> bool:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
 DELIMITERS = ",;\t|"
 SAMPLE_LINES = 30
+_NAMED_DELIMITER = re.compile(r"\ufeff?\"?sep=([^\n\"])\"?\n", re.IGNORECASE)  # how spreadsheets name it
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])-?\d[\d.]*,\d+(?=\s*(?:[;\t|]|$))")
 
 
 def cell_text(text: str) -> str:
@@ -39,9 +42,11 @@ def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
     Args:
         tabs: tabs separate cells; else the delimiter that divides the first lines most evenly.
     """
-    delimiter = "\t" if tabs else _delimiter(text)
+    named = _NAMED_DELIMITER.match(text)
+    text_of_rows = text[named.end() :] if named else text
+    delimiter = named[1] if named else "\t" if tabs else _delimiter(text)
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
+        rows = [row for row in csv.reader(io.StringIO(text_of_rows, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:
         return text, f"it could not be read as a table ({error}), so its lines are as they were"
     if has_outlier_rows(rows):
@@ -62,4 +67,16 @@ def _delimiter(text: str) -> str:
         width, count = max(widths.items(), key=lambda it: (it[1], it[0]), default=(0, 0))
         if width > 1 and (count, width) > best_score:
             best, best_score = delimiter, (count, width)
+    if best == "," and (other := _besides_decimal_commas(sample)):
+        return other
     return best
+
+
+def _besides_decimal_commas(sample: Sequence[str]) -> str:
+    """The delimiter that all lines have equally often, half of them with a number with a decimal comma; else empty."""
+    for delimiter in ";\t|":
+        counts = {line.count(delimiter) for line in sample}
+        numbers = sum(_DECIMAL_COMMA.search(line) is not None for line in sample)
+        if len(counts) == 1 and counts != {0} and 2 * numbers >= len(sample):
+            return delimiter
+    return ""

@@ -22,13 +22,19 @@ _DATE_FORMATS = frozenset(
 )  # built in, ECMA-376 18.8.30
 _LITERALS = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 _DATE_CODE = re.compile("[ymdhs]", re.IGNORECASE)
+_DURATION_FORMATS = frozenset({46})
+_DURATION_CODE = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _COLUMN = re.compile("[A-Z]{1,3}")
+_MERGED = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7}):\$?([A-Z]{1,3})\$?([0-9]{1,7})")
+_MERGED_CHARS = 200  # a longer text is not repeated in the rows below its cell
+_ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
 
 
 def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
     """Each worksheet as a heading and a table whose head is its first row that is not blank; `progress` after each.
 
-    Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601.
+    Blank rows and columns are left out; formulas give the value last computed; dates are written as ISO 8601, durations
+    as hours. A cell that is merged with others below it stands in each of their rows that holds a value.
 
     Raises: Refusal: damaged, a trap, too large, or no values in it.
     """
@@ -36,7 +42,7 @@ def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[
     sheets, epoch = _sheets(archive)
     if len(sheets) > limits.pages:
         raise Refusal(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
-    strings, dates = _shared_strings(archive), _date_styles(archive)
+    strings, dates = _shared_strings(archive), _time_styles(archive)
     progress(0, len(sheets))
     parts: list[str] = []
     chars = 0
@@ -94,33 +100,35 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
     return strings
 
 
-def _date_styles(archive: zipfile.ZipFile) -> frozenset[int]:
-    """The numbers of the cell styles that show a number as a date or time."""
+def _time_styles(archive: zipfile.ZipFile) -> dict[int, bool]:
+    """The numbers of the cell styles that show a number as a date or time, and whether as a duration."""
     if "xl/styles.xml" not in archive.namelist():
-        return frozenset()
-    codes = set(_DATE_FORMATS)
+        return {}
+    codes = {code: code in _DURATION_FORMATS for code in _DATE_FORMATS}
     styles: list[int] = []
     in_cells = False
     for event, tag, attributes in _events(archive, "xl/styles.xml"):
         if tag == "cellXfs":
             in_cells = event == "start"
         elif event == "start" and tag == "numFmt" and (number := _integer(attributes.get("numFmtId"))) is not None:
-            if _DATE_CODE.search(_LITERALS.sub("", attributes.get("formatCode", ""))):
-                codes.add(number)
+            code = attributes.get("formatCode", "")
+            if (duration := _DURATION_CODE.search(code)) or _DATE_CODE.search(_LITERALS.sub("", code)):
+                codes[number] = duration is not None
         elif event == "start" and tag == "xf" and in_cells:
             styles.append(_integer(attributes.get("numFmtId")) or 0)
-    return frozenset(at for at, code in enumerate(styles) if code in codes)
+    return {at: codes[code] for at, code in enumerate(styles) if code in codes}
 
 
 def _table(
-    archive: zipfile.ZipFile, part: str, strings: list[str], dates: frozenset[int], epoch: datetime, limits: Limits
+    archive: zipfile.ZipFile, part: str, strings: list[str], dates: dict[int, bool], epoch: datetime, limits: Limits
 ) -> list[str]:
     """The lines of a worksheet's table; none: it is empty."""
-    rows: list[dict[int, str]] = []
+    rows: dict[int, dict[int, str]] = {}
+    merged: list[tuple[str, ...]] = []
     columns: set[int] = set()
     chars = 0
     row: dict[int, str] = {}
-    column, cell, text, inside = 0, dict[str, str](), list[str](), False
+    number, column, cell, text, inside = 0, 0, dict[str, str](), list[str](), False
     for event, tag, attributes in _events(archive, part):
         if event == "text":
             if inside:
@@ -137,23 +145,38 @@ def _table(
             elif value := _value("".join(text), cell, strings, dates, epoch):
                 row[column] = value
                 chars += len(value)
+        elif tag == "mergeCell" and event == "start" and (match := _MERGED.match(attributes.get("ref", ""))):
+            merged.append(match.groups())
         elif tag == "row":
-            if event == "end" and row:
-                rows.append(row)
+            if event == "start":
+                number = _integer(attributes.get("r")) or number + 1
+            elif row:
+                rows[number] = row
                 columns.update(row)
                 # A table has all columns in all rows, so a few cells that are far apart can make it huge.
                 limits.check_text(chars + 3 * len(columns) * len(rows))
             row, column = {}, 0
+    room = 20 * len(rows) + 1_000  # merged cells may cover each other
+    for left, top, _, bottom in merged:
+        column, first, last = _column_number(left), int(top), min(int(bottom), number)
+        text_of_all = rows.get(first, {}).get(column, "")
+        room -= max(last - first, 0)
+        if text_of_all and len(text_of_all) <= _MERGED_CHARS and room > 0:
+            for at in range(first + 1, last + 1):
+                if at in rows:
+                    rows[at].setdefault(column, text_of_all)
+                    chars += len(text_of_all)
+            limits.check_text(chars)
     order = sorted(columns)
-    return markdown_table([row.get(column, "") for column in order] for row in rows)
+    return markdown_table([row.get(column, "") for column in order] for row in rows.values())
 
 
-def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset[int], epoch: datetime) -> str:
+def _value(text: str, cell: dict[str, str], strings: list[str], dates: dict[int, bool], epoch: datetime) -> str:
     """The text that a cell shows; empty if it shows none."""
     match cell.get("t", "n"):
         case "s":
             at = _integer(text)
-            return strings[at].strip() if at is not None and at < len(strings) else ""
+            return _unescaped(strings[at]) if at is not None and at < len(strings) else ""
         case "b":
             return {"1": "TRUE", "0": "FALSE"}.get(text, text)
         case "n":
@@ -161,15 +184,30 @@ def _value(text: str, cell: dict[str, str], strings: list[str], dates: frozenset
                 number = float(text)
             except ValueError:
                 return text.strip()
-            if _integer(cell.get("s")) in dates:
-                return _date(number, epoch) or text
+            if (duration := dates.get(_integer(cell.get("s")) or 0)) is not None:
+                return _duration(number) if duration else _date(number, epoch) or text
             return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
         case _:
-            return text.strip()
+            return _unescaped(text)
+
+
+def _unescaped(text: str) -> str:
+    """`text` with the characters that XML can't hold, which are written as `_x000D_`."""
+    text = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text).replace("\0", "").strip()
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")  # halves of characters come in pairs
+
+
+def _duration(days: float) -> str:
+    """Hours, minutes and seconds, more than 24 hours too."""
+    seconds = round(abs(days) * 86_400)
+    hours, minutes = seconds // 3_600, seconds // 60 % 60
+    return f"{'-' * (days < 0)}{hours}:{minutes:02}" + (f":{seconds % 60:02}" if seconds % 60 else "")
 
 
 def _date(days: float, epoch: datetime) -> str:
     """A date, a time of day, or both; empty: no calendar has it."""
+    if 1 <= days < 60 and epoch.year < 1900:  # such workbooks have a 29 February 1900, which is day 60
+        epoch += timedelta(days=1)
     try:
         moment = epoch + timedelta(seconds=round(days * 86_400))
     except (OverflowError, ValueError):

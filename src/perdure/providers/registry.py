@@ -12,18 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
+from perdure.providers import choosing
 from perdure.providers.build import Handles, build_model, is_large, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
-from perdure.providers.choosing import (
-    EXTRACTIVE_REASON,
-    Choice,
-    Trial,
-    choose_from,
-    choose_offline,
-    is_chat_model,
-    look_closer,
-    try_tools,
-)
 from perdure.providers.discovery import (
     ALIASES,
     PROVIDERS,
@@ -86,12 +77,12 @@ class ModelRegistry:
         # Of those that clients registered, and the shared ones.
         self._listings: ChainMap[str, Listing] = ChainMap({}, self._shared_listings)
         self.learned = LearnedTraits()
-        self.trials: dict[str, Trial] = {}
+        self.trials: dict[str, choosing.Trial] = {}
         """What the models that this process has tried have shown last."""
         self._cache: dict[str, Retrying] = {}
         self._connections: dict[str, Connections] = {}
         self._lock = threading.Lock()
-        self.choice = Choice(EXTRACTIVE, EXTRACTIVE_REASON)
+        self.choice = choosing.Choice(EXTRACTIVE, choosing.EXTRACTIVE_REASON)
         """The default: the model of agents that name none."""
         self.has_chosen = False
         """Whether the providers were asked for it; else it is what their variables tell."""
@@ -138,7 +129,7 @@ class ModelRegistry:
         return self._configured.get(name) or self._stored.get(name) or self._default_endpoints.get(name)
 
     @property
-    def own_choice(self) -> Choice | None:
+    def own_choice(self) -> choosing.Choice | None:
         """The default of the models that this process serves itself."""
         return None if self._own is None else self._own.choice()
 
@@ -208,7 +199,7 @@ class ModelRegistry:
             for provider, listing in self._listings.items()
             if self._own_of(provider) is None
             for name in listing.models
-            if is_chat_model(name)
+            if choosing.is_chat_model(name)
         ]
         own = [] if self._own is None else [f"{self._own.endpoint.provider}/{name}" for name in self._own.names()]
         return Handles(sorted({EXTRACTIVE, *self._models, *listed, *own}), self.takes)
@@ -269,7 +260,9 @@ class ModelRegistry:
             return
         endpoint, name = match
         listing = self._listings.get(endpoint.provider, Listing())
-        served = await look_closer(endpoint, name, listing.served.get(name, NOT_SERVED), timeout_s=LOOK_FOR_TIMEOUT_S)
+        served = await choosing.look_closer(
+            endpoint, name, listing.served.get(name, NOT_SERVED), timeout_s=LOOK_FOR_TIMEOUT_S
+        )
         if served != NOT_SERVED:
             self.learn(handle, **served.known)
 
@@ -290,7 +283,7 @@ class ModelRegistry:
             return True
         if endpoint.local:
             return is_served(name, listing.models)
-        return not listing.models or (is_listed(name, listing.models) and is_chat_model(name))
+        return not listing.models or (is_listed(name, listing.models) and choosing.is_chat_model(name))
 
     def follow(self, handle: str) -> str:
         """The model of the next run of an agent that has this one and follows the default.
@@ -390,7 +383,7 @@ class ModelRegistry:
             for model, served in listing.served.items():
                 self.learn(f"{name}/{model}", **served.known)
 
-    async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> Choice:
+    async def choose(self, setting: str, *, progress: Callable[[str], None] = lambda what: None) -> choosing.Choice:
         """The model of agents made without one, after asking every provider and, if none has a model, the servers on
         this machine; the registry then knows these.
 
@@ -413,14 +406,14 @@ class ModelRegistry:
             listing = await list_when_loaded(endpoint, self._listings.get(endpoint.provider, Listing()), progress)
             self._record(endpoint, listing)
             is_set = endpoint.provider not in self._default_endpoints
-            if choice := await choose_from(endpoint, listing, trying, notes, is_set=is_set):
+            if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=is_set):
                 return choice
         if own is not None:
             return replace(own, notes=tuple(notes))
         for endpoint, listing in await self.probe_local():
-            if choice := await choose_from(endpoint, listing, trying, notes, is_set=False):
+            if choice := await choosing.choose_from(endpoint, listing, trying, notes, is_set=False):
                 return choice
-        return Choice(EXTRACTIVE, EXTRACTIVE_REASON, tuple(notes))
+        return choosing.Choice(EXTRACTIVE, choosing.EXTRACTIVE_REASON, tuple(notes))
 
     @property
     def unused_servers(self) -> Sequence[Endpoint]:
@@ -435,38 +428,38 @@ class ModelRegistry:
         answers = await asyncio.gather(*(list_models(one, timeout_s=LOOK_FOR_TIMEOUT_S) for one in servers))
         for endpoint, listing in zip(servers, answers, strict=True):
             self._record(endpoint, listing)
-        return any(is_chat_model(name) for listing in answers for name in listing.models)
+        return any(choosing.is_chat_model(name) for listing in answers for name in listing.models)
 
-    async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> Trial:
+    async def _try(self, endpoint: Endpoint, name: str, *, progress: Callable[[str], None]) -> choosing.Trial:
         """Whether a model of a local server calls tools, as it is known or as a request with one shows."""
         handle = f"{endpoint.provider}/{name}"
         await self.look_at(handle)
         if (calling := self.traits(handle).calling) is not None:
-            return Trial("did not call the tool it was asked to call" if calling == "none" else "", calling)
+            return choosing.Trial("did not call the tool it was asked to call" if calling == "none" else "", calling)
         progress(f"trying a tool call on {handle}…")
         return await self.try_tools(handle)
 
-    async def try_tools(self, handle: str) -> Trial:
+    async def try_tools(self, handle: str) -> choosing.Trial:
         """Ask a model for a tool call, whatever is known of it, and learn how it calls. Never raises a ModelError."""
         model = self.find(handle)
         if model is None:
-            return Trial(f"is not available: {self.what_helps(handle)}")
+            return choosing.Trial(f"is not available: {self.what_helps(handle)}")
         if not (took_tools := self.traits(handle).takes_tools):
             self.learn(handle, takes_tools=True)
-        trial = self.trials[handle] = await try_tools(model, handle)
+        trial = self.trials[handle] = await choosing.try_tools(model, handle)
         if trial.calling is not None:
             self.learn(handle, calling=trial.calling, by_trial=True)
         if trial.calling in (None, "none") and not took_tools:
             self.learn(handle, takes_tools=False)
         return trial
 
-    def choose_offline(self, setting: str) -> Choice:
+    def choose_offline(self, setting: str) -> choosing.Choice:
         """The choice without a network, of which `choose` says more."""
         own = None if setting else self.own_choice
         if own is not None and own.is_setting:
             return own
         others = [endpoint for endpoint in self.endpoints if self._own_of(endpoint.provider) is None]
-        choice = choose_offline(setting, others)
+        choice = choosing.choose_offline(setting, others)
         return choice if own is None or choice.handle != EXTRACTIVE else own
 
     async def probe_local(self) -> Sequence[tuple[Endpoint, Listing]]:

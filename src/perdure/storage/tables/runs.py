@@ -25,37 +25,24 @@ from perdure.core.runs import (
     status_of,
     usage_to_json,
 )
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    JSON_TUPLE,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    dump_fields,
-    from_iso,
-    insert_into,
-    iso,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.tables.background.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, OwnId, Table, first, locate, register
 
-USAGE = Codec(usage_to_json, lambda text: Usage(**load(text)), null=NO_USAGE)
-FAILURE = Codec(dump_fields, lambda text: Failure(**load(text)))
-_CONTEXT = JSON_TUPLE._replace(null=())
-_OPTIONS = Codec(lambda options: dump(options.values), lambda text: RunOptions(**load(text)), null=NO_OPTIONS)
+USAGE = row_format.Codec(usage_to_json, lambda text: Usage(**row_format.load(text)), null=NO_USAGE)
+FAILURE = row_format.Codec(row_format.dump_fields, lambda text: Failure(**row_format.load(text)))
+_CONTEXT = row_format.JSON_TUPLE._replace(null=())
+_OPTIONS = row_format.Codec(
+    lambda options: row_format.dump(options.values), lambda text: RunOptions(**row_format.load(text)), null=NO_OPTIONS
+)
 
 
 def _build_run(*, agent_id: AgentId, seq: int, hook_context: tuple[str, ...], **columns: Any) -> Run:
     return Run(key=RunKey(agent_id, seq), context=hook_context, **columns)
 
 
-_RUN: RowFormat[Run] = RowFormat(
+_RUN: row_format.RowFormat[Run] = row_format.RowFormat(
     _build_run,
     "id, agent_id, seq, conversation_seq, conversation_id, status, stop_reason, failure, background, max_steps,"
     " first_message_seq, lease_owner, lease_number, lease_until, cancel_requested, usage, step_count, created_at,"
@@ -63,8 +50,8 @@ _RUN: RowFormat[Run] = RowFormat(
     " options, callback, batch_id",
     {
         FAILURE: "failure",
-        FLAG: "background cancel_requested input_waits hidden",
-        TIME: "lease_until created_at started_at ended_at",
+        row_format.FLAG: "background cancel_requested input_waits hidden",
+        row_format.TIME: "lease_until created_at started_at ended_at",
         USAGE: "usage",
         _CONTEXT: "hook_context",
         _OPTIONS: "options",
@@ -79,7 +66,7 @@ _NEW_COLUMNS = (
     " lease_owner, lease_number, lease_until, created_at, started_at, options,"
     " batch_id"
 )
-_INSERT = insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input, origin_id")
+_INSERT = row_format.insert_into("runs", f"{_NEW_COLUMNS}, org_id, waiting_input, origin_id")
 _END_COLUMNS = "status, stop_reason, failure, usage, step_count, lease_owner, lease_until, ended_at"
 
 # A run belongs to its agent's organisation. Its own `org_id` is not checked: the runs of a deleted agent keep theirs
@@ -152,7 +139,7 @@ class Runs(Table):
             message_seq=opening.next_message_seq,
             rows=len(drafts),
             count=sum([draft.kind == "message" for draft in drafts]),
-            at=iso(at),
+            at=row_format.iso(at),
         ):
             raise NotFound("agent", agent_id)
         run = Run(
@@ -172,7 +159,7 @@ class Runs(Table):
             options=options,
             batch_id=batch_id,
         )
-        waiting = None if waiting_input is None else storable(waiting_input)
+        waiting = None if waiting_input is None else row_format.storable(waiting_input)
         self._run(_INSERT, waiting_input=waiting, origin_id=options.origin, **_RUN.params(run, _NEW_COLUMNS))
         ids = [(one.id, seq) for seq, one in enumerate(drafts, opening.next_message_seq) if run_of(one.id) != run_id]
         register(self._db, self._org_id, agent_id, [(run_id, run.key.seq), *ids])
@@ -260,7 +247,7 @@ class Runs(Table):
         free = "" if free_at is None else " AND (r.lease_until IS NULL OR r.lease_until < :at)"
         oldest = _OLDEST.format(agent="r.agent_id", unended=self._db.by_index("runs_unended"))
         sql = f"r.{_UNENDED}{free} AND {oldest} ORDER BY r.created_at, r.agent_id, r.seq LIMIT :limit"
-        return self._read(sql, at=free_at and iso(free_at), limit=limit)
+        return self._read(sql, at=free_at and row_format.iso(free_at), limit=limit)
 
     def claim(
         self, key: RunKey, *, owner: str, at: datetime, until: datetime, dead_owner: str | None = None
@@ -270,8 +257,8 @@ class Runs(Table):
         rows = self._rows(
             _CLAIM.format(agent=":agent_id", unended=self._db.by_index("runs_unended")),
             owner=owner,
-            at=iso(at),
-            until=iso(until),
+            at=row_format.iso(at),
+            until=row_format.iso(until),
             dead_owner=dead_owner or "",
             **key._asdict(),
         )
@@ -288,7 +275,7 @@ class Runs(Table):
             rows = self._rows(f"SELECT {_RUN.columns} FROM runs WHERE {_LEASE_HOLDS}{self._db.for_update}", **params)
         else:
             sql = f"UPDATE runs SET lease_until = :until WHERE {_LEASE_HOLDS} RETURNING {_RUN.columns}"
-            rows = self._rows(sql, until=iso(until), **params)
+            rows = self._rows(sql, until=row_format.iso(until), **params)
         if not rows:
             raise LeaseLost(f"{run.id} is no longer held by {run.lease_owner} ({run.lease_number})")
         return _RUN.read(rows[0])
@@ -320,7 +307,7 @@ class Runs(Table):
     def waiting_input(self, key: RunKey) -> str | None:
         """The encoded input of a run that waits behind another."""
         rows = self._rows(f"SELECT waiting_input FROM runs WHERE {_OWN_RUN}", **key._asdict())
-        return restore(rows[0][0]) if rows and rows[0][0] is not None else None
+        return row_format.restore(rows[0][0]) if rows and rows[0][0] is not None else None
 
     def resume(
         self,
@@ -340,8 +327,8 @@ class Runs(Table):
             resumes=resumes,
             begins_at=begins_at,
             turn_from=turn_from,
-            answer=dump(answer),
-            waiting=None if waiting_input is None else storable(waiting_input),
+            answer=row_format.dump(answer),
+            waiting=None if waiting_input is None else row_format.storable(waiting_input),
             waits=int(waiting_input is not None),
             **run.key._asdict(),
         )
@@ -357,7 +344,7 @@ class Runs(Table):
             conversation=conversation_seq,
             limit=limit,
         )
-        return [(RunKey(agent_id, row[0]), load(row[1])) for row in rows]
+        return [(RunKey(agent_id, row[0]), row_format.load(row[1])) for row in rows]
 
     def put_client_tools(self, run: Run, digest: str, tools: Sequence[Mapping[str, Any]]) -> Run:
         """Store the tools that the caller of a new run executes. Each set is stored once per agent."""
@@ -366,7 +353,7 @@ class Runs(Table):
             " ON CONFLICT (agent_id, digest) DO NOTHING",
             agent_id=run.key.agent_id,
             digest=digest,
-            tools=dump(list(tools)),
+            tools=row_format.dump(list(tools)),
         )
         self._run(f"UPDATE runs SET client_tools = :digest WHERE {_OWN_RUN}", digest=digest, **run.key._asdict())
         return replace(run, client_tools=digest)
@@ -375,7 +362,7 @@ class Runs(Table):
         """The set of client tools with this digest; empty if there is none."""
         sql = f"SELECT tools FROM client_tools WHERE agent_id = :agent_id AND digest = :digest AND {OWN_AGENT}"
         rows = self._rows(sql, agent_id=agent_id, digest=digest)
-        return list(load(rows[0][0])) if rows else []
+        return list(row_format.load(rows[0][0])) if rows else []
 
     def request_cancel(self, key: RunKey) -> bool:
         """Request a run's end. Whether the run was unended and had no such request yet."""
@@ -414,7 +401,7 @@ class Runs(Table):
             lease_until=None,
             ended_at=at,
         )
-        sql = f"UPDATE runs SET {assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
+        sql = f"UPDATE runs SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_RUN} AND {_UNENDED}"
         params = _RUN.params(ended, f"agent_id, seq, {_END_COLUMNS}")
         if not self._run_counted(sql, **params):
             return self.get_by_key(run.key)
@@ -438,7 +425,7 @@ class Runs(Table):
             " ON CONFLICT (agent_id, conversation_seq, idempotency_key)"
             " DO UPDATE SET run_seq = excluded.run_seq, digest = excluded.digest",
             conversation=conversation_seq,
-            key=storable(idempotency_key),
+            key=row_format.storable(idempotency_key),
             digest=digest,
             **key._asdict(),
         )
@@ -450,7 +437,7 @@ class Runs(Table):
             f" AND conversation_seq = :conversation AND idempotency_key = :key AND {OWN_AGENT}",
             agent_id=agent_id,
             conversation=conversation_seq,
-            key=storable(idempotency_key),
+            key=row_format.storable(idempotency_key),
         )
         return (self.get_by_key(RunKey(agent_id, rows[0][0])), rows[0][1]) if rows else None
 
@@ -460,9 +447,9 @@ class Runs(Table):
             self._run(
                 "INSERT INTO call_starts (agent_id, run_seq, call_id, lease_number, started_at)"
                 f" SELECT agent_id, seq, :call_id, :lease, :at FROM runs WHERE {_OWN_RUN}",
-                call_id=storable(call_id),
+                call_id=row_format.storable(call_id),
                 lease=run.lease_number,
-                at=iso(at),
+                at=row_format.iso(at),
                 **run.key._asdict(),
             )
 
@@ -477,7 +464,7 @@ class Runs(Table):
             f" AND run_seq = :seq AND {OWN_AGENT} GROUP BY call_id",
             **key._asdict(),
         )
-        return {restore(row[0]): (from_iso(row[1]), row[2]) for row in rows}
+        return {row_format.restore(row[0]): (row_format.from_iso(row[1]), row[2]) for row in rows}
 
     def _read(self, where: str, *, index: str = "", **params: Any) -> Sequence[Run]:
         sql = f"{_SELECT}{index and self._db.by_index(index)} WHERE {_OWN_RUN_OF_R} AND {where}"
@@ -486,7 +473,11 @@ class Runs(Table):
 
 def _place(cursor: Run | datetime) -> tuple[str, str, int]:
     """Where a run, or a time, stands among the runs of all agents."""
-    return (iso(cursor), "", -1) if isinstance(cursor, datetime) else (iso(cursor.created_at), *cursor.key)
+    return (
+        (row_format.iso(cursor), "", -1)
+        if isinstance(cursor, datetime)
+        else (row_format.iso(cursor.created_at), *cursor.key)
+    )
 
 
 def _conditions(where: RunFilter) -> Conditions:

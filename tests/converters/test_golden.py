@@ -1,0 +1,187 @@
+"""Small pages, tables and files whose whole text is known: mark-up, columns and dates that carry meaning."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from perdure.converters.docx import docx_document
+from perdure.converters.html import html_to_markdown
+from perdure.converters.limits import Limits
+from perdure.converters.tables import csv_to_markdown
+from perdure.converters.xlsx import xlsx_document
+from tests.support.office_files import docx_of, xlsx_of
+
+PAGES = {
+    "a power": ("<p>10<sup>6</sup> cells, 5·10<sup>-3</sup> mol", "10^6 cells, 5·10^-3 mol"),
+    "a longer power": ("x<sup>n+1</sup>y, x<sup>n</sup>y", "x^(n+1)y, x^(n)y"),
+    "a power that a digit follows": ("a<sub>1</sub>0 and CO<sub>2</sub>, x<sub>ij</sub>", "a_(1)0 and CO_2, x_(ij)"),
+    "an ordinal": ("the 1<sup>st</sup> of May", "the 1st of May"),
+    "a note in brackets": ("text<sup>[1]</sup>", "text[1]"),
+    "a note within a power": ("10<sup><a href='#n2'>2</a></sup>", "10[2]"),
+    "a note around a power": ("10<a href='#n2'><sup>2</sup></a>", "10[2]"),
+    "an unclosed power": ("<p>10<sup>6<p>next", "10^6\n\nnext"),
+    "a power by its style": ("m<span style='vertical-align: super'>2</span>", "m^2"),
+    "struck out": ("<s>$100</s> $80 <del>Bob</del> <strike>x</strike>", "~~$100~~ $80 ~~Bob~~ ~~x~~"),
+    "struck out by its style": ("<span style='text-decoration:line-through'>5 kg</span> 6 kg", "~~5 kg~~ 6 kg"),
+    "paragraphs struck out": ("<del><p>one</p><p>two</p></del><p>three", "~~one~~\n\n~~two~~\n\nthree"),
+    "struck-out code": ("<pre>a <s>b</s></pre>", "```\na ~~b~~\n```"),
+    "a list that goes on": ("<ol start=4><li>a<li>b</ol>", "4. a\n5. b"),
+    "an item with a number": ("<ol><li>a<li value=7>b<li>c</ol>", "1. a\n7. b\n8. c"),
+    "a list that counts down": ("<ol reversed><li>a<li>b<ul><li>x</ul><li>c</ol>", "3. a\n2. b\n  - x\n1. c"),
+    "one that counts down from ten": ("<ol reversed start=10><li>a<li>b</ol>", "10. a\n9. b"),
+    "numbers in a cell": ("<table><tr><td>a<td><ol start=3><li>x<li>y</ol></table>", "| a | 3. x 4. y |\n|---|---|"),
+    "a reading": ("<ruby>漢<rt>かん</rt></ruby>", "漢(かん)"),
+    "readings with brackets": (
+        "<ruby>東<rp>(</rp><rt>とう</rt><rp>)</rp>京<rt>きょう</ruby>駅",
+        "東(とう)京(きょう)駅",
+    ),
+    "a formula with a text": ("<math alttext='E=mc^2'><mi>E</mi></math>", "E=mc^2"),
+    "a formula with TeX": (
+        "<math><semantics><mi>x</mi><annotation encoding='application/x-tex'>x_2</annotation></semantics></math>",
+        "x_2",
+    ),
+    "a fraction": ("is <math><mfrac><mn>1</mn><mn>2</mn></mfrac></math> now", "is (1)/(2) now"),
+    "powers and roots": (
+        "<math><msup><mi>x</mi><mn>10</mn></msup><mo>=</mo><msqrt><mi>y</mi></msqrt><mo>+</mo>"
+        "<mroot><mi>z</mi><mn>3</mn></mroot></math>",
+        "x^10=√(y)+(z)^(1/3)",
+    ),
+    "a sum": (
+        "<math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover></math>",
+        "∑_(i=1)^n",
+    ),
+    "a cell over two rows": (
+        "<table><tr><th>N<th>Y<th>P<tr><td rowspan=2>Basic<td>2023<td>10<tr><td>2024<td>12</table>",
+        "| N | Y | P |\n|---|---|---|\n| Basic | 2023 | 10 |\n| Basic | 2024 | 12 |",
+    ),
+    "cells over rows on both sides": (
+        "<table><tr><td rowspan=3>A<td>1<td rowspan=2>B<tr><td>2<tr><td>3<td>C</table>",
+        "| A | 1 | B |\n|---|---|---|\n| A | 2 | B |\n| A | 3 | C |",
+    ),
+    "a cell over two columns": (
+        "<table><tr><th>k<th colspan=2>v<th>n<tr><td>1<td>2<td>3<td>4</table>",
+        "| k | v |  | n |\n|---|---|---|---|\n| 1 | 2 | 3 | 4 |",
+    ),
+    "a cell over rows and columns": (
+        "<table><tr><td rowspan=2 colspan=2>Q<td>1<tr><td>2<tr><td>u<td>v<td>w</table>",
+        "| Q |  | 1 |\n|---|---|---|\n| Q |  | 2 |\n| u | v | w |",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_markup_that_carries_meaning_is_kept(name: str) -> None:
+    """As signs in the text, or as places of cells."""
+    markup, markdown = PAGES[name]
+
+    assert html_to_markdown(markup)[0].removesuffix("\n") == markdown
+
+
+@pytest.mark.parametrize(
+    "markup",
+    [
+        f"<table><tr>{'<td colspan=1000 rowspan=65534>x' * 200}{'<tr><td>y' * 2_000}</table>",
+        f"<table><tr>{'<td rowspan=60000>' + 'w' * 150}{'<td>a' * 40}{'<tr><td>b' * 3_000}</table>",
+        f"{'<s>a<p>' * 5_000}",
+        f"<math>{'<mrow>' * 20_000}x",
+    ],
+)
+def test_hostile_spans_and_depths_are_bounded(markup: str) -> None:
+    """The text is not many times as long as the page."""
+    assert len(html_to_markdown(markup)[0]) < 30 * len(markup)
+
+
+TABLES = {
+    "a delimiter that is named": ("sep=;\na;b\n1;2\n", ["a|b", "1|2"]),
+    "one that is named in quotes": ('"sep=|"\na|b,c\n1|2,5\n', ["a|b,c", "1|2,5"]),
+    "decimal commas without a head": ("Anna;1,5\nUdo;2,5\n", ["Anna|1,5", "Udo|2,5"]),
+    "decimal commas and a comma in a name": (
+        "Müller, Anna;1,5\nMeier, Udo;2,5\n",
+        ["Müller, Anna|1,5", "Meier, Udo|2,5"],
+    ),
+    "decimal commas only": ("1,5;2,5;3,5\n4,5;5,5;6,5\n", ["1,5|2,5|3,5", "4,5|5,5|6,5"]),
+    "thousands with points": ("a;1.234,56\nb;-2,5\n", ["a|1.234,56", "b|-2,5"]),
+    "decimal commas between tabs": ("1,5\t2,5\n3,5\t4,5\n", ["1,5|2,5", "3,5|4,5"]),
+    "commas as delimiters": ("x;y,1,2\nz;w,3,4\n", ["x;y|1|2", "z;w|3|4"]),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_divided_where_its_author_did(name: str) -> None:
+    """By the delimiter that its first line names, or that is not the decimal comma."""
+    text, rows = TABLES[name]
+    lines = [f"| {row.replace('|', ' | ')} |" for row in rows]
+
+    assert csv_to_markdown(text)[0].splitlines() == [lines[0], f"|{'---|' * (rows[0].count('|') + 1)}", *lines[1:]]
+
+
+STYLES = """<styleSheet><numFmts>
+<numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[mm]:ss"/>
+</numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="46"/><xf numFmtId="164"/><xf numFmtId="165"/>
+<xf numFmtId="20"/></cellXfs></styleSheet>"""
+
+
+@pytest.mark.parametrize(
+    ("style", "value", "shown"),
+    [
+        (2, "1.5", "36:00"),
+        (3, "7.09375", "170:15"),
+        (3, "0.25", "6:00"),
+        (3, "-0.5", "-12:00"),
+        (4, "0.0010532407", "0:01:31"),
+        (5, "0.75", "18:00:00"),
+        (1, "1", "1900-01-01"),
+        (1, "59", "1900-02-28"),
+        (1, "61", "1900-03-01"),
+        (1, "45000", "2023-03-15"),
+    ],
+)
+def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value: str, shown: str) -> None:
+    """Durations of more than a day, and the days before the leap day that 1900 did not have."""
+    rows = f'<sheetData><row><c s="{style}"><v>{value}</v></c></row></sheetData>'
+    file = io.BytesIO(xlsx_of({"S": rows}, extra={"xl/styles.xml": STYLES.encode()}))
+
+    assert f"| {shown} |" in xlsx_document("a.xlsx", file, Limits(), lambda done, total: None).text
+
+
+def test_merged_cells_of_a_workbook_stand_in_each_row() -> None:
+    """And characters that XML can't hold are read as what they are."""
+    rows = (
+        '<sheetData><row r="1"><c r="A1" t="str"><v>Basic</v></c><c r="B1" t="str"><v>a_x000D_\nb _x005F_x</v></c>'
+        "</row>"
+        '<row r="2"><c r="A2"/><c r="B2"><v>12</v></c></row><row r="4"><c r="B4"><v>13</v></c></row></sheetData>'
+        '<mergeCells><mergeCell ref="A1:A3"/></mergeCells>'
+    )
+    text = xlsx_document("a.xlsx", io.BytesIO(xlsx_of({"S": rows})), Limits(), lambda done, total: None).text
+
+    assert text == "## S\n\n| Basic | a b _x |\n|---|---|\n| Basic | 12 |\n|  | 13 |\n"
+
+
+def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
+    """As a page does."""
+    word = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    cell = "<w:tc><w:tcPr>{}</w:tcPr><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:tc>"
+    body = (
+        '<w:p><w:r><w:t>10</w:t></w:r><w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>6</w:t></w:r>'
+        "<w:r><w:rPr><w:strike/></w:rPr><w:t>no</w:t></w:r></w:p><w:tbl>"
+        f"<w:tr>{cell.format('<w:vMerge w:val=&restart&/>', 'A')}{cell.format('', '1')}</w:tr>"
+        f"<w:tr>{cell.format('<w:vMerge/>', '')}{cell.format('', '2')}</w:tr></w:tbl>"
+    ).replace("&", '"')
+    document = f"<w:document {word}><w:body>{body}</w:body></w:document>".encode()
+    file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+
+    assert docx_document("a.docx", file, Limits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
+
+
+def test_a_docx_says_that_equations_are_left_out() -> None:
+    """They are no part of the text, and must not vanish without a trace."""
+    names = "http://schemas.openxmlformats.org"
+    document = (
+        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math"><w:body>'
+        "<w:p><w:r><w:t>is</w:t></w:r><m:oMath><m:r><m:t>1</m:t></m:r></m:oMath></w:p></w:body></w:document>"
+    ).encode()
+    file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+
+    assert docx_document("a.docx", file, Limits()).warnings == ("its equations were left out",)
