@@ -1,4 +1,4 @@
-"""Python functions of your program as tools, which run in its process; and one toolbox made of several kinds of tools."""
+"""Python functions of your program as tools, which run in its process; and one toolbox made of several."""
 
 from __future__ import annotations
 
