@@ -51,11 +51,11 @@ from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
+from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in
 from perdure.providers.extractive.language import cut, keywords_of, sentences_in
 from perdure.providers.extractive.model import words_of_user
-from perdure.providers.extractive.notes import parse_note
 from perdure.providers.extractive.statements import statements_in
 from perdure.providers.history import legal_arguments
 from perdure.providers.loops import loop_start

@@ -15,9 +15,9 @@ import pytest
 from perdure.core.errors import ModelReplyInvalid
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelReply, ModelRequest
-from perdure.providers.bounded import ANSWER_BYTES
 from perdure.providers.discovery import Endpoint, list_models
 from perdure.providers.embeddings.endpoint import OpenAIEmbedder
+from perdure.providers.masking import ANSWER_BYTES
 from perdure.providers.openai_chat import Connections, OpenAIChat
 from perdure.providers.openai_chat.stream import AnswerReader, SseDecoder
 from perdure.providers.openai_chat.tool_calls import ToolCalls

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from perdure.providers.extractive.answers import parse_note, plan_edits
 from perdure.providers.extractive.facts import facts_in
-from perdure.providers.extractive.notes import parse_note, plan_edits
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from perdure.providers.extractive.notes import notes_of
+from perdure.providers.extractive.answers import notes_of
 from perdure.providers.extractive.statements import statements_in
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)

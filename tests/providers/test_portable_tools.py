@@ -16,7 +16,7 @@ from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.portable import portable, renamed
-from perdure.providers.portable_tools import PortableTools
+from perdure.providers.build import PortableTools
 from perdure.testing import ScriptedModel, calls
 from tests.server.routed import new_agent, routed
 

@@ -10,10 +10,9 @@ from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import EXTRACTIVE, ModelRequest
-from perdure.providers.build import build_model
+from perdure.providers.build import PortableTools, build_model
 from perdure.providers.choosing import choose_offline
 from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
-from perdure.providers.portable_tools import PortableTools
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.retrying import Retrying
 from perdure.providers.text_calls.model import TextCalls

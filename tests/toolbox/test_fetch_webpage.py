@@ -14,8 +14,7 @@ import pytest
 from perdure.converters.convert import convert_file
 from perdure.core.documents import Document
 from perdure.core.errors import AddressRefused, ToolError
-from perdure.toolbox.builtin.fetch_webpage import WebPages
-from perdure.toolbox.builtin.web import FetchLimits
+from perdure.toolbox.builtin.fetch_webpage import FetchLimits, WebPages
 from perdure.toolbox.web_guard import WebGuard
 from tests.support.office_files import pdf_of
 from tests.toolbox.web_site import Page, Site, Write, page, serving

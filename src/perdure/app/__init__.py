@@ -96,13 +96,13 @@ from perdure.telemetry.listeners import Listeners, reported_embedder
 from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
+from perdure.toolbox.functions import Toolboxes
 from perdure.toolbox.functions import tool as tool
 from perdure.toolbox.hooks.commands import function_hooks
 from perdure.toolbox.hooks.commands import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
+from perdure.toolbox.provider_guard import Reports
 from perdure.toolbox.provider_guard import place_provider as place_provider
-from perdure.toolbox.reports import Reports
-from perdure.toolbox.router import Toolboxes
 
 # The library logs nothing on its own; a program that wants its warnings sets logging up.
 logging.getLogger("perdure").addHandler(logging.NullHandler())
@@ -224,7 +224,7 @@ class App:
 
     async def fetch_image(self, link: ImageLink) -> Image:
         """The picture at an address that a client gave. Raises: InvalidInput, AddressRefused, ToolError."""
-        from perdure.toolbox.builtin.web import fetch_image
+        from perdure.toolbox.builtin.fetch_webpage import fetch_image
         from perdure.toolbox.web_guard import WebGuard
 
         guard = WebGuard(self.settings.web_allowed_hosts.split(","))

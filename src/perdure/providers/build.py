@@ -2,15 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from perdure.core.models import NO_TRAITS, ModelTraits
+from perdure.core.incoming.json_limits import parse_json
+from perdure.core.messages import Part, ToolCall
+from perdure.core.models import NO_TRAITS, Model, ModelDelta, ModelPiece, ModelReply, ModelRequest, ModelTraits
+from perdure.core.text.json_strings import compact_json
+from perdure.core.tools.arguments import ARGUMENTS
+from perdure.core.tools.portable import portable, renamed
 from perdure.providers.discovery import Endpoint
 
 if TYPE_CHECKING:
     from perdure.providers.openai_chat import Connections
     from perdure.providers.retrying import Retrying
+
+Aliases = Mapping[str, Mapping[str, str]]
+"""Tool -> its names of arguments, or the names that they have where it is sent -> the other ones."""
+
+
+def portable_request(request: ModelRequest) -> tuple[ModelRequest, Aliases]:
+    """The request as it is sent, and the aliases of its tools."""
+    tools = [portable(tool) for tool in request.tools]
+    aliases = {str(tool.shape["name"]): tool.aliases for tool in tools if tool.aliases}
+    if all(tool.shape is own for tool, own in zip(tools, request.tools, strict=True)):
+        return request, {}
+    messages = tuple(
+        replace(message, parts=_renamed(message.parts, aliases))
+        if any(call.name in aliases for call in message.calls)
+        else message
+        for message in request.messages
+    )
+    return replace(request, tools=tuple(tool.shape for tool in tools), messages=messages), aliases
+
+
+class PortableTools:
+    """A model that gets each tool as every provider takes it; its calls have the tool's own names. Whole arguments come
+    as one delta where names differ."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+
+    async def aclose(self) -> None:
+        """Close the model, if it can be closed."""
+        if (close := getattr(self.model, "aclose", None)) is not None:
+            await close()
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelPiece]:
+        """Answer a request by the model. Raises: ModelError."""
+        sent, aliases = portable_request(request)
+        own = {tool: {alias: name for name, alias in names.items()} for tool, names in aliases.items()}
+        held: set[int] = set()
+        async with aclosing(self.model.respond(sent)) as pieces:  # type: ignore[type-var]
+            async for piece in pieces:
+                if isinstance(piece, ModelDelta) and piece.kind == "tool_name" and piece.text in own:
+                    held.add(piece.index)
+                if isinstance(piece, ModelReply):
+                    piece = replace(piece, parts=_renamed(piece.parts, own))
+                    for index, call in enumerate(part for part in piece.parts if isinstance(part, ToolCall)):
+                        if index in held:
+                            yield ModelDelta("tool_arguments", call.arguments, index, call.call_id)
+                if not (isinstance(piece, ModelDelta) and piece.kind == "tool_arguments" and piece.index in held):
+                    yield piece
+
+
+def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
+    """The parts of a message with other names of arguments in its calls; arguments that are no JSON stay."""
+    changed: list[Part] = []
+    for part in parts:
+        if isinstance(part, ToolCall) and part.name in names:
+            with suppress(ValueError, RecursionError):
+                arguments = renamed(parse_json(part.arguments, ARGUMENTS), names[part.name])
+                part = replace(part, arguments=compact_json(arguments))
+        changed.append(part)
+    return tuple(changed)
 
 
 LARGE_HOSTS = ("openai", "anthropic", "google")
@@ -71,7 +138,6 @@ def build_model(
         look: learns what its server says of it.
     Raises: InvalidInput: an address or key that can't be used.
     """
-    from perdure.providers.portable_tools import PortableTools
     from perdure.providers.retrying import Retrying
 
     provider = endpoint.entry
@@ -100,3 +166,23 @@ def build_model(
     from perdure.providers.text_calls.model import TextCalls
 
     return Retrying(PortableTools(TextCalls(chat, traits=traits, learn=learn)))
+
+
+async def payload_of(chat: Model, request: ModelRequest) -> Mapping[str, Any]:
+    """The body by which a model would send a request. That of one without an API has the form of OpenAI's.
+
+    Raises: ModelError.
+    """
+    from perdure.providers.openai_chat import OpenAIChat
+    from perdure.providers.pydantic_ai import DirectModel
+    from perdure.providers.retrying import Retrying
+    from perdure.providers.text_calls.model import TextCalls
+
+    while isinstance(chat, Retrying | PortableTools | TextCalls):
+        chat = chat.model
+    sent, _ = portable_request(request)
+    if isinstance(chat, DirectModel):
+        return await chat.payload(sent)
+    if not isinstance(chat, OpenAIChat):
+        chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
+    return chat.payload(sent)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.bounded import (
+from perdure.providers.masking import (
     LISTING,
     Guard,
     api_path,
@@ -24,9 +24,9 @@ from perdure.providers.bounded import (
     is_loopback,
     is_near,
     json_of,
+    mask_text,
     without_secrets,
 )
-from perdure.providers.masking import mask_text
 from perdure.providers.traits import Served, served_in
 
 Kind = Literal["openai_chat", "direct"]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
-from perdure.providers.build import Handles, build_model, is_large, is_listed, is_served
+from perdure.providers.build import Handles, build_model, is_large, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
 from perdure.providers.discovery import (
     ALIASES,
@@ -188,22 +188,9 @@ class ModelRegistry:
 
         Raises: ModelNotFound, ModelError.
         """
-        from perdure.providers.openai_chat import OpenAIChat
-        from perdure.providers.portable_tools import PortableTools, portable_request
-        from perdure.providers.pydantic_ai import DirectModel
-        from perdure.providers.retrying import Retrying
-        from perdure.providers.text_calls.model import TextCalls
-
-        chat = self.find(request.model)
-        if chat is None:
+        if (chat := self.find(request.model)) is None:
             raise self.not_found(request.model)
-        while isinstance(chat, Retrying | PortableTools | TextCalls):
-            chat = chat.model
-        if isinstance(chat, DirectModel):
-            return await chat.payload(portable_request(request)[0])
-        if not isinstance(chat, OpenAIChat):
-            chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
-        return chat.payload(portable_request(request)[0])
+        return await payload_of(chat, request)
 
     def handles(self) -> Sequence[str]:
         """The handles that are known, in order; see `Handles`."""

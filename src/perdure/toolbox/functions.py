@@ -1,4 +1,4 @@
-"""Python functions of your program as tools. They run in its process."""
+"""Python functions of your program as tools, which run in its process; and one toolbox made of several."""
 
 from __future__ import annotations
 
@@ -10,11 +10,31 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, get_type_hints, overload
 
 from perdure.core.errors import InvalidArguments, InvalidInput, NotFound
-from perdure.core.ports import CallContext
+from perdure.core.ports import CallContext, Toolbox
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.toolbox.sandbox.inside.results import describe_error
+
+
+class Toolboxes:
+    """`Toolbox` that hands a call to the toolbox of the tool's kind."""
+
+    def __init__(self, **by_kind: Toolbox) -> None:
+        self._by_kind = by_kind
+
+    def missing(self, tool: Tool) -> str | None:
+        toolbox = self._by_kind.get(tool.spec.kind)
+        if toolbox is None:
+            return f"tool {tool.spec.name!r} can't be run here: this process runs no tools of the kind {tool.spec.kind}"
+        return toolbox.missing(tool)
+
+    async def call(self, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> ToolOutcome:
+        toolbox = self._by_kind.get(tool.spec.kind)
+        if toolbox is None:
+            raise NotFound("toolbox", tool.spec.kind)
+        return await toolbox.call(tool, arguments, context)
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure import InvalidInput
-from perdure.features.local.gguf import ModelHead, read_head
+from perdure.features.local.catalogue import ModelHead, read_head
 from tests.support.model_files import FACTS, gguf
 
 WHOLE = gguf()

@@ -15,7 +15,7 @@ import pytest
 from perdure import AsyncPerdure
 from perdure.core.errors import McpUnreachable
 from perdure.core.mcp import INVALID_ENTRIES_MAX, SERVER_TOOLS_MAX, InvalidEntry
-from perdure.toolbox.mcp.listing import LISTED_MAX, InvalidEntries, filter_listings, read_listing
+from perdure.toolbox.mcp.connect import LISTED_MAX, InvalidEntries, filter_listings, read_listing
 from tests.support import mcp_raw_server
 from tests.support.library import open_async
 from tests.toolbox.mcp.servers import COMMAND

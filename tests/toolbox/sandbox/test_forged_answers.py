@@ -9,7 +9,7 @@ import tracemalloc
 import pytest
 
 from perdure.core.tools.sandbox import SandboxJob, SandboxLimits, SandboxResult
-from perdure.toolbox.sandbox.answers import answer_bytes_max, parse_result
+from perdure.toolbox.sandbox.calls import answer_bytes_max, parse_result
 from tests.toolbox.sandbox.cages import LIMITS, Cage
 
 SERVERS = ["root", "user without namespaces"]

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused, NotFound
 from perdure.core.models import ModelTraits
-from perdure.features.local.catalogue import LocalModel, catalogue
-from perdure.features.local.gguf import read_head
+from perdure.features.local.catalogue import LocalModel, catalogue, read_head
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint
 from perdure.settings import Settings, default_home

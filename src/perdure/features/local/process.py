@@ -18,7 +18,7 @@ from typing import IO
 import httpx
 
 from perdure.core.errors import ModelRequestRefused, ModelUnreachable
-from perdure.features.local.gguf import read_head
+from perdure.features.local.catalogue import read_head
 from perdure.toolbox.processes import end_group, start_group
 
 COMMAND = (sys.executable, "-P", str(Path(__file__).with_name("child.py")))

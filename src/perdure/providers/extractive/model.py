@@ -19,7 +19,17 @@ from perdure.core.runs import Usage
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
-from perdure.providers.extractive.answers import answer_from_blocks, best_quotes, notes_in, read_hits, say
+from perdure.providers.extractive.answers import (
+    Edit,
+    answer_from_blocks,
+    best_quotes,
+    holds,
+    notes_in,
+    notes_of,
+    plan_edits,
+    read_hits,
+    say,
+)
 from perdure.providers.extractive.facts import Fact
 from perdure.providers.extractive.language import (
     CJK,
@@ -31,7 +41,6 @@ from perdure.providers.extractive.language import (
     one_line,
     sentences_in,
 )
-from perdure.providers.extractive.notes import Edit, holds, notes_of, plan_edits
 
 _EDIT_TOOLS = frozenset(tools_with("shows_block"))
 

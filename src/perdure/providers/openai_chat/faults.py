@@ -33,8 +33,7 @@ from perdure.core.errors import (
     ModelUnreachable,
 )
 from perdure.core.incoming.json_limits import parse_json
-from perdure.providers.bounded import EVENT, error_body
-from perdure.providers.masking import mask_text, request_secrets
+from perdure.providers.masking import EVENT, error_body, mask_text, request_secrets
 
 DETAIL_CHARS_MAX = 500
 

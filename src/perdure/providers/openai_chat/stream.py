@@ -16,9 +16,8 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelDelta, ModelProgress, ModelReply
 from perdure.core.runs import StopReason, Usage
 from perdure.core.text.json_strings import encodable
-from perdure.providers.bounded import EVENT, WHOLE
 from perdure.providers.loops import loop_start
-from perdure.providers.masking import mask_text
+from perdure.providers.masking import EVENT, WHOLE, mask_text
 from perdure.providers.openai_chat.tool_calls import ToolCalls, is_object, string_of
 
 PREVIEW_CHARS = 200

@@ -15,7 +15,7 @@ from typing import Any
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
-from perdure.providers.bounded import WHOLE
+from perdure.providers.masking import WHOLE
 
 CALLS_MAX = 1_000
 NAME_CHARS_MAX = 1_000

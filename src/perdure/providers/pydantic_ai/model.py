@@ -18,8 +18,7 @@ from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid, Mod
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
-from perdure.providers.bounded import ANSWER_BYTES, EVENT, WHOLE, Guard
-from perdure.providers.masking import mask_fields, mask_text
+from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, Guard, mask_fields, mask_text
 from perdure.providers.pydantic_ai.faults import fault, missing, redirected
 from perdure.providers.pydantic_ai.options import dialect_of, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import Deltas, to_messages, to_parts, to_stop_reason, to_usage

@@ -16,8 +16,9 @@ from typing import Literal
 from perdure.core.messages import ToolCall
 from perdure.core.models import ModelDelta
 from perdure.core.tools.spec import bare_name
-from perdure.providers.text_calls.forms import (
+from perdure.providers.text_calls.request import (
     FENCE,
+    RequestFacts,
     call_of,
     calls_in,
     closing_bracket,
@@ -25,7 +26,6 @@ from perdure.providers.text_calls.forms import (
     python_calls,
     read_value,
 )
-from perdure.providers.text_calls.request import RequestFacts
 
 _THOUGHTS = {f"<{name}>": f"</{name}>" for name in ("think", "thinking", "thought", "reasoning")}
 _THOUGHTS |= {"[THINK]": "[/THINK]"}

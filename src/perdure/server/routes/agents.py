@@ -17,13 +17,15 @@ from perdure.server.http import Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import block_shape, memory_shape
-from perdure.server.wire.context import context_shape
-from perdure.server.wire.conversations import CompactIn, compacted_shape
+from perdure.server.wire.conversations import CompactIn, compacted_shape, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.folders import file_block_shape
 from perdure.server.wire.models import facts_of
 
 router = APIRouter(tags=["agents"])
+
+AgentsPage = Annotated[Page, pages("agent", limit=50, order="desc")]
+"""A page of the agents that have something."""
 
 FILE_BLOCKS_MAX = 100
 """The most files that an agent's answer shows as blocks; its list of files has all."""

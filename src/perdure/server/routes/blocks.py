@@ -12,7 +12,7 @@ from perdure.core.blocks import BlockFilter
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages, require_scope
-from perdure.server.routes.agents import agent_answer, agents_answer
+from perdure.server.routes.agents import AgentsPage, agent_answer, agents_answer
 from perdure.server.wire.base import WIRE_FIELDS, wire_members
 from perdure.server.wire.blocks import BlockChanges, NewWireBlock, block_shape
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, IdentityIdIn, Items, Tags
@@ -147,11 +147,7 @@ async def delete(block_id: BlockIdIn, library: Library) -> Response:
 
 
 @router.get("/v1/blocks/{block_id}/agents")
-async def list_agents(
-    block_id: BlockIdIn,
-    library: Library,
-    page: Annotated[Page, pages("agent", limit=50, order="desc")],
-) -> Response:
+async def list_agents(block_id: BlockIdIn, library: Library, page: AgentsPage) -> Response:
     """List the agents that have the block, newest first by default."""
     await library.services.blocks.get(block_id)
     return await agents_answer(library, AgentFilter(block_id=block_id), page)

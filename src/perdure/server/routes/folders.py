@@ -13,7 +13,7 @@ from perdure.core.files import IfExists
 from perdure.library.checks import Page
 from perdure.library.services.folders.files import FileState
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
-from perdure.server.routes.agents import agent_answer
+from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.archives import passage_shape
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 from perdure.server.wire.folders import (
@@ -103,11 +103,7 @@ async def delete(folder_id: FolderIdIn, library: Library) -> Response:
 
 
 @_route("GET", "/v1/folders/{folder_id}/agents")
-async def list_agents(
-    folder_id: FolderIdIn,
-    library: Library,
-    page: Annotated[Page, pages("agent", limit=50, order="desc")],
-) -> Response:
+async def list_agents(folder_id: FolderIdIn, library: Library, page: AgentsPage) -> Response:
     """List the ids of the agents that have the folder, newest first by default."""
     return json_answer(await library.services.folders.list_agents(folder_id, page))
 

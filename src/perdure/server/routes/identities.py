@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.identities import IdentityFilter, IdentityType
 from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages
-from perdure.server.routes.agents import agents_answer
+from perdure.server.routes.agents import AgentsPage, agents_answer
 from perdure.server.wire.blocks import block_shape
 from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
 from perdure.server.wire.identities import IdentityChangesIn, IdentityIn, Properties, identity_shape, property_values
@@ -76,9 +76,7 @@ async def delete(identity_id: IdentityIdIn, library: Library) -> Response:
 
 
 @router.get("/v1/identities/{identity_id}/agents")
-async def list_agents(
-    identity_id: IdentityIdIn, library: Library, page: Annotated[Page, pages("agent", limit=50, order="desc")]
-) -> Response:
+async def list_agents(identity_id: IdentityIdIn, library: Library, page: AgentsPage) -> Response:
     """List the agents of the identity, newest first by default."""
     return await agents_answer(library, await library.services.identities.filter_of(identity_id), page)
 

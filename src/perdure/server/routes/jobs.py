@@ -19,7 +19,7 @@ from perdure.library.services.runs import Job
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
-from perdure.server.wire.context import context_message
+from perdure.server.wire.conversations import context_message
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, keywords
 from perdure.server.wire.input import SendRequest, check_send
 from perdure.server.wire.runs import callback_fields, duration_ns, wire_run, wire_status

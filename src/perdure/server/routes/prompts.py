@@ -25,9 +25,8 @@ from perdure.library.services.messages import NewMessage
 from perdure.server.http import Library, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
-from perdure.server.wire.base import WireRequest
+from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk
-from perdure.server.wire.content import Part, parse_parts, parse_return
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages

@@ -36,7 +36,6 @@ from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.access.access import LimitsIn
-from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
@@ -44,7 +43,7 @@ from perdure.server.wire.conversations import CompactionSettingsIn, compaction_s
 from perdure.server.wire.folders import folder_shape
 from perdure.server.wire.groups.groups import group_shape
 from perdure.server.wire.identities import identity_shape
-from perdure.server.wire.input import MessageIn
+from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.tools import tool_shape
 
 AgentType = Literal[

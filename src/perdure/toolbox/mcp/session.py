@@ -17,9 +17,8 @@ from perdure.core.errors import McpUnreachable
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.toolbox.mcp.connect import StderrTail, connect, load_sdk
+from perdure.toolbox.mcp.connect import InvalidEntries, StderrTail, connect, load_sdk, read_listing
 from perdure.toolbox.mcp.errors import McpGone, McpLate, describe_error, secret_values
-from perdure.toolbox.mcp.listing import InvalidEntries, read_listing
 
 if TYPE_CHECKING:
     import anyio

@@ -20,14 +20,15 @@ from typing import Any
 from perdure.core.errors import SandboxUnavailable
 from perdure.core.tools.sandbox import Isolation, SandboxJob, SandboxLimits, SandboxResult
 from perdure.scratch import scratch_folder
-from perdure.toolbox.sandbox.answers import (
+from perdure.toolbox.sandbox.calls import (
+    Call,
+    TooMuchOutput,
     answer_bytes_max,
     decode_output,
     output_bytes_max,
     parse_result,
     result_of_exit,
 )
-from perdure.toolbox.sandbox.calls import Call, TooMuchOutput
 from perdure.toolbox.sandbox.cgroups import DelegatedGroup, find_delegated_group
 from perdure.toolbox.sandbox.fork_server import ForkServer, ServerSettings, StartFailed
 from perdure.toolbox.sandbox.inside import frames, seccomp

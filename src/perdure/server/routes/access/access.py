@@ -20,6 +20,10 @@ from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
 router = APIRouter(tags=["access"])
 
+_OrgPath = Annotated[OrgIdIn, Path(description="The id of the organisation.")]
+_UserPath = Annotated[UserIdIn, Path(description="The id of the user.")]
+_KeyPath = Annotated[KeyIdIn, Path(description="The id of the key.")]
+
 
 def _access(request: Request) -> Access:
     """The administration for who sent the request."""
@@ -61,22 +65,14 @@ async def list_organizations(
 
 
 @router.get("/v1/organizations/{org_id}")
-async def retrieve_organization(
-    org_id: Annotated[OrgIdIn, Path(description="The id of the organisation.")],
-    request: Request,
-    access: Administration,
-) -> Response:
+async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> Response:
     """Get an organisation."""
     _check_own(request, org_id)
     return json_answer(organisation_shape(await access.organisation(org_id)))
 
 
 @router.delete("/v1/organizations/{org_id}")
-async def delete_organization(
-    org_id: Annotated[OrgIdIn, Path(description="The id of the organisation.")],
-    request: Request,
-    access: Administration,
-) -> Response:
+async def delete_organization(org_id: _OrgPath, request: Request, access: Administration) -> Response:
     """Delete an organisation with everything in it: its keys end within seconds, the rest is removed afterwards."""
     _check_own(request, org_id)
     _check_default(request)
@@ -97,17 +93,13 @@ async def list_users(access: Administration, after: UserIdIn | None = None, limi
 
 
 @router.get("/v1/users/{user_id}")
-async def retrieve_user(
-    user_id: Annotated[UserIdIn, Path(description="The id of the user.")], access: Administration
-) -> Response:
+async def retrieve_user(user_id: _UserPath, access: Administration) -> Response:
     """Get a user."""
     return json_answer(user_shape(await access.user(user_id)))
 
 
 @router.delete("/v1/users/{user_id}")
-async def delete_user(
-    user_id: Annotated[UserIdIn, Path(description="The id of the user.")], access: Administration
-) -> Response:
+async def delete_user(user_id: _UserPath, access: Administration) -> Response:
     """Delete a user. The user's keys count no more, and keep a line that says nothing of the user."""
     await access.delete_user(user_id)
     return json_answer(None)
@@ -131,17 +123,13 @@ async def list_keys(
 
 
 @router.get("/v1/keys/{key_id}")
-async def retrieve_key(
-    key_id: Annotated[KeyIdIn, Path(description="The id of the key.")], access: Administration
-) -> Response:
+async def retrieve_key(key_id: _KeyPath, access: Administration) -> Response:
     """Get an API key, without its text."""
     return json_answer(key_shape(await access.key(KeyId(key_id))))
 
 
 @router.delete("/v1/keys/{key_id}")
-async def revoke_key(
-    key_id: Annotated[KeyIdIn, Path(description="The id of the key.")], access: Administration
-) -> Response:
+async def revoke_key(key_id: _KeyPath, access: Administration) -> Response:
     """Revoke an API key: every process refuses it within seconds. It stays in the list."""
     return json_answer(key_shape(await access.revoke_key(KeyId(key_id))))
 

@@ -17,8 +17,7 @@ from perdure.core.text.reprs import hide_query
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.services.messages import NewMessage
-from perdure.server.wire.base import WireRequest, fields, stamp
-from perdure.server.wire.content import parse_parts
+from perdure.server.wire.base import WireRequest, fields, parse_parts, stamp
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn
 from perdure.server.wire.messages import MessageType
