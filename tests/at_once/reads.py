@@ -21,7 +21,7 @@ READS = {
     "groups": "count find_conversation get list list_entries list_messages list_of_agent reply resolve",
     "identities": "count filter_of get list list_blocks",
     "jobs": "get get_batch list list_batches list_messages",
-    "mcp": "get get_by_name get_tool leads_inside list list_known list_of_agent list_tools look resolve",
+    "mcp": "get get_by_name get_tool leads_inside list list_known list_of_agent list_tools look own_names resolve",
     "messages": "count fetch_images get list list_shown prepare prepare_batch reply",
     "models": "reload resolve",
     "passages": "find_named get list list_after list_of_agent",
@@ -37,7 +37,7 @@ READS = {
     "steps": "build_request costs explain get get_exchange get_times get_trace ledger list list_messages page preview",
     "tools": "count get list list_of_agent search",
     "transcripts": "list",
-    "transfer": "copy_agent",
+    "transfer": "copy_agent list_forgotten",
     "upkeep": "backup check_ready find_damage mark queue_lengths",
     "why": "find_answer find_id find_origin",
 }

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from perdure.cli.commands.checks import Check, checks_view
+from perdure.cli.commands.store_checks import Check, checks_view
 
 
 def test_a_long_line_goes_on_under_its_own_text() -> None:

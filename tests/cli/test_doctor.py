@@ -18,9 +18,8 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure, Perdure
-from perdure.cli.commands.checks import Check
 from perdure.cli.commands.doctor import examine
-from perdure.cli.commands.store_checks import SEALED, secrets_check, store_checks
+from perdure.cli.commands.store_checks import SEALED, Check, secrets_check, store_checks
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher
 from perdure.storage.tx import Tx

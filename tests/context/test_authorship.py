@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import View, assemble
-from perdure.context.request.prefix import compile_system
+from perdure.context.request.assemble import View, assemble, compile_system
 from perdure.context.sections.blocks import blocks_xml
 from perdure.context.sections.envelopes import (
     REPLACEMENT,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from perdure.context import Window, assemble, expand, plan
 from perdure.context.engines import Composition, ContextEngine, Plan, Situation, Stub
 from perdure.context.engines.check import PlanRefused
-from perdure.context.engines.composition import StubResults
+from perdure.context.engines.port import StubResults
 from perdure.context.engines.sliding_window import RecursiveSummary
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import InvalidInput, IrreducibleFloor

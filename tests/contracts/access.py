@@ -19,7 +19,7 @@ from perdure.core.access.values import (
 )
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
-from perdure.storage.directory import Directory
+from perdure.storage.store import Directory
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 from tests.contracts.isolation import rows_of

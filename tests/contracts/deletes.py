@@ -11,6 +11,7 @@ from unittest.mock import patch
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import LeaseLost, NotFound
+from perdure.core.ids import AgentId
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep import deleted
@@ -182,3 +183,21 @@ class DeleteContract(Contract):
             assert await store.read(names) == [["c"], ["c"], ["c"], ["a"], ["c"]]
             with raises(NotFound):
                 await other.read(lambda tx: tx.agents.page(where=AgentFilter(), after=agents[1].id))
+
+    async def test_several_are_read_by_their_ids_and_deleted_ones_keep_their_place(self) -> None:
+        """Passages and files say in which archive or folder they stood, and where; unknown ids are left out."""
+        async with self.open_store() as store:
+
+            def check(tx: Tx) -> None:
+                agent, archive, folder = self.add_agent(tx, "ada"), self.add_archive(tx), self.add_folder(tx)
+                unknown = AgentId(self.ids.new("agent"))
+                assert [*tx.agents.list_by_ids([agent.id, unknown])] == [agent.id]
+                assert [*tx.archives.list_by_ids([archive.id])] == [archive.id]
+                passage, file = self.add_passage(tx, archive.id, "tea"), self.add_file(tx, folder.id)
+                places = tx.passages.place(passage.id), tx.files.place(file.id)
+                assert [places[0][0], places[1][0]] == [archive.id, folder.id]
+                tx.passages.delete(archive.id, [passage.seq])
+                tx.files.delete(file.id)
+                assert (tx.passages.place(passage.id), tx.files.place(file.id)) == places
+
+            await store.write(check)

@@ -430,9 +430,9 @@ class FactContract(Contract):
                 between = tx.facts.list_between(graph.id, 1, 2, new[0].relation)
                 assert [fact.seq for fact in between] == [4]
                 assert tx.facts.list_between(graph.id, 2, 1, new[0].relation) == []
-                said = [one.id for one in tx.facts.list_said(graph.id, 1, 2)]
+                said = [one.id for one in tx.facts.list_between(graph.id, 1, 2)]
                 assert [one.id for one in between] == [one for one in said if one in {each.id for each in between}]
-                assert tx.facts.list_said(graph.id, 2, 1) == []
+                assert tx.facts.list_between(graph.id, 2, 1) == []
                 assert tx.facts.list_between(graph.id, 1, 2, "OTHER") == []
 
             await store.write(unit)
@@ -452,20 +452,42 @@ class FactContract(Contract):
                 added = tx.facts.add(graph, facts)
                 tx.graphs.lock(graph.id)
 
-                def seqs(limit: int, where: FactFilter | None = None) -> list[int]:
-                    found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), limit=limit)
-                    return [fact.seq for fact in found]
+                def places(turns: int, where: FactFilter | None = None) -> list[tuple[int, str, int]]:
+                    found = tx.facts.list_in_turn(graph.id, 1, where=where or FactFilter(), turns=turns)
+                    return [(seq, relation, turn) for seq, _, _, relation, turn in found]
 
-                assert [seqs(limit) for limit in (1, 2, 3, 4, 9)] == [
-                    [5],
-                    [5, 4],
-                    [5, 4, 1],
-                    [5, 4, 3, 1],
-                    [5, 4, 3, 2, 1],
+                every = [(5, "OWNS", 1), (4, "LIKES", 1), (3, "LIKES", 2), (2, "LIKES", 3), (1, "LIVES_IN", 1)]
+                assert [places(turns) for turns in (1, 2, 9)] == [
+                    [one for one in every if one[2] <= turns] for turns in (1, 2, 9)
                 ]
-                assert seqs(9, FactFilter(relations=("LIKES",))) == [4, 3, 2]
+                assert places(9, FactFilter(relations=("LIKES",))) == every[1:4]
                 tx.facts.expire(graph.id, [added[3].seq], at=LATER)
-                assert seqs(3) == [5, 3, 1]
+                assert places(1) == [(5, "OWNS", 1), (3, "LIKES", 1), (1, "LIVES_IN", 1)]
+
+            await store.write(unit)
+
+    async def test_versions_that_another_fact_ended_are_found(self) -> None:
+        """Also where they are believed no longer; by either entity. And all versions of facts, oldest first."""
+        async with self.open_store() as store:
+
+            def unit(tx: Tx) -> None:
+                graph = self.add_world(tx)
+                one, other = tx.facts.add(graph, [self.new_fact(graph.id, text) for text in ("a", "b")])
+                tx.facts.expire(graph.id, [one.seq], at=LATER)
+                (ended,) = tx.facts.add(graph, [replace(one, change="supersede", created_at=LATER)])
+                ends = one.subject, one.object
+
+                assert [[fact.seq for fact in tx.facts.list_ended(graph.id, [end])] for end in ends] == [
+                    [ended.seq]
+                ] * 2
+                assert tx.facts.list_ended(graph.id, [99]) == []
+                tx.facts.expire(graph.id, [ended.seq], at=LATER)
+                assert {fact.seq for fact in tx.facts.list_ended(graph.id, ends)} == {ended.seq}
+                histories = tx.facts.histories(graph.id, [other.seq, one.seq, 99])
+                assert {first: [fact.seq for fact in versions] for first, versions in histories.items()} == {
+                    one.seq: [one.seq, ended.seq],
+                    other.seq: [other.seq],
+                }
 
             await store.write(unit)
 

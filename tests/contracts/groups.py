@@ -11,7 +11,7 @@ from perdure.core.groups.group import Group, GroupFilter, GroupMember, GroupMess
 from perdure.core.ids import AgentId, GroupId, MessageId
 from perdure.core.messages import Text
 from perdure.core.runs import Failure, Usage
-from perdure.domain.groups.units import GroupChanges, NewGroup, create_group, list_groups_of, update_group
+from perdure.domain.groups.units import GroupChanges, NewGroup, create_group, update_group
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, UNTIL, Contract, raises
 
@@ -43,7 +43,9 @@ class GroupContract(Contract):
             assert await store.read(lambda tx: page(tx, kind="dynamic", manager_agent_id=dan)) == [led]
             assert await store.read(lambda tx: page(tx, agent_id=dan, hidden=True)) == [led]
             assert await store.read(lambda tx: tx.groups.count(GroupFilter(agent_id=ada))) == len(groups) + 1
-            assert await store.read(lambda tx: list_groups_of(tx, bob)) == groups
+            assert (
+                await store.read(lambda tx: tx.groups.page(where=GroupFilter(agent_id=bob), ascending=True)) == groups
+            )
             assert [one[0] for one in await store.read(lambda tx: tx.groups.members(led.id))] == [dan, cat, ada]
             companions = await store.write(partial(self.new_group, kind="sleeptime", manager_agent_id=dan), bob)
             await store.write(partial(self.new_group, kind="supervisor", manager_agent_id=dan), ada)
@@ -253,4 +255,6 @@ class GroupContract(Contract):
             while await store.write(lambda tx: tx.upkeep.carry_out_deletes(limit=1, chars=1)):
                 pass
 
-            assert await store.read(lambda tx: [one.id for one in list_groups_of(tx, ada)]) == ["group-2"]
+            assert await store.read(lambda tx: [one.id for one in tx.groups.page(where=GroupFilter(agent_id=ada))]) == [
+                "group-2"
+            ]

@@ -99,7 +99,14 @@ PLAIN: Mapping[str, Any] = {
     **{"redactor": Redactor("walrus"), "table": "messages", "text": "stolen", "targets": [], "count": 1},
     **{"items": [CorrectionItem(kind="block", id="block-x", before="0")]},
     **{"waiting_input": "stolen", "first_char": 0, "chars": 250_000},
-    **{"community_seq": 1, "dropped": {"stolen": 1}, "episode_seqs": [1], "first_seqs": [1, 2], "names": ["Ada"]},
+    **{
+        "turns": 9,
+        "community_seq": 1,
+        "dropped": {"stolen": 1},
+        "episode_seqs": [1],
+        "first_seqs": [1, 2],
+        "names": ["Ada"],
+    },
     **{"calls": 1, "input_tokens": 10, "output_tokens": 2},
     **{
         "refs": ["x"],
@@ -268,9 +275,8 @@ class Values:
                 replace(of.fact, id=FactId(f"fact-{NEW[:-1]}0"), first_seq=0),
             ],
             "facts.list_by_ids.ids": [of.fact.id],
-            "facts.list_said.subject": of.fact.subject,
-            "facts.list_said.object_": of.fact.object,
             "facts.list_between.subject": of.fact.subject,
+            "facts.list_ended.entities": [of.fact.subject],
             "facts.list_between.object_": of.fact.object,
             "facts.list_between.relation": of.fact.relation,
             **{
@@ -322,7 +328,7 @@ class Values:
 
     def _optional(self, parameter: inspect.Parameter) -> list[Any]:
         """What may be given for a filter, or for a parameter that may be left out."""
-        of, kind = self._of, str(parameter.annotation).removesuffix(" | None")
+        of, kind = self._of, str(parameter.annotation).removesuffix(" | None").rpartition(".")[2]
         if parameter.name == "where":
             return list(self._filters(kind))[1:]
         if parameter.default is parameter.empty:
@@ -358,7 +364,7 @@ class Values:
 
     def _filters(self, kind: str) -> Iterator[Any]:
         """The empty filter of this kind first, then those that name something."""
-        of, name = self._of, kind.removesuffix(" | None")
+        of, name = self._of, kind.removesuffix(" | None").rpartition(".")[2]
         match name:
             case "AgentFilter":
                 yield from (AgentFilter(), AgentFilter(block_id=of.block.id), AgentFilter(name="ada"))

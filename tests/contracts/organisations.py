@@ -25,8 +25,7 @@ from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run,
 from perdure.core.schedules import Schedule
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
-from perdure.core.upkeep import Owner
-from perdure.core.vectors import Claim, Scope
+from perdure.core.vectors import Claim, Owner, Scope
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, UNTIL, Contract, claimed
 from tests.contracts.nodes import node_of

@@ -9,7 +9,7 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import MessageFilter, Text
 from perdure.core.runs import Prefix
 from perdure.core.text.words import parse_query
-from perdure.core.upkeep import Fault
+from perdure.core.vectors import Fault
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, list_texts, match_messages, raises
 from tests.contracts.nodes import node_of

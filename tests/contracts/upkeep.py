@@ -10,8 +10,7 @@ from datetime import timedelta
 
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.messages import Text
-from perdure.core.upkeep import Fault
-from perdure.core.vectors import OwnerKind
+from perdure.core.vectors import Fault, OwnerKind
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, Contract, match_messages, match_passages

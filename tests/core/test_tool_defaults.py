@@ -12,8 +12,7 @@ from pydantic import BaseModel, Field
 from perdure import InvalidInput
 from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpTool, parse_definition
-from perdure.core.tools.schema import schema_of
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.schema import check_schema, schema_of
 
 
 class Range(BaseModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from perdure.core.errors import InvalidInput
-from perdure.core.tools.hosts import check_hosts, listed_ports
+from perdure.core.tools.sandbox import check_hosts, listed_ports
 
 WEB = frozenset({80, 443})
 

@@ -8,7 +8,7 @@ import pytest
 
 from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.schema import check_schema
 
 
 def having(part: Any, **beside: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from perdure.core.runs import Prefix, Usage
 from perdure.engine.estimates import (
     rows_tokens,
 )
-from perdure.engine.run.preview import preview
+from perdure.engine.run.room import preview
 from perdure.storage.tx import Tx
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds, fails, says
 from tests.support.real_tokens import tokens_of_request

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from perdure.engine.workers.pauses import BUSY_SHARE, Pauses
+from perdure.engine.workers.background import BUSY_SHARE, Pauses
 from tests.support.passing_time import time_passes
 
 QUIET_S, WAIT_S, PIECE_S = 1.0, 10.0, 0.5

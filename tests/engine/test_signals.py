@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from perdure.core.ids import AgentId
 from perdure.core.runs import RunKey
-from perdure.engine.signals import LOOK_S, Signals, key_of
+from perdure.engine.process import LOOK_S, Signals, key_of
 from perdure.storage.store import Hear
 from perdure.testing import InlineStore
 

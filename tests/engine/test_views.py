@@ -9,7 +9,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Text
 from perdure.core.runs import Prefix
-from perdure.engine.run.driving.views import Views, size_of
+from perdure.engine.process import Views, size_of
 from perdure.engine.run.log import Line, RequestParts
 from perdure.testing import InlineStore
 from perdure.testing.clock import START

@@ -14,7 +14,7 @@ from perdure import AsyncPerdure
 from perdure.core.errors import AnswerInvalid
 from perdure.core.messages import ToolDecision
 from perdure.core.tools.rules import RequiresApproval
-from perdure.core.upkeep import Fault
+from perdure.core.vectors import Fault
 from perdure.storage.tx import Tx
 from tests.faults.children import Child, Line, Place, open_store
 from tests.support.kill_target import MODEL

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from perdure.engine.groups import speeches
+from perdure.engine.groups import driver
 from tests.simulator.groups import simulate_groups
 from tests.simulator.invariants import Violation
 
@@ -36,8 +36,8 @@ def test_groups_keep_their_promises_in_every_history(first: int) -> None:
 
 def test_the_simulation_catches_a_run_that_is_begun_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key that changes from process to process lets agents speak twice, and some history shows it."""
-    key = speeches.speech_key
-    monkeypatch.setattr(speeches, "speech_key", lambda turn, place: f"{key(turn, place)}{turn.lease_number}")
+    key = driver.speech_key
+    monkeypatch.setattr(driver, "speech_key", lambda turn, place: f"{key(turn, place)}{turn.lease_number}")
 
     with pytest.raises(Violation, match="stand in no place"):
         for seed in range(20):

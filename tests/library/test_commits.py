@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perdure import AsyncPerdure, Settings
 from perdure.core.messages import Text
-from perdure.core.upkeep import Fault
+from perdure.core.vectors import Fault
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
 from tests.contracts.base import ADA
 from tests.contracts.upkeep import faults_of

@@ -14,7 +14,7 @@ import pytest
 
 from perdure.core.access.values import LOCAL
 from perdure.core.errors import InvalidInput, NotFound, StoreDamaged, StoreUnavailable
-from perdure.engine.workers.contents import drop_orphans
+from perdure.engine.workers.files import drop_orphans
 from perdure.library import AsyncPerdure
 from perdure.library.folders import AsyncFolder
 from perdure.library.services.access.access import LAST_WRITES_S, Access

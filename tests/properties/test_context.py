@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from perdure import AsyncPerdure, RunFailed
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.assemble import assemble, canonical, check_legal, digest_of
-from perdure.context.window.economics import COLD_AFTER
+from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.conversations import CompactionMode
 from perdure.core.errors import ModelError, ModelOverflow
 from perdure.core.events import PrefixRewritten, ViewCompacted, ViewFull

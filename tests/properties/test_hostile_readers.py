@@ -63,9 +63,8 @@ from perdure.providers.masking import mask_text
 from perdure.providers.openai_chat.faults import Target, error_of_status
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
-from perdure.search.packing.excerpts import excerpt, terms_of
-from perdure.search.query.names import names_in, without_names
-from perdure.search.query.times import parse_time
+from perdure.search.packing.text import excerpt, terms_of
+from perdure.search.query import names_in, parse_time, without_names
 from perdure.search.ranking.hints import asks_when, names_a_time, role_meant
 from perdure.search.ranking.matching import clause_counts
 from perdure.server.wire.agent_files.reading import read_agent_file

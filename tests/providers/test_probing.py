@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from perdure.core.models import EXTRACTIVE, ModelTraits
-from perdure.providers.choosing import Choice
+from perdure.providers.choosing import Choice, Trial, try_tools
 from perdure.providers.discovery import Endpoint, find_providers
 from perdure.providers.openai_chat import OpenAIChat
-from perdure.providers.probing import Trial, try_tools
 from perdure.providers.registry import ModelRegistry
-from perdure.providers.served import served_in
+from perdure.providers.traits import served_in
 from perdure.testing import CALL_FORMS, Hanging, HttpModel, LocalServer, RawBody, Status, calls, says, writes_call
 
 HI = {"text": "hi"}

@@ -12,7 +12,7 @@ import pytest
 
 from perdure.core.errors import StoreDamaged
 from perdure.core.messages import Text
-from perdure.core.upkeep import Fault
+from perdure.core.vectors import Fault
 from perdure.storage.database.row_format import ChecksumColumns
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store

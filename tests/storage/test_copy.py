@@ -13,7 +13,7 @@ import pytest
 from psycopg.errors import LockNotAvailable
 
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged, StoreIncomplete
-from perdure.core.upkeep import CheckResult, Owner
+from perdure.core.vectors import CheckResult, Owner
 from perdure.storage.copy import copier
 from perdure.storage.copy.copier import CopyReport, Progress
 from perdure.storage.copy.moves import Address, migrate_db, open_side

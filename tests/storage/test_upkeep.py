@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.core.ids import AgentId, ArchiveId
-from perdure.core.upkeep import Fault
+from perdure.core.vectors import Fault
 from perdure.storage.database.postgres import PostgresStore
 from perdure.storage.database.sqlite_store import SqliteStore
 from perdure.storage.store import Store

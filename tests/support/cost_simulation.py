@@ -10,15 +10,16 @@ from typing import Literal
 
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.window.budget import Certificate, Segment
-from perdure.context.window.economics import (
+from perdure.context.window.leaves import (
     COLD_AFTER,
     OUTPUT_PRICE,
     READ_PRICE,
     WRITE_PRICE,
     expected_calls,
+    is_due,
+    next_preparation,
     swap_reason,
 )
-from perdure.context.window.leaves import is_due, next_preparation
 from perdure.context.window.plan import (
     FIXED,
     KEEP_SHARE,

@@ -13,7 +13,7 @@ from perdure.converters.convert import convert_file
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, RunId, ToolId
 from perdure.core.ports import CallContext
-from perdure.core.tools.builtin_specs import BUILTIN_TOOL_SPECS
+from perdure.core.tools.engine_specs import BUILTIN_TOOL_SPECS
 from perdure.core.tools.sandbox import Isolation, Sandbox, SandboxJob, SandboxResult, ToolFrame
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.toolbox.builtin.toolbox import NO_TOOLS_IN_CODE, Builtins, WebSettings

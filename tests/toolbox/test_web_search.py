@@ -11,8 +11,7 @@ from urllib.parse import parse_qs
 import pytest
 
 from perdure.core.errors import InvalidArguments, ToolError
-from perdure.toolbox.builtin.search_engines import Brave, Exa, SearchEngine, SearXNG, Tavily
-from perdure.toolbox.builtin.web_search import WebSearch, choose_engine
+from perdure.toolbox.builtin.web_search import Brave, Exa, SearchEngine, SearXNG, Tavily, WebSearch, choose_engine
 from tests.toolbox.web_site import Site, page, serving
 
 KEY = "key-of-a-test-1234"

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 from perdure import AsyncPerdure
-from perdure.engine.context_engines.registry import EngineFactory
+from perdure.engine.context_engines.calls import EngineFactory
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings

@@ -14,21 +14,7 @@ from perdure.library.checks import Page
 from perdure.library.services.passages import passage_filter
 
 try:
-    from langgraph.store.base import (
-        BaseStore,
-        GetOp,
-        Item,
-        ListNamespacesOp,
-        MatchCondition,
-        Op,
-        PutOp,
-        Result,
-        SearchItem,
-        SearchOp,
-        get_text_at_path,
-        tokenize_path,
-        validate_op_namespace,
-    )
+    from langgraph.store import base
 except ImportError as error:
     raise ImportError("the store for LangGraph needs its base class: install 'perdure[langgraph]'") from error
 
@@ -38,7 +24,7 @@ INDEXED = "indexed"
 Namespace = tuple[str, ...]
 
 
-class PerdureStore(Closing, BaseStore):
+class PerdureStore(Closing, base.BaseStore):
     """Items of LangGraph's programs, in an archive of a store of its own.
 
     Args:
@@ -63,7 +49,7 @@ class PerdureStore(Closing, BaseStore):
         self._name, self._fields = archive, fields
         self._id: Any = None
 
-    def batch(self, ops: Iterable[Op]) -> list[Result]:
+    def batch(self, ops: Iterable[base.Op]) -> list[base.Result]:
         """Return the results of operations, in order. All read what was there before; of several puts of a key the
         last one counts.
 
@@ -71,25 +57,25 @@ class PerdureStore(Closing, BaseStore):
         """
         return self._store.run(self._run(list(ops)))
 
-    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+    async def abatch(self, ops: Iterable[base.Op]) -> list[base.Result]:
         """As `batch`, in a thread: the store has an event loop of its own."""
         return await asyncio.to_thread(self.batch, list(ops))
 
-    async def _run(self, ops: Sequence[Op]) -> list[Result]:
+    async def _run(self, ops: Sequence[base.Op]) -> list[base.Result]:
         """Run the operations that read, then those that write."""
-        results: list[Result] = []
-        puts: dict[tuple[Namespace, str], PutOp] = {}
+        results: list[base.Result] = []
+        puts: dict[tuple[Namespace, str], base.PutOp] = {}
         for op in ops:
-            validate_op_namespace(op)
-            if isinstance(op, PutOp):
+            base.validate_op_namespace(op)
+            if isinstance(op, base.PutOp):
                 puts[(op.namespace, op.key)] = op
                 results.append(None)
-            elif isinstance(op, GetOp):
+            elif isinstance(op, base.GetOp):
                 passage = await self._passages.find_named(await self._archive(), (*op.namespace, op.key))
-                results.append(None if passage is None else Item(**_fields_of(passage)))
-            elif isinstance(op, SearchOp):
+                results.append(None if passage is None else base.Item(**_fields_of(passage)))
+            elif isinstance(op, base.SearchOp):
                 results.append(await self._find(op))
-            elif isinstance(op, ListNamespacesOp):
+            elif isinstance(op, base.ListNamespacesOp):
                 results.append(await self._namespaces(op))
             else:
                 raise ValueError(f"the operation is {op!r:.80}: give GetOp, SearchOp, PutOp or ListNamespacesOp")
@@ -97,7 +83,7 @@ class PerdureStore(Closing, BaseStore):
             await self._put(op)
         return results
 
-    async def _put(self, op: PutOp) -> None:
+    async def _put(self, op: base.PutOp) -> None:
         """Store an item, or delete it."""
         name = (*op.namespace, op.key)
         if op.value is None:
@@ -111,12 +97,12 @@ class PerdureStore(Closing, BaseStore):
         new = NewPassage(text=text or "(not indexed)", tags=tags, metadata=metadata)
         await self._passages.put_named(await self._archive(), name, new)
 
-    async def _find(self, op: SearchOp) -> list[SearchItem]:
+    async def _find(self, op: base.SearchOp) -> list[base.SearchItem]:
         """Search or list the items below a namespace that meet a filter."""
         end = op.offset + op.limit
         tags = [_tag("in", op.namespace_prefix)] if op.namespace_prefix else []
         if not op.query:
-            listed = [SearchItem(**one) async for one in self._list(tags, op.filter or {}, end)]
+            listed = [base.SearchItem(**one) async for one in self._list(tags, op.filter or {}, end)]
             return listed[op.offset : end]
         hits = await self._search.passages(
             op.query,
@@ -126,7 +112,7 @@ class PerdureStore(Closing, BaseStore):
         )
         found = [(_fields_of(hit.passage), hit.score) for hit in hits]
         chosen = [(fields, score) for fields, score in found if _meets(fields["value"], op.filter or {})]
-        return [SearchItem(**fields, score=score) for fields, score in chosen[op.offset : end]]
+        return [base.SearchItem(**fields, score=score) for fields, score in chosen[op.offset : end]]
 
     async def _list(self, tags: Sequence[str], where: Mapping[str, Any], most: int) -> Any:
         """Yield the first items with these tags that meet a filter, in order of creation."""
@@ -144,7 +130,7 @@ class PerdureStore(Closing, BaseStore):
                 return
             last = page[-1].id
 
-    async def _namespaces(self, op: ListNamespacesOp) -> list[Namespace]:
+    async def _namespaces(self, op: base.ListNamespacesOp) -> list[Namespace]:
         """List the namespaces that hold items."""
         tags = await self._archives.tags(await self._archive())
         namespaces: Iterator[Namespace] = (tuple(json.loads(tag[3:])) for tag in tags if tag.startswith("at:"))
@@ -181,7 +167,7 @@ def _text(value: Mapping[str, Any], paths: Sequence[str] | None) -> str:
     """Return the texts at these paths of a value, one on each line; None: all that stands in it."""
     if paths is None:
         return "\n".join(_leaves(value))
-    texts = [text for path in paths for text in get_text_at_path(dict(value), tokenize_path(path))]
+    texts = [text for path in paths for text in base.get_text_at_path(dict(value), base.tokenize_path(path))]
     return "\n".join(text for text in texts if text.strip())
 
 
@@ -194,7 +180,7 @@ def _leaves(value: Any) -> Iterator[str]:
         yield str(value)
 
 
-def _matches(namespace: Namespace, condition: MatchCondition) -> bool:
+def _matches(namespace: Namespace, condition: base.MatchCondition) -> bool:
     """Return whether a namespace begins or ends with a path, in which `*` is any label."""
     path = tuple(condition.path)
     if len(path) > len(namespace):

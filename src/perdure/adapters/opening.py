@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import functools
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar
 
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.portal import Portal
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Inner = TypeVar("Inner", covariant=True)
 
 
 class OwnStore:
@@ -56,3 +59,25 @@ class Closing:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Wrapper(Protocol[Inner]):
+    """What has plain calls in the place of the coroutines of another object."""
+
+    @property
+    def _store(self) -> OwnStore: ...
+
+    @property
+    def _inner(self) -> Inner: ...
+
+
+def plain(
+    method: Callable[Concatenate[Inner, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Wrapper[Inner], P], T]:
+    """The method as a plain call, with its arguments and docstring."""
+
+    @functools.wraps(method)
+    def call(wrapper: Wrapper[Inner], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return wrapper._store.run(method(wrapper._inner, *args, **kwargs))
+
+    return call

@@ -13,9 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from perdure import AsyncPerdure, FactHit, NotFound
-from perdure.adapters.opening import Closing, OwnStore
-from perdure.core.errors import AlreadyExists
+from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
+from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.library.services.facts.episodes import NewEpisode
 
 LAST_MESSAGES = 10
@@ -206,30 +205,10 @@ class Sessions:
     def __init__(self, store: OwnStore, inner: AsyncSessions) -> None:
         self._store, self._inner = store, inner
 
-    def add_session(self, *, session_id: str, user_id: str, metadata: Mapping[str, Any] | None = None) -> Session:
-        """Begin a session of a user."""
-        return self._store.run(self._inner.add_session(session_id=session_id, user_id=user_id, metadata=metadata))
-
-    def add(
-        self,
-        session_id: str,
-        *,
-        messages: Sequence[Any],
-        ignore_roles: Sequence[str] | None = None,
-        return_context: bool | None = None,
-    ) -> AddMemoryResponse:
-        """Add messages and extract their facts."""
-        return self._store.run(
-            self._inner.add(session_id, messages=messages, ignore_roles=ignore_roles, return_context=return_context)
-        )
-
-    def get(self, session_id: str, *, lastn: int | None = None, min_rating: float | None = None) -> Memory:
-        """Return a context, the facts in it, and the last messages. Raises: NotFound."""
-        return self._store.run(self._inner.get(session_id, lastn=lastn, min_rating=min_rating))
-
-    def delete(self, session_id: str) -> SuccessResponse:
-        """Delete a session: its messages, and the facts that nothing else supports. Raises: NotFound."""
-        return self._store.run(self._inner.delete(session_id))
+    add_session = plain(AsyncSessions.add_session)
+    add = plain(AsyncSessions.add)
+    get = plain(AsyncSessions.get)
+    delete = plain(AsyncSessions.delete)
 
 
 class Zep(Closing):

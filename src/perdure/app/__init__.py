@@ -22,19 +22,18 @@ from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
 from perdure.app.extractors import extractors_of
-from perdure.app.keys import KEY_FILE as KEY_FILE
-from perdure.app.keys import cipher_of as cipher_of
-from perdure.app.keys import make_key_file as make_key_file
+from perdure.app.parts import KEY_FILE as KEY_FILE
+from perdure.app.parts import cipher_of as cipher_of
 from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import engine_settings, token_counter_of, web_settings
+from perdure.app.parts import make_key_file as make_key_file
 from perdure.app.parts import web_search_engine as web_search_engine
-from perdure.app.prices import price_of
-from perdure.app.prices import prices_of as prices_of
 from perdure.app.sandboxes import check_file as check_file
 from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
-from perdure.app.telemetry import RegistryNames, listeners_of
+from perdure.app.telemetry import RegistryNames, listeners_of, price_of
+from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
@@ -43,7 +42,7 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
-from perdure.core.tools.builtin_specs import BUILTIN_TOOL_SPECS
+from perdure.core.tools.engine_specs import BUILTIN_TOOL_SPECS
 from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
@@ -54,8 +53,7 @@ from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
 from perdure.engine.companions.worker import Companions
-from perdure.engine.context_engines.calls import EngineCalls
-from perdure.engine.context_engines.registry import ContextEngines, EngineFactory
+from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock
@@ -99,8 +97,8 @@ from perdure.toolbox.builtin.toolbox import Builtins
 from perdure.toolbox.custom import CustomTools
 from perdure.toolbox.functions import Functions as Functions
 from perdure.toolbox.functions import tool as tool
-from perdure.toolbox.hooks.functions import function_hooks
-from perdure.toolbox.hooks.functions import hook as hook
+from perdure.toolbox.hooks.commands import function_hooks
+from perdure.toolbox.hooks.commands import hook as hook
 from perdure.toolbox.mcp.toolbox import McpToolbox
 from perdure.toolbox.provider_guard import place_provider as place_provider
 from perdure.toolbox.reports import Reports

@@ -11,7 +11,7 @@ from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable
 from perdure.core.models import EXTRACTIVE
 from perdure.core.providers import ModelProvider
 from perdure.core.secrets import Cipher
-from perdure.engine.signals import LOOK_S, Signals
+from perdure.engine.process import LOOK_S, Signals
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint, endpoint_of_type
 from perdure.providers.registry import ModelRegistry

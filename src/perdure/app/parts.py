@@ -1,4 +1,4 @@
-"""Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens.
+"""Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens, the keys of secrets.
 
 The composition root builds the rest.
 """
@@ -17,9 +17,13 @@ from perdure.core.ports import TokenCounter
 from perdure.core.text.addresses import is_postgres
 from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
+from perdure.storage.cipher import KEY_FILE as KEY_FILE
+from perdure.storage.cipher import AesCipher
+from perdure.storage.cipher import add_key as add_key
+from perdure.storage.cipher import forget_old_keys as forget_old_keys
+from perdure.storage.cipher import make_key_file as make_key_file
 from perdure.toolbox.builtin.toolbox import WebSettings
-from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks
-from perdure.toolbox.hooks.functions import entry_point_hooks
+from perdure.toolbox.hooks.commands import HOOKS_FILE, command_hooks, entry_point_hooks
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
@@ -41,8 +45,7 @@ def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
 
 def web_search_engine(settings: Settings) -> tuple[str, tuple[str, ...]]:
     """The engine of `web_search`, empty if it is off, and the variables that turn one on."""
-    from perdure.toolbox.builtin.search_engines import ENGINES
-    from perdure.toolbox.builtin.web_search import choose_engine
+    from perdure.toolbox.builtin.web_search import ENGINES, choose_engine
 
     engine = choose_engine(os.environ, name=settings.web_search, searxng_url=settings.searxng_url)
     return "" if engine is None else engine.name, tuple(kind.variable for kind in ENGINES.values())
@@ -80,3 +83,13 @@ async def token_counter_of(settings: Settings) -> TokenCounter:
     from perdure.providers.tiktoken_counter import TiktokenCounter
 
     return await asyncio.to_thread(TiktokenCounter.from_disk)  # it reads and sorts 200,000 ranks
+
+
+def key_file_of(address: str | Path | None) -> Path | None:
+    """The file of the keys; None: only a store in a file can keep one beside it."""
+    return None if address is None or is_postgres(address) else Path(str(address)).parent / KEY_FILE
+
+
+def cipher_of(settings: Settings, address: str | Path | None) -> AesCipher:
+    """The cipher for the store at this address; None: a store that the program brought. Raises: InvalidInput."""
+    return AesCipher(settings.secret_key, file=key_file_of(address), old_key=settings.secret_key_old)

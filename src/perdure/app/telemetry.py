@@ -1,4 +1,4 @@
-"""What listeners of the engine are called with: the names and prices of models; and the listeners every program has.
+"""What listeners of the engine are called with, the names and prices of models, and the listeners every program has.
 
 What is imported here `as` itself is for the server, which doesn't import adapters.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 
-from perdure.app.prices import prices_of
 from perdure.context.request.explain import Prices
 from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE
@@ -15,12 +14,29 @@ from perdure.core.runs import Usage
 from perdure.providers.catalog import facts_of
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
+from perdure.telemetry.listeners import SHARED_FOLDER as SHARED_FOLDER
 from perdure.telemetry.listeners import Listeners
-from perdure.telemetry.shared import SHARED_FOLDER as SHARED_FOLDER
-from perdure.telemetry.shared import forget_process as forget_process
+from perdure.telemetry.listeners import forget_process as forget_process
 from perdure.telemetry.spans import Spans
 from perdure.telemetry.spans import client_trace as client_trace
 from perdure.telemetry.spans import exported_spans as exported_spans
+
+
+def prices_of(model: str, models: ModelRegistry) -> Prices:
+    """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
+    facts = facts_of(models.catalog_handle(model))
+    return Prices(
+        input=facts.input_price,
+        cached_input=facts.cached_price,
+        cache_write=facts.cache_write_price,
+        output=facts.output_price,
+    )
+
+
+def price_of(models: ModelRegistry, model: str, usage: Usage) -> float | None:
+    """The US dollars for this usage of a model; None: unknown."""
+    return prices_of(model, models).price(usage)
+
 
 PRICES_S = 60.0
 """How long prices are kept: finding those of a model takes longer than all the rest of what is reported of a call."""

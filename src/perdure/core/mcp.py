@@ -18,7 +18,7 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
 from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.text.reprs import HIDDEN_QUERY
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.schema import check_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
 McpToolStatus = Literal["active", "pending", "changed", "missing", "removed", "unusable"]

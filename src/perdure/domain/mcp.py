@@ -8,22 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
 
+from perdure.core import mcp
 from perdure.core.errors import AlreadyExists, Conflict, InvalidInput, NotFound
 from perdure.core.ids import Ids, McpServerId, ToolId
-from perdure.core.mcp import (
-    Definition,
-    InvalidEntry,
-    McpServer,
-    McpTool,
-    ServerSecrets,
-    ToolListing,
-    Transport,
-    check_server,
-    local_name,
-    seal_server,
-    server_tag,
-    unseal_server,
-)
 from perdure.core.ports import Clock
 from perdure.core.secrets import Cipher
 from perdure.core.tools.spec import Tool, ToolSpec
@@ -44,7 +31,7 @@ class ServerOptions(TypedDict, total=False):
     url: str
     command: str
     args: Sequence[str]
-    transport: Transport | None
+    transport: mcp.Transport | None
     token: str | None
     auth_header: str | None
     headers: Mapping[str, str] | None
@@ -85,7 +72,7 @@ class ToolsByStatus:
     added: tuple[str, ...] = ()
     """The tools that can be attached to agents from now on."""
 
-    left_out: tuple[InvalidEntry, ...] = ()
+    left_out: tuple[mcp.InvalidEntry, ...] = ()
     """Entries of the listing that are no usable tools, with the reason, in order."""
 
 
@@ -98,7 +85,7 @@ def build_server(
     cipher: Cipher,
     at: datetime,
     new: bool = True,
-) -> McpServer:
+) -> mcp.McpServer:
     """Build a server with encrypted secrets, after checking it.
 
     Args:
@@ -107,7 +94,7 @@ def build_server(
     Raises: InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     command = options.get("command", "")
-    server = McpServer(
+    server = mcp.McpServer(
         id=server_id,
         org_id=tx.org_id,
         name=name,
@@ -121,18 +108,20 @@ def build_server(
         created_at=at,
         updated_at=at,
     )
-    secrets = ServerSecrets(
+    secrets = mcp.ServerSecrets(
         token=options.get("token") or None,
         headers=options.get("headers") or {},
         environment=options.get("environment") or {},
     )
-    check_server(server, secrets)
+    mcp.check_server(server, secrets)
     if new and tx.mcp.find_by_name(server.name) is not None:
         raise AlreadyExists("MCP server", server.name)
-    return seal_server(server, secrets, cipher=cipher)
+    return mcp.seal_server(server, secrets, cipher=cipher)
 
 
-def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, ids: Ids, at: datetime) -> McpServer:
+def register_server(
+    tx: Tx, server: mcp.McpServer, listing: mcp.ToolListing | None, *, ids: Ids, at: datetime
+) -> mcp.McpServer:
     """Store a new server and approve the tools of its first listing.
 
     Args:
@@ -148,13 +137,13 @@ def register_server(tx: Tx, server: McpServer, listing: ToolListing | None, *, i
 
 def change_server(
     tx: Tx, server_id: McpServerId, changes: McpChanges, *, ids: Ids, cipher: Cipher, at: datetime
-) -> McpServer:
+) -> mcp.McpServer:
     """Change a server and return it. Its tools keep their names.
 
     Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing, SecretUnreadable.
     """
     before = tx.mcp.get(server_id)
-    stored = unseal_server(before, cipher=cipher)
+    stored = mcp.unseal_server(before, cipher=cipher)
     fields = {
         name: value
         for name in ("name", "command", "args", "url", "auth_header", "trusted", "private")
@@ -163,19 +152,19 @@ def change_server(
     if fields.get("url") == before.shown_url:  # as it is shown: its query stays
         del fields["url"]
     after = replace(before, **fields, updated_at=at)
-    secrets = ServerSecrets(
+    secrets = mcp.ServerSecrets(
         token=changes.token or stored.token,
         headers=_merge_secrets(changes.headers, stored.headers),
         environment=_merge_secrets(changes.environment, stored.environment),
         query=stored.query if after.url == before.url else "",
     )
-    check_server(after, secrets)
+    mcp.check_server(after, secrets)
     if not same_origin(after.url, before.url):
         _check_host_change(changes, stored)
-    after = tx.mcp.put(seal_server(after, secrets, cipher=cipher))
+    after = tx.mcp.put(mcp.seal_server(after, secrets, cipher=cipher))
     for mcp_tool in tx.mcp.tools(server_id) if after.name != before.name or after.trusted != before.trusted else ():
         if mcp_tool.pinned is not None and _find_agents_tool(tx, mcp_tool) is not None:
-            tag = server_tag(before.name)
+            tag = mcp.server_tag(before.name)
             _approve_definition(tx, after, mcp_tool, mcp_tool.pinned, ids=ids, at=at, tag_before=tag)
     return after
 
@@ -185,7 +174,7 @@ def same_origin(url: str, other: str) -> bool:
     return url.split("/")[:3] == other.split("/")[:3]
 
 
-def find_server(tx: Tx, name_or_id: str) -> McpServer:
+def find_server(tx: Tx, name_or_id: str) -> mcp.McpServer:
     """Return a server by name or id. Raises: NotFound, with the names of other servers."""
     existing = tx.mcp.find_by_name(name_or_id)
     if existing is not None:
@@ -213,7 +202,7 @@ def remove_server_rows(tx: Tx, server_id: McpServerId, *, limit: int) -> bool:
     return True
 
 
-def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
+def is_current(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing) -> bool:
     """Return whether a listing equals the stored one. Raises: NotFound."""
     server = tx.mcp.get(server_id)
     stored = {mcp_tool.name: mcp_tool.seen.digest for mcp_tool in tx.mcp.tools(server_id) if mcp_tool.seen is not None}
@@ -226,7 +215,7 @@ def is_current(tx: Tx, server_id: McpServerId, listing: ToolListing) -> bool:
     )
 
 
-def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids, at: datetime) -> ToolsByStatus:
+def sync_tools(tx: Tx, server_id: McpServerId, listing: mcp.ToolListing, *, ids: Ids, at: datetime) -> ToolsByStatus:
     """Store a listing of a server's tools and return their state.
 
     The first listing is approved. Later, a new tool waits for approval unless the server is trusted. A changed
@@ -245,7 +234,7 @@ def sync_tools(tx: Tx, server_id: McpServerId, listing: ToolListing, *, ids: Ids
         mcp_tool = before.get(name)
         definition = definitions.get(name)
         if mcp_tool is None:
-            mcp_tool = McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
+            mcp_tool = mcp.McpTool(server_id=server_id, name=name, local_name=_free_name(tx, server, name, local_names))
             local_names.add(mcp_tool.local_name)
         now = replace(mcp_tool, seen=definition)
         if now.status == "pending" and definition is not None and (first or server.trusted):
@@ -303,14 +292,14 @@ def approve_tools(
 
 def _approve_definition(
     tx: Tx,
-    server: McpServer,
-    mcp_tool: McpTool,
-    definition: Definition,
+    server: mcp.McpServer,
+    mcp_tool: mcp.McpTool,
+    definition: mcp.Definition,
     *,
     ids: Ids,
     at: datetime,
     tag_before: str | None = None,
-) -> McpTool:
+) -> mcp.McpTool:
     """Store the definition as the approved one, and the agents' tool with it; return the server's tool."""
     before = _find_agents_tool(tx, mcp_tool)
     hints = definition.annotations if server.trusted else {}
@@ -321,7 +310,7 @@ def _approve_definition(
         "idempotent": reads or hints.get("idempotentHint") is True,
         "parallel": reads,
     }
-    tag = server_tag(server.name)
+    tag = mcp.server_tag(server.name)
     if before is None:
         spec = ToolSpec(name=mcp_tool.local_name, kind="mcp", tool_type="external_mcp", **fields)
         tool = tx.tools.add(Tool(id=ToolId(ids.new("tool")), spec=spec, tags=(tag,)), at=at)
@@ -331,7 +320,7 @@ def _approve_definition(
     return replace(mcp_tool, tool_id=tool.id, pinned=definition)
 
 
-def _find_agents_tool(tx: Tx, mcp_tool: McpTool) -> Tool | None:
+def _find_agents_tool(tx: Tx, mcp_tool: mcp.McpTool) -> Tool | None:
     """Return the tool that agents have for a server's tool; None if it is not approved, or was deleted."""
     try:
         return None if mcp_tool.tool_id is None else tx.tools.get(mcp_tool.tool_id)
@@ -339,22 +328,22 @@ def _find_agents_tool(tx: Tx, mcp_tool: McpTool) -> Tool | None:
         return None
 
 
-def _delete_agents_tool(tx: Tx, mcp_tool: McpTool) -> None:
+def _delete_agents_tool(tx: Tx, mcp_tool: mcp.McpTool) -> None:
     """Delete the agents' tool of a server's tool, if it is still there."""
     if (tool := _find_agents_tool(tx, mcp_tool)) is not None:
         tx.tools.delete(tool.id)
 
 
-def _free_name(tx: Tx, server: McpServer, name: str, used: Set[str]) -> str:
+def _free_name(tx: Tx, server: mcp.McpServer, name: str, used: Set[str]) -> str:
     """Return a free name for agents to call a tool by; tools that wait for approval hold their names too."""
     for salt in range(SALTS):
-        local = local_name(server.name, name, salt=salt)
+        local = mcp.local_name(server.name, name, salt=salt)
         if local not in used and tx.tools.find_by_name(local) is None:
             return local
     raise InvalidInput(f"MCP tool {name!r:.80} of {server.name!r} can't be named: too many tools are called like it")
 
 
-def find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
+def find_tool(tools: Sequence[mcp.McpTool], name: str) -> mcp.McpTool:
     """Return a tool by the server's name of it or the one that agents use. Raises: NotFound, naming what there is."""
     for mcp_tool in tools:
         if name in (mcp_tool.name, mcp_tool.local_name):
@@ -363,7 +352,7 @@ def find_tool(tools: Sequence[McpTool], name: str) -> McpTool:
     raise NotFound("MCP tool", name, hint=f"there are {names}" if names else "the server has none")
 
 
-def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[McpTool]:
+def list_known_tools(tx: Tx, server_id: McpServerId) -> Sequence[mcp.McpTool]:
     """Return a server's tools in the order of its own names, those deleted here marked `removed`. Raises: NotFound."""
     return [
         replace(tool, removed=tool.tool_id is not None and _find_agents_tool(tx, tool) is None)
@@ -387,7 +376,7 @@ def _merge_secrets(values: Mapping[str, str] | None, stored: Mapping[str, str]) 
     return {name: value or stored.get(name, "") for name, value in values.items()}
 
 
-def _check_host_change(changes: McpChanges, stored: ServerSecrets) -> None:
+def _check_host_change(changes: McpChanges, stored: mcp.ServerSecrets) -> None:
     """Check that no stored secret goes to another host than it was stored for. Raises: InvalidInput."""
     token = stored.token and not changes.token
     headers = [
@@ -407,23 +396,23 @@ class StoredMcpRegistry:
     def __init__(self, store: Store, cipher: Cipher, *, clock: Clock, ids: Ids) -> None:
         self._store, self._cipher, self._clock, self._ids = store, cipher, clock, ids
 
-    async def get_server(self, server_id: McpServerId) -> McpServer:
+    async def get_server(self, server_id: McpServerId) -> mcp.McpServer:
         return await self._store.read(lambda tx: tx.mcp.get(server_id))
 
-    async def open_secrets(self, server: McpServer) -> ServerSecrets:
+    async def open_secrets(self, server: mcp.McpServer) -> mcp.ServerSecrets:
         return await self._store.read(open_server, server, cipher=self._cipher)
 
-    async def get_tool(self, tool_id: ToolId) -> McpTool:
+    async def get_tool(self, tool_id: ToolId) -> mcp.McpTool:
         tool = await self._store.read(lambda tx: tx.mcp.find_tool(tool_id))
         if tool is None:
             raise NotFound("MCP tool", tool_id, hint="its server was removed")
         return tool
 
-    async def omission_reason(self, tool: McpTool) -> str:
+    async def omission_reason(self, tool: mcp.McpTool) -> str:
         omitted = (await self.get_server(tool.server_id)).left_out
         return next((entry.reason for entry in omitted if entry.name == tool.name), "")
 
-    async def store_listing(self, server_id: McpServerId, listing: ToolListing) -> None:
+    async def store_listing(self, server_id: McpServerId, listing: mcp.ToolListing) -> None:
         if not await self._store.read(is_current, server_id, listing):
             await self._store.write(sync_tools, server_id, listing, ids=self._ids, at=self._clock.now())
 

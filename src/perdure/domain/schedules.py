@@ -9,23 +9,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
+from perdure.core import schedules
 from perdure.core.errors import InvalidInput, NotFound, ScheduleInvalid, ToolError
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.ids import AgentId, ScheduleId, is_id
 from perdure.core.messages import Text, text_of
 from perdure.core.runs import Callback
-from perdure.core.schedules import (
-    Action,
-    Missed,
-    Schedule,
-    ScheduledMessage,
-    Timing,
-    check_timing,
-    due_times,
-    parse_duration,
-    parse_moment,
-    parse_quiet,
-)
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.companions.units import find_companion
@@ -46,7 +35,7 @@ class NewSchedule:
         starts_at: None: of an interval one interval from now, else now.
     """
 
-    messages: tuple[ScheduledMessage, ...]
+    messages: tuple[schedules.ScheduledMessage, ...]
     name: str = ""
     at: datetime | str | None = None
     every_s: int | None = None
@@ -55,7 +44,7 @@ class NewSchedule:
     starts_at: datetime | str | None = None
     ends_at: datetime | str | None = None
     max_firings: int | None = None
-    missed: Missed = "once"
+    missed: schedules.Missed = "once"
     missed_limit: int = 10
     quiet: str | None = None
     in_quiet_hours: Literal["move", "skip"] = "move"
@@ -63,7 +52,7 @@ class NewSchedule:
     max_steps: int | None = None
     callback: Callback | None = None
     form: dict[str, Any] = field(default_factory=dict)
-    action: Action = "message"
+    action: schedules.Action = "message"
 
 
 def create_schedule(
@@ -74,17 +63,17 @@ def create_schedule(
     *,
     made_by: Literal["user", "agent"],
     at: datetime,
-) -> Schedule:
+) -> schedules.Schedule:
     """Create a schedule. Raises: NotFound: the agent or its conversation; TimeZoneUnknown, ScheduleInvalid, TooMany."""
     if not isinstance(new.name, str) or len(new.name) > NAME_CHARS:
         raise InvalidInput(f"the schedule's name is {new.name!r:.80}: give a text of at most {NAME_CHARS} characters")
     timing = timing_of(new, tx.agents.get(agent_id).timezone, now=at)
-    first = check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
+    first = schedules.check_timing(timing, now=at, interval_s=tx.limits.schedule_interval_s)
     tx.conversations.get_by_seq(agent_id, new.conversation_seq)
     if new.action == "companion" and find_companion(tx, agent_id) is None:
         raise ScheduleInvalid(f"{agent_id} has no companion that a schedule could wake: give it one first")
     return tx.schedules.add(
-        Schedule(
+        schedules.Schedule(
             id=schedule_id,
             agent_id=agent_id,
             name=new.name.strip(),
@@ -103,7 +92,7 @@ def create_schedule(
     )
 
 
-def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing:
+def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> schedules.Timing:
     """Return the timing of a new schedule. Raises: TimeZoneUnknown, ScheduleInvalid."""
     timezone = agent_timezone if new.timezone is None else new.timezone
 
@@ -112,7 +101,7 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing
             value = value.isoformat()  # one without a zone is of the schedule's
         if not isinstance(value, str | None):
             raise InvalidInput(f"{value!r:.80} is no time: give a datetime, or a text such as 2026-11-24T09:00")
-        return None if value is None else parse_moment(value, timezone, now=now, end=end)
+        return None if value is None else schedules.parse_moment(value, timezone, now=now, end=end)
 
     if not isinstance(new.cron, str | None):
         raise ScheduleInvalid(f"cron expression is {new.cron!r:.80}: give a text such as '0 9 * * MON-FRI'")
@@ -123,7 +112,7 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing
             starts_at = starts_at + timedelta(seconds=new.every_s)
     elif starts_at <= now and new.every_s is not None:
         raise InvalidInput(f"starts_at is {new.starts_at}: the first time of an interval must be in the future")
-    return Timing(
+    return schedules.Timing(
         at=moment(new.at),
         every_s=new.every_s,
         cron=None if new.cron is None else " ".join(new.cron.split()),
@@ -133,21 +122,21 @@ def timing_of(new: NewSchedule, agent_timezone: str, *, now: datetime) -> Timing
         max_firings=new.max_firings,
         missed=new.missed,
         missed_limit=new.missed_limit,
-        quiet=None if new.quiet is None else parse_quiet(new.quiet, new.in_quiet_hours),
+        quiet=None if new.quiet is None else schedules.parse_quiet(new.quiet, new.in_quiet_hours),
     )
 
 
-def next_times(schedule: Schedule, count: int) -> Sequence[datetime]:
+def next_times(schedule: schedules.Schedule, count: int) -> Sequence[datetime]:
     """Return the next due times of a schedule, at most `count`."""
     if schedule.next_at is None:
         return []
     left = count
     if schedule.timing.max_firings is not None:
         left = min(count, schedule.timing.max_firings - schedule.firings)
-    return [schedule.next_at, *islice(due_times(schedule.timing, schedule.next_at), left - 1)]
+    return [schedule.next_at, *islice(schedules.due_times(schedule.timing, schedule.next_at), left - 1)]
 
 
-def describe_timing(timing: Timing) -> str:
+def describe_timing(timing: schedules.Timing) -> str:
     """Return when a schedule is due, in a few words."""
     here = zone(timing.timezone)
     if timing.at is not None:
@@ -185,10 +174,10 @@ def schedule_create(
     if not message.strip():
         raise ToolError("message is empty: say what you want to be told then")
     new = NewSchedule(
-        messages=(ScheduledMessage(role="system", parts=(Text(without_credentials(message)),)),),
+        messages=(schedules.ScheduledMessage(role="system", parts=(Text(without_credentials(message)),)),),
         name=without_credentials(name),
         at=at,
-        every_s=None if every is None else parse_duration(every),
+        every_s=None if every is None else schedules.parse_duration(every),
         cron=cron,
         timezone=timezone,
         ends_at=until,
@@ -235,7 +224,7 @@ SCHEDULE_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
 """Name -> function `(tx, call, **checked_arguments)`, as `MEMORY_TOOLS` has them."""
 
 
-def _shown(schedule: Schedule) -> dict[str, Any]:
+def _shown(schedule: schedules.Schedule) -> dict[str, Any]:
     """A schedule as the model sees it."""
     here = zone(schedule.timing.timezone)
     return {
@@ -247,7 +236,7 @@ def _shown(schedule: Schedule) -> dict[str, Any]:
     }
 
 
-def _message(schedule: Schedule) -> str:
+def _message(schedule: schedules.Schedule) -> str:
     """The beginning of what a schedule says."""
     text = " ".join(text_of(message.parts) for message in schedule.messages)
     return text if len(text) <= 200 else f"{text[:200]}..."

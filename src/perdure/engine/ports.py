@@ -21,16 +21,13 @@ from perdure.core.runs import Callback, RunKey, Usage
 from perdure.core.secrets import Cipher, NoCipher
 from perdure.core.telemetry.port import NoTelemetry, Telemetry
 from perdure.domain.agents.profile import with_profile
-from perdure.engine.context_engines.calls import EngineCalls
-from perdure.engine.context_engines.registry import ContextEngines
+from perdure.engine.context_engines.calls import ContextEngines, EngineCalls
 from perdure.engine.facts.waiting import Waiting
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.run.driving.drain import Drain
-from perdure.engine.run.driving.views import Views
+from perdure.engine.process import Drain, Signals, Views
 from perdure.engine.run.interrupts import Interrupt
 from perdure.engine.run.log import AutoRecalled, Line, NoPlan
 from perdure.engine.search.search import Search
-from perdure.engine.signals import Signals
 from perdure.engine.workers.background import Background
 from perdure.storage.store import Store
 

@@ -40,8 +40,7 @@ from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
 from perdure.library.sync.groups import Group
 from perdure.library.sync.perdure import Perdure
-from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.recalled import Recalled
+from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
 
 __all__ = [

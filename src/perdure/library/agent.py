@@ -27,8 +27,7 @@ from perdure.library.sending import AsyncSending
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
-from perdure.search.hits import Hits, MessageHit
-from perdure.search.recalled import Recalled
+from perdure.search.hits import Hits, MessageHit, Recalled
 
 
 class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns):

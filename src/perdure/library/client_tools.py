@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.ports import CallContext
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.schema import check_schema
 from perdure.core.tools.spec import Tool
 
 ClientTool = Callable[..., Any] | Mapping[str, Any]

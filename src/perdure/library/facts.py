@@ -15,9 +15,8 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.domain.forgetting import TidyItem
 from perdure.library.checks import Page
 from perdure.library.services import Services
-from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.facts import FactHistory, NewFactFields
-from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
+from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
 from perdure.search.hits import FactHit, Hits
 
 

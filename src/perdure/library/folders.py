@@ -12,7 +12,7 @@ from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import Page
 from perdure.library.services import Services
-from perdure.library.services.folders.uploads import Source
+from perdure.library.services.folders.files import Source
 
 
 class AsyncFolders:

@@ -32,7 +32,7 @@ from perdure.library.services import Services
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
 from perdure.library.tools import AsyncMcp, AsyncSecrets, AsyncTools
-from perdure.search.recalled import Recalled
+from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
 

@@ -16,10 +16,18 @@ from typing import Any, Literal
 
 from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.addresses import api_path, is_loopback, is_near, without_secrets
-from perdure.providers.bounded import LISTING, Guard, error_body, json_of
+from perdure.providers.bounded import (
+    LISTING,
+    Guard,
+    api_path,
+    error_body,
+    is_loopback,
+    is_near,
+    json_of,
+    without_secrets,
+)
 from perdure.providers.masking import mask_text
-from perdure.providers.served import Served, served_in
+from perdure.providers.traits import Served, served_in
 
 Kind = Literal["openai_chat", "direct"]
 

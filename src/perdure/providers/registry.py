@@ -17,9 +17,12 @@ from perdure.providers.catalog import facts_of
 from perdure.providers.choosing import (
     EXTRACTIVE_REASON,
     Choice,
+    Trial,
     choose_from,
     choose_offline,
     is_chat_model,
+    look_closer,
+    try_tools,
 )
 from perdure.providers.discovery import (
     ALIASES,
@@ -32,9 +35,7 @@ from perdure.providers.discovery import (
     may_probe,
     probe_local,
 )
-from perdure.providers.probing import Trial, look_closer, try_tools
-from perdure.providers.served import NOT_SERVED
-from perdure.providers.traits import LearnedTraits
+from perdure.providers.traits import NOT_SERVED, LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.choosing import OwnModels

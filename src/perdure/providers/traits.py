@@ -1,9 +1,15 @@
-"""What has been learned of models: by their servers' listings, by trying them, and by their answers."""
+"""What has been learned of models: by their servers' listings, by trying them, and by their answers.
+
+Listings are parsed without I/O: of llama.cpp `/v1/models` (`meta`) and `/props`; of vLLM `max_model_len`; of LM Studio
+`/api/v0/models`; of Ollama `/api/ps` and `/api/show`. What a model was trained for (`n_ctx_train`,
+`max_context_length`) is no window of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
 from perdure.core.models import ModelTraits
@@ -86,3 +92,124 @@ def _is_news(before: tuple[float, float] | None, after: tuple[float, float]) -> 
     if before is None:
         return True
     return any(max(old, new) > SPEED_CHANGE * min(old, new) for old, new in zip(before, after, strict=True))
+
+
+TOKENS_MAX = 100_000_000
+_WINDOWS = ("max_model_len", "loaded_context_length", "context_length", "context_window")
+_SERVERS = {"llamacpp": "llamacpp", "vllm": "vllm", "library": "ollama", "organization_owner": "lmstudio"}
+_UNITS = {"K": 1e3, "M": 1e6, "B": 1e9, "T": 1e12}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What a server says of a model; None, or no name: it does not.
+
+    Args:
+        server: the program: llamacpp, vllm, ollama, lmstudio.
+        window_tokens: what it runs the model with.
+        parameters: how many the model has.
+        takes_tools: whether its template shows tools to the model.
+    """
+
+    server: str = ""
+    window_tokens: int | None = None
+    parameters: int | None = None
+    takes_tools: bool | None = None
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The facts that it says, by name."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, "")}
+
+    def joined(self, other: Served) -> Served:
+        """Both together; of two windows the smaller one, which is that of a slot."""
+        both = self.known | other.known
+        windows = [one for one in (self.window_tokens, other.window_tokens) if one]
+        return Served(**both | ({"window_tokens": min(windows)} if windows else {}))
+
+
+NOT_SERVED = Served()
+
+
+def served_in(answer: Any) -> dict[str, Served]:
+    """Model -> what a list of models says of it: `/v1/models`, or `/api/v0/models` of LM Studio."""
+    served: dict[str, Served] = {}
+    for row in _rows(answer, "data", "models"):
+        name = row.get("id") or row.get("name")
+        if isinstance(name, str) and name:
+            served[name] = _served(row)
+    return {name: one for name, one in served.items() if one != NOT_SERVED}
+
+
+def _served(row: Mapping[str, Any]) -> Served:
+    """What a row of a list says."""
+    meta = row.get("meta")
+    meta = meta if isinstance(meta, Mapping) else {}
+    windows = [meta.get("n_ctx"), *map(row.get, _WINDOWS)]
+    # LM Studio also lists what is not loaded; it then loads it with a window that nobody knows yet.
+    is_loaded = row.get("state") in (None, "loaded")
+    return Served(
+        server=_SERVERS.get(str(row.get("owned_by")), "lmstudio" if "loaded_context_length" in row else ""),
+        window_tokens=next(filter(None, map(_tokens, windows)), None) if is_loaded else None,
+        parameters=_count(meta.get("n_params")),
+    )
+
+
+def props_of(answer: Any) -> Served:
+    """What `/props` of llama.cpp says: the window of each slot."""
+    settings = answer.get("default_generation_settings") if isinstance(answer, Mapping) else None
+    if not isinstance(settings, Mapping):
+        return NOT_SERVED
+    return Served(server="llamacpp", window_tokens=_tokens(settings.get("n_ctx")))
+
+
+def loaded_in(answer: Any, name: str) -> Served:
+    """What `/api/ps` of Ollama says of a model; nothing, as long as it is not loaded."""
+    for row in _rows(answer, "models"):
+        if row.get("name") in (name, f"{name}:latest"):
+            return Served(server="ollama", window_tokens=_tokens(row.get("context_length")), parameters=_size(row))
+    return NOT_SERVED
+
+
+def shown_in(answer: Any) -> Served:
+    """What `/api/show` of Ollama says of a model."""
+    if not isinstance(answer, Mapping):
+        return NOT_SERVED
+    info, able = answer.get("model_info"), answer.get("capabilities")
+    count = _count(info.get("general.parameter_count")) if isinstance(info, Mapping) else None
+    return Served(
+        server="ollama",
+        parameters=count or _size(answer),
+        takes_tools="tools" in able if isinstance(able, list) else None,
+    )
+
+
+def _rows(answer: Any, *names: str) -> Iterator[Mapping[str, Any]]:
+    """The rows of a list, under the first of these names that has one."""
+    for name in names:
+        rows = answer.get(name) if isinstance(answer, Mapping) else None
+        if isinstance(rows, list):
+            yield from (row for row in rows if isinstance(row, Mapping))
+            return
+
+
+def _size(row: Mapping[str, Any]) -> int | None:
+    """The number of parameters in Ollama's details, such as "1.5B"."""
+    details = row.get("details")
+    size = details.get("parameter_size") if isinstance(details, Mapping) else None
+    match = re.fullmatch(r"\s*([\d.]{1,20})\s*([KMBT])\s*", size.upper()) if isinstance(size, str) else None
+    try:
+        return _count(round(float(match[1]) * _UNITS[match[2]])) if match else None
+    except ValueError:
+        return None
+
+
+def _tokens(value: Any) -> int | None:
+    """The value, if it is a number of tokens."""
+    return value if type(value) is int and 0 < value < TOKENS_MAX else None
+
+
+def _count(value: Any) -> int | None:
+    """The value, if it is a count."""
+    return value if type(value) is int and 0 < value < 1 << 60 else None

@@ -15,12 +15,11 @@ from perdure.core.facts.values import Fact, FactFilter, Graph
 from perdure.core.passages import PassageFilter
 from perdure.core.text.dates import Span, spans
 from perdure.domain.facts.known import known_entities
-from perdure.search.fact_columns import FactColumns
-from perdure.search.hits import HITS_MAX, FactHit, Hits, SearchReport, SearchRequest, Why
+from perdure.search.archive_cache import FactColumns
+from perdure.search.hits import HITS_MAX, FactHit, Hits, RecallScope, SearchReport, SearchRequest, Why
 from perdure.search.passages import CANDIDATES, RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.hints import role_meant
 from perdure.search.ranking.pool import USER
-from perdure.search.recalled import RecallScope
 from perdure.storage.tx import Tx
 
 DISTANCE_SCORES = (0.5, 0.2)

@@ -24,13 +24,12 @@ from perdure.domain.facts.graphs import fact_sources
 from perdure.domain.facts.profile import load_profile
 from perdure.search.facts import recall_facts, said_in_view
 from perdure.search.history import History
-from perdure.search.hits import SearchReport, SearchRequest
+from perdure.search.hits import Recalled, RecallScope, SearchReport, SearchRequest, Source
 from perdure.search.messages import RankedMessages, rank_messages, why_message
 from perdure.search.packing.packing import Candidate, PackedText, pack
 from perdure.search.passages import RankedPassages, rank_passages, why_passage
 from perdure.search.ranking.fuse import Ranking
 from perdure.search.ranking.matching import clause_counts
-from perdure.search.recalled import Recalled, RecallScope, Source
 from perdure.storage.tx import Tx
 
 TOKENS_A_HIT = 25  # the number of candidates of each kind is the budget divided by this

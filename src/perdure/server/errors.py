@@ -18,47 +18,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, Route
 
-from perdure.core.errors import (
-    AnswerInvalid,
-    ApprovalPending,
-    Conflict,
-    ConversationBusy,
-    ExtraMissing,
-    FileTooLarge,
-    FileTypeUnsupported,
-    GroupBusy,
-    HookBlocked,
-    InvalidInput,
-    LimitReached,
-    McpPrivateRefused,
-    McpStdioRefused,
-    McpUnreachable,
-    ModelError,
-    ModelNotFound,
-    NotAStore,
-    NotFound,
-    NothingToCompact,
-    PerdureError,
-    RequestRefused,
-    RunFailed,
-    SandboxUnavailable,
-    SecretKeyMissing,
-    SecretUnreadable,
-    SourceInvalid,
-    StoreBusy,
-    StoreClosed,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-    ToolError,
-)
+from perdure.core import errors
 from perdure.core.errors.store import disk_error
 from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
-from perdure.server.access.refusal import ScopeTooSmall
+from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.http import json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
@@ -93,11 +58,11 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
-class AgentFileInvalid(InvalidInput):
+class AgentFileInvalid(errors.InvalidInput):
     """The file that was sent is no agent file that this server reads."""
 
 
-class NotSupported(PerdureError):
+class NotSupported(errors.PerdureError):
     """The request is valid, but this server does not support it. Nothing was written; a retry can't succeed."""
 
 
@@ -106,48 +71,50 @@ _EXAMPLE = "123e4567-e89b-42d3-a456-426614174000"
 
 def add_error_handlers(app: FastAPI) -> None:
     """Turn the errors that routes raise into answers. The guard answers any other error with 500."""
-    app.add_exception_handler(PerdureError, _perdure_error)
+    app.add_exception_handler(errors.PerdureError, _perdure_error)
     app.add_exception_handler(OSError, _os_error)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http_error)
 
 
-def error_answer(error: PerdureError) -> Response:
+def error_answer(error: errors.PerdureError) -> Response:
     """The answer for an error of Perdure."""
     match error:
-        case ModelNotFound():
+        case errors.ModelNotFound():
             handles = ", ".join(map(repr, error.known))
             detail = f"NOT_FOUND: Handle {error.handle} not found, must be one of [{handles}]"
             return _answer(404, {"detail": f"{detail}. {error.helps}" if error.helps else detail})
-        case NotFound():
+        case errors.NotFound():
             return _answer(404, {"detail": _not_found(error)})
-        case RequestRefused():
+        case errors.RequestRefused():
             return _answer_of_request(error)
-        case FileTooLarge():
+        case errors.FileTooLarge():
             return _answer(413, {"detail": str(error)}, {"connection": "close"})
-        case FileTypeUnsupported():
+        case errors.FileTypeUnsupported():
             return _answer(415, {"detail": str(error)})
-        case SourceInvalid():
+        case errors.SourceInvalid():
             return _answer(400, {"detail": f"Failed to derive json schema: {error}"})
-        case InvalidInput() if not isinstance(error, AnswerInvalid | NothingToCompact | AgentFileInvalid):
+        case errors.InvalidInput() if not isinstance(
+            error, errors.AnswerInvalid | errors.NothingToCompact | AgentFileInvalid
+        ):
             return _answer(422, _unprocessable(str(error)))
-        case ApprovalPending():
+        case errors.ApprovalPending():
             message = f"CONFLICT: {error.summary}"
             pending = {"code": "PENDING_APPROVAL", "message": message, "pending_request_id": error.message_id}
             return _answer(409, {"detail": pending}, NO_RETRY)
-        case ConversationBusy():
+        case errors.ConversationBusy():
             return _answer(409, {"detail": str(error), "run_id": error.run_id})  # free again when that run has ended
-        case GroupBusy():
+        case errors.GroupBusy():
             return _answer(409, {"detail": str(error), "group_id": error.group_id, "turn_seq": error.turn_seq})
-        case RunFailed(reply=Reply(failure=Failure() as failure)):
+        case errors.RunFailed(reply=Reply(failure=Failure() as failure)):
             return failure_answer(failure, run_id=error.run_id)
-        case ModelError():
+        case errors.ModelError():
             return failure_answer(Failure(kind=error.kind, message=str(error)))
-        case ToolError() if not isinstance(error, HookBlocked | SandboxUnavailable):
+        case errors.ToolError() if not isinstance(error, errors.HookBlocked | errors.SandboxUnavailable):
             return _answer(400, {"detail": str(error)})
-        case LimitReached():
+        case errors.LimitReached():
             return _answer(429, {"detail": str(error)}, {"retry-after": str(error.retry_after_s)})
-        case StoreBusy() | StoreClosed():
+        case errors.StoreBusy() | errors.StoreClosed():
             log.warning("%s", error)
             return _answer(503, {"detail": str(error)}, {"retry-after": "1"})
     for kinds, status, level in _FINAL_ERRORS:
@@ -159,7 +126,7 @@ def error_answer(error: PerdureError) -> Response:
     return _answer(500, UNKNOWN)
 
 
-def _answer_of_request(error: RequestRefused) -> Response:
+def _answer_of_request(error: errors.RequestRefused) -> Response:
     """The answer for a refused request of a batch: that of the request alone, with its place."""
     answer = error_answer(error.refusal)
     shape = json.loads(bytes(answer.body))
@@ -172,15 +139,15 @@ def _answer_of_request(error: RequestRefused) -> Response:
     return _answer(answer.status_code, shape, kept)
 
 
-_FINAL_ERRORS: Sequence[tuple[UnionType | type[PerdureError], int, int]] = (
-    (AnswerInvalid | NothingToCompact | AgentFileInvalid, 400, 0),
-    (McpStdioRefused | McpPrivateRefused | HookBlocked | ScopeTooSmall, 403, 0),
-    (Conflict, 409, 0),
-    (SecretUnreadable, 500, logging.ERROR),
-    (NotSupported | SecretKeyMissing | ExtraMissing | SandboxUnavailable, 501, 0),
-    (McpUnreachable, 502, logging.WARNING),
-    (StoreFull, 507, logging.ERROR),
-    (StoreReadOnly | StoreUnavailable | StoreDamaged | NotAStore, 503, logging.ERROR),
+_FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] = (
+    (errors.AnswerInvalid | errors.NothingToCompact | AgentFileInvalid, 400, 0),
+    (errors.McpStdioRefused | errors.McpPrivateRefused | errors.HookBlocked | ScopeTooSmall, 403, 0),
+    (errors.Conflict, 409, 0),
+    (errors.SecretUnreadable, 500, logging.ERROR),
+    (NotSupported | errors.SecretKeyMissing | errors.ExtraMissing | errors.SandboxUnavailable, 501, 0),
+    (errors.McpUnreachable, 502, logging.WARNING),
+    (errors.StoreFull, 507, logging.ERROR),
+    (errors.StoreReadOnly | errors.StoreUnavailable | errors.StoreDamaged | errors.NotAStore, 503, logging.ERROR),
 )
 """Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
@@ -197,20 +164,20 @@ def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
     return _answer(status, {"error": shape}, NO_RETRY)
 
 
-def continuing_run_answer(error: PerdureError | None, run_id: str) -> Response:
+def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Response:
     """The answer for a message whose run goes on, while this request ends: by `error`, or because the server stops."""
     reason = "the server is stopping" if error is None else str(error)
-    if error is not None and not isinstance(error, StoreError):
+    if error is not None and not isinstance(error, errors.StoreError):
         reason = "an unknown error occurred"
     if error is not None:
-        log.error("%s: %s", run_id, error, exc_info=None if isinstance(error, StoreError) else error)
+        log.error("%s: %s", run_id, error, exc_info=None if isinstance(error, errors.StoreError) else error)
     detail = f"the message is kept and its run goes on ({run_id}), look there for the reply: {reason}"
-    status = 507 if isinstance(error, StoreFull) else 503
+    status = 507 if isinstance(error, errors.StoreFull) else 503
     return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
 
 
 async def _perdure_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, PerdureError)
+    assert isinstance(error, errors.PerdureError)
     return error_answer(error)
 
 
@@ -226,13 +193,13 @@ async def _os_error(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Answer an invalid request, with an example of each id that has the wrong form."""
     assert isinstance(error, RequestValidationError)
-    errors: Sequence[Mapping[str, Any]] = error.errors()
+    found: Sequence[Mapping[str, Any]] = error.errors()
     examples = [
         f"{PREFIXES[kind]}-{_EXAMPLE}"
         for kind in PREFIXES
-        if any(f"{PREFIXES[kind]}-{{uuid4}}" in one["msg"] for one in errors)
+        if any(f"{PREFIXES[kind]}-{{uuid4}}" in one["msg"] for one in found)
     ]
-    return _answer(422, _unprocessable(problems_text(errors), examples))
+    return _answer(422, _unprocessable(problems_text(found), examples))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -257,7 +224,7 @@ def _unprocessable(detail: str, examples: Sequence[str] = ()) -> dict[str, Any]:
     return {"trace_id": "", "detail": detail, "examples": list(examples)}
 
 
-def _not_found(error: NotFound) -> str:
+def _not_found(error: errors.NotFound) -> str:
     """The text of a 404, in the wire's words if the id is a valid one."""
     if error.kind in PREFIXES and is_id(error.kind, error.key):
         kind = "MCP server" if error.kind == "mcp_server" else error.kind.capitalize()

@@ -36,8 +36,7 @@ from perdure.core.limits import Limits
 from perdure.library.checks import current_principal
 from perdure.library.services.access.organisations import OrganisationGone
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
-from perdure.server.access.refusal import Refusal
-from perdure.server.access.scopes import PAGES
+from perdure.server.access.scopes import PAGES, Refusal
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
 from perdure.server.errors import error_answer
 from perdure.server.log import TRACE_HEADER, current_trace, trace_id

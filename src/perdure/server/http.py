@@ -15,7 +15,7 @@ from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
 from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.access.refusal import ScopeTooSmall
+from perdure.server.access.scopes import ScopeTooSmall
 from perdure.server.wire.fields import IdFormat
 
 T = TypeVar("T")

@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from perdure.core.ids import OrgId
-from perdure.storage.directory import Directory as Directory
+from perdure.storage.database.base import Database
+from perdure.storage.tables.access.audit import Audit, UsedTable
+from perdure.storage.tables.access.keys import Keys
+from perdure.storage.tables.access.organisations import Organisations, Users
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")
@@ -20,6 +23,18 @@ T = TypeVar("T")
 
 Hear = Callable[[Sequence[str] | None], None]
 """Takes topics: a kind, and after spaces what it is about."""
+
+
+class Directory:
+    """The verbs over all organisations on one connection: of organisations, users, keys, the audit log and counts of
+    use, which have to be read before anybody knows the organisation of a request. Memory belongs to the `Tx` of one."""
+
+    def __init__(self, db: Database) -> None:
+        self.organisations = Organisations(db)
+        self.users = Users(db)
+        self.keys = Keys(db)
+        self.audit = Audit(db)
+        self.used = UsedTable(db)
 
 
 class Store(Protocol):

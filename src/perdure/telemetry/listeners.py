@@ -1,10 +1,11 @@
-"""Several listeners as one, and an embedder whose work is reported."""
+"""Several listeners as one, an embedder whose work is reported, and the folder in which processes keep metrics."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from perdure.core.ports import Embedder, EmbedPurpose, WordEmbedder
@@ -88,3 +89,13 @@ class _ReportedWords(_Reported):
 
     async def embed_words(self, texts: Sequence[str]) -> list[npt.NDArray[np.float32]]:
         return await self._words.embed_words(texts)
+
+
+SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+"""The variable of that folder, as prometheus-client reads it when it is imported."""
+
+
+def forget_process(folder: str, pid: int) -> None:
+    """Remove what was true of a process only while it ran; what it has counted stays."""
+    for path in Path(folder).glob(f"gauge_live*_{pid}.db"):
+        path.unlink(missing_ok=True)

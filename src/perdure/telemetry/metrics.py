@@ -30,7 +30,7 @@ from perdure.core.telemetry.port import (
     Work,
     error_kind,
 )
-from perdure.telemetry.shared import SHARED_FOLDER
+from perdure.telemetry.listeners import SHARED_FOLDER
 
 MODELS_MAX = 100
 """Models with a series of their own; further ones share the label `other`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perdure.testing.clock import FakeClock, SequentialIds
+from perdure.testing.clock import FakeClock, RecordedTelemetry, SequentialIds
 from perdure.testing.http_model import (
     ChunkList,
     CutOff,
@@ -19,7 +19,6 @@ from perdure.testing.inline_store import InlineStore
 from perdure.testing.local_server import LocalServer
 from perdure.testing.scripted_embedder import ScriptedEmbedder
 from perdure.testing.scripted_model import CALL_FORMS, ScriptedModel, calls, fails, says, thinks, writes_call
-from perdure.testing.telemetry import RecordedTelemetry
 
 __all__ = [
     "CALL_FORMS",

@@ -14,7 +14,7 @@ from perdure.core.ports import CallContext
 from perdure.core.tools.schema import schema_of
 from perdure.core.tools.spec import Tool, ToolOutcome, ToolSpec
 from perdure.core.tools.threads import run_in_own_thread
-from perdure.toolbox.sandbox.inside.errors import describe_error
+from perdure.toolbox.sandbox.inside.results import describe_error
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -11,7 +11,7 @@ import pytest
 from perdure import AsyncPerdure, InvalidInput
 from perdure.context.engines import ContextEngine
 from perdure.context.engines.sliding_window import SlidingWindow
-from perdure.engine.context_engines import registry
+from perdure.engine.context_engines import calls
 from perdure.testing import InlineStore, ScriptedModel
 
 MODEL = "test/scripted"
@@ -40,14 +40,14 @@ async def library() -> Any:
 def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An installed package that brings an engine, and one that can't be loaded."""
     points = [
-        metadata.EntryPoint("packaged", f"{__name__}:Named", registry.ENTRY_POINT_GROUP),
-        metadata.EntryPoint("broken", "no_such_module:Engine", registry.ENTRY_POINT_GROUP),
-        metadata.EntryPoint("paged", f"{__name__}:Named", registry.ENTRY_POINT_GROUP),
+        metadata.EntryPoint("packaged", f"{__name__}:Named", calls.ENTRY_POINT_GROUP),
+        metadata.EntryPoint("broken", "no_such_module:Engine", calls.ENTRY_POINT_GROUP),
+        metadata.EntryPoint("paged", f"{__name__}:Named", calls.ENTRY_POINT_GROUP),
     ]
-    registry._package_engines.cache_clear()
-    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == registry.ENTRY_POINT_GROUP else [])
+    calls._package_engines.cache_clear()
+    monkeypatch.setattr(metadata, "entry_points", lambda group: points if group == calls.ENTRY_POINT_GROUP else [])
     yield
-    registry._package_engines.cache_clear()
+    calls._package_engines.cache_clear()
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -106,7 +106,7 @@ async def test_engines_with_the_same_options_are_one_object(library: AsyncPerdur
 @pytest.mark.usefixtures("package")
 async def test_a_package_brings_engines() -> None:
     """By the names of its entry points; none of them takes the name of a shipped one."""
-    engines = registry.ContextEngines()
+    engines = calls.ContextEngines()
 
     engines.check({"context_engine": {"name": "packaged", "options": {"depth": 3}}})
     (used,) = engines.in_use
@@ -125,7 +125,7 @@ def test_shipped_engines_run_inside_of_transactions_and_others_do_not() -> None:
     class Mine(SlidingWindow):
         pass
 
-    engines = registry.ContextEngines({"mine": Mine})
+    engines = calls.ContextEngines({"mine": Mine})
     parts = {"assembler": "recursive_summary", "compressor": "extract"}
     foreign = {"assembler": "mine", "compressor": "extract"}
     for setting in ("sliding_window", "mine", *({"name": "composition", "options": one} for one in (parts, foreign))):

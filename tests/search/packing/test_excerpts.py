@@ -8,8 +8,7 @@ from typing import Literal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from perdure.search.packing.excerpts import excerpt, terms_of
-from perdure.search.packing.text import Candidate, Excerpt, item, render
+from perdure.search.packing.text import Candidate, Excerpt, excerpt, item, render, terms_of
 from tests.support.strategies import any_text, effort
 
 ENDS = st.lists(st.sampled_from([" ", " ", " ", " ", "\n", ". ", "! "]), min_size=30, max_size=120)

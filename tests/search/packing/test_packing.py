@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.window.tokens import ScriptTokenCounter
-from perdure.search.packing.excerpts import excerpt, terms_of
 from perdure.search.packing.packing import Candidate, PackedText, pack
+from perdure.search.packing.text import excerpt, terms_of
 from tests.support.strategies import any_text, effort, sentences
 
 NOON = datetime(2023, 5, 5, 12, tzinfo=UTC)

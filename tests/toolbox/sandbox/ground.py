@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
+from perdure.toolbox.sandbox.inside.seccomp import AARCH64, X86_64
 from perdure.toolbox.sandbox.package_cache import remove_tree
 
 NUMBERS: Mapping[str, int] = {"x86_64": X86_64, "aarch64": AARCH64}.get(os.uname().machine, {})

@@ -7,8 +7,7 @@ import struct
 
 import pytest
 
-from perdure.toolbox.sandbox.inside.seccomp import ALLOWED, REFUSED, program
-from perdure.toolbox.sandbox.inside.syscall_numbers import AARCH64, X86_64
+from perdure.toolbox.sandbox.inside.seccomp import AARCH64, ALLOWED, REFUSED, X86_64, program
 
 MACHINES = {"x86_64": (0xC000003E, X86_64), "aarch64": (0xC00000B7, AARCH64)}
 ALLOW, KILL = "allow", "kill"

@@ -11,22 +11,10 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
-from perdure.adapters.mem0.fields import (
-    IDS,
-    as_messages,
-    as_time,
-    check_top_k,
-    end_of,
-    matches,
-    metadata_text,
-    scope_of,
-    split_filters,
-    until,
-    with_name,
-)
+from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
-from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.services.facts.views import FactConditions
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""
@@ -78,15 +66,17 @@ class AsyncMemory:
             raise NotImplementedError("memory_type and llm: this adapter stores facts, with the extractor of the store")
         if prompt is not None:
             raise NotImplementedError("prompt: set the `prompt` of the graph's settings in place of one for each call")
-        scope = scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        scope = fields.scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         if not scope:
             raise ValueError("nothing says whose memory it is: give user_id, agent_id or run_id")
         if metadata:
-            scope["metadata"] = metadata_text({name: metadata[name] for name in metadata if name not in IDS})
-        said = [message for message in as_messages(messages) if message["role"] != "system"]
-        end = end_of(expiration_date)
+            scope["metadata"] = fields.metadata_text(
+                {name: metadata[name] for name in metadata if name not in fields.IDS}
+            )
+        said = [message for message in fields.as_messages(messages) if message["role"] != "system"]
+        end = fields.end_of(expiration_date)
         if infer:
-            return {"results": await self._add_inferred(said, scope, as_time(timestamp), end)}
+            return {"results": await self._add_inferred(said, scope, fields.as_time(timestamp), end)}
         return {"results": [await self._add_verbatim(message, scope, end) for message in said]}
 
     async def search(
@@ -122,8 +112,8 @@ class AsyncMemory:
             raise ValueError(f"the query is {query!r:.80}: give a text")
         if threshold is not None and not 0 <= threshold <= 1:
             raise ValueError(f"threshold is {threshold!r:.80}: give a number from 0 to 1")
-        most = check_top_k(top_k if limit is None else limit)
-        scope, rest = split_filters(filters, ids)
+        most = fields.check_top_k(top_k if limit is None else limit)
+        scope, rest = fields.split_filters(filters, ids)
         hits = await self._facts.search(
             await self._graph(),
             query,
@@ -134,7 +124,7 @@ class AsyncMemory:
         found = [
             (hit, score)
             for hit, score in scaled(hits)
-            if score >= (threshold or 0.0) and (not rest or matches(await self._fields(hit.fact), rest))
+            if score >= (threshold or 0.0) and (not rest or fields.matches(await self._fields(hit.fact), rest))
         ]
         results = []
         for hit, score in found[:most]:
@@ -160,8 +150,8 @@ class AsyncMemory:
         **ids: str | None,
     ) -> Result:
         """List memories, newest first. The arguments are those of `search`. Raises: ValueError."""
-        most = check_top_k(top_k if limit is None else limit)
-        scope, rest = split_filters(filters, ids)
+        most = fields.check_top_k(top_k if limit is None else limit)
+        scope, rest = fields.split_filters(filters, ids)
         results: list[Result] = []
         last: FactHit | None = None
         while len(results) < most:
@@ -171,7 +161,7 @@ class AsyncMemory:
                 after=None if last is None else last.fact.id,
                 conditions=_conditions(scope, show_expired),
             )
-            chosen = [hit.fact for hit in page if not rest or matches(await self._fields(hit.fact), rest)]
+            chosen = [hit.fact for hit in page if not rest or fields.matches(await self._fields(hit.fact), rest)]
             results += [await self._item(fact) for fact in chosen[: most - len(results)]]
             if len(page) < PAGE:
                 break
@@ -200,10 +190,10 @@ class AsyncMemory:
             raise _no_memory(memory_id)
         changes: Any = {} if text is None else {"text": text}
         if metadata is not None:
-            own = {name: value for name, value in metadata.items() if name not in IDS}
-            changes["scope"] = {**fact.scope, "metadata": metadata_text({**metadata_of(fact), **own})}
+            own = {name: value for name, value in metadata.items() if name not in fields.IDS}
+            changes["scope"] = {**fact.scope, "metadata": fields.metadata_text({**metadata_of(fact), **own})}
         if expiration_date is not UNSET:
-            changes |= until(fact, end_of(expiration_date))
+            changes |= fields.until(fact, fields.end_of(expiration_date))
         await self._facts.update(fact.id, changes, origin=PROGRAM)
         return {"message": "Memory updated successfully!"}
 
@@ -221,7 +211,7 @@ class AsyncMemory:
 
         Raises: ValueError: none is given.
         """
-        scope = scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
+        scope = fields.scope_of({"user_id": user_id, "agent_id": agent_id, "run_id": run_id})
         if not scope:
             raise ValueError("nothing says whose memories to delete: give user_id, agent_id or run_id, or call reset()")
         await self._delete_where(scope)
@@ -253,7 +243,7 @@ class AsyncMemory:
         new = [
             NewEpisode(
                 text=message["content"],
-                scope=with_name(scope, message),
+                scope=fields.with_name(scope, message),
                 trust="agent" if message["role"] == "assistant" else "user",
                 occurred_at=occurred_at,
             )
@@ -265,18 +255,18 @@ class AsyncMemory:
         for hit in hits:
             fact = hit.fact
             if end is not None and (fact.invalid_at is None or fact.invalid_at > end):
-                await self._facts.update(fact.id, until(fact, end), origin=PROGRAM)
+                await self._facts.update(fact.id, fields.until(fact, end), origin=PROGRAM)
             event = "ADD" if fact.seq == fact.first_seq else "UPDATE"
             results.append({"id": fact.id, "memory": fact.text, "event": event})
         return results
 
     async def _add_verbatim(self, message: Mapping[str, Any], scope: Mapping[str, str], end: datetime | None) -> Result:
         """Store a message as one fact, as it is."""
-        scope = {**with_name(scope, message), "role": message["role"]}
+        scope = {**fields.with_name(scope, message), "role": message["role"]}
         hit = await self._facts.add(
             await self._graph(),
             message["content"],
-            subject=scope.get("actor_id") or next(scope[name] for name in IDS if name in scope),
+            subject=scope.get("actor_id") or next(scope[name] for name in fields.IDS if name in scope),
             origin=PROGRAM,
             scope=scope,
             valid_at=None,

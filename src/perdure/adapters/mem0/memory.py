@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 
 from perdure.adapters.mem0.async_memory import AsyncMemory
-from perdure.adapters.opening import Closing, OwnStore
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def _plain(
-    method: Callable[Concatenate[AsyncMemory, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Memory, P], T]:
-    """The method as a plain call, with its arguments and docstring."""
-
-    @functools.wraps(method)
-    def call(memory: Memory, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return memory._store.run(method(memory._inner, *args, **kwargs))
-
-    return call
+from perdure.adapters.opening import Closing, OwnStore, plain
 
 
 class Memory(Closing):
@@ -42,12 +25,12 @@ class Memory(Closing):
         self._store = OwnStore(address, **options)
         self._inner = AsyncMemory(self._store.perdure, graph=graph)
 
-    add = _plain(AsyncMemory.add)
-    search = _plain(AsyncMemory.search)
-    get = _plain(AsyncMemory.get)
-    get_all = _plain(AsyncMemory.get_all)
-    update = _plain(AsyncMemory.update)
-    delete = _plain(AsyncMemory.delete)
-    delete_all = _plain(AsyncMemory.delete_all)
-    history = _plain(AsyncMemory.history)
-    reset = _plain(AsyncMemory.reset)
+    add = plain(AsyncMemory.add)
+    search = plain(AsyncMemory.search)
+    get = plain(AsyncMemory.get)
+    get_all = plain(AsyncMemory.get_all)
+    update = plain(AsyncMemory.update)
+    delete = plain(AsyncMemory.delete)
+    delete_all = plain(AsyncMemory.delete_all)
+    history = plain(AsyncMemory.history)
+    reset = plain(AsyncMemory.reset)

@@ -11,25 +11,7 @@ from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views.view import View, call_line, fold, outcome, places_read, plural, visible
-from perdure.core.events import (
-    Delta,
-    DeltaStreamed,
-    EngineQuarantined,
-    MemoryEdited,
-    MemoryRecalled,
-    MessageAdded,
-    ModelChanged,
-    RowsCut,
-    RunCancelRequested,
-    RunEnded,
-    RunQueued,
-    StepAbandoned,
-    StepStarted,
-    StoredEvent,
-    ToolStarted,
-    ViewCompacted,
-    ViewFull,
-)
+from perdure.core import events
 from perdure.core.groups.group import COMPANION
 from perdure.core.ids import StepId
 from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
@@ -79,52 +61,52 @@ class RunRenderer:
         self._calls = {call.call_id: call for call in calls}  # without a result yet, in their order
         self._printed: set[str] = set()  # ids of calls whose line is on the screen
 
-    def show_event(self, event: StoredEvent | Delta) -> None:
-        if isinstance(event, Delta):
+    def show_event(self, event: events.StoredEvent | events.Delta) -> None:
+        if isinstance(event, events.Delta):
             self._preview(event)
             return
         match event.event:
-            case RunQueued():
+            case events.RunQueued():
                 self._terminal.show_status("waiting for its turn…")
-            case ModelChanged(old=old, new=new):
+            case events.ModelChanged(old=old, new=new):
                 text = f"{visible(new)} answers from now on, no longer {visible(old)}"
                 why = "this agent follows the default model; /model HANDLE pins one"
                 self._terminal.note(Line(f"◆ {text}: {why}"))
-            case StepStarted():
+            case events.StepStarted():
                 self._terminal.show_status("thinking…")
-            case DeltaStreamed(delta=delta):
+            case events.DeltaStreamed(delta=delta):
                 self._preview(delta)
-            case MessageAdded(message=Message(role="assistant") as message):
+            case events.MessageAdded(message=Message(role="assistant") as message):
                 self._show_message(message)
-            case MessageAdded(message=Message(role="tool") as message):
+            case events.MessageAdded(message=Message(role="tool") as message):
                 for result in message.results:
                     self._show_result(result)
-            case ToolStarted(name=name):
+            case events.ToolStarted(name=name):
                 self._terminal.show_status(f"running {visible(name)}…")
-            case MemoryEdited() as edit:
+            case events.MemoryEdited() as edit:
                 self._show_edit(edit)
-            case MemoryRecalled() as recalled:
+            case events.MemoryRecalled() as recalled:
                 self._show_recall(recalled)
-            case EngineQuarantined() as quarantined:
+            case events.EngineQuarantined() as quarantined:
                 text = f"context engine {visible(quarantined.engine)} failed: {visible(quarantined.reason)};"
                 self._terminal.note(Line(f"{text} {quarantined.takes_over} takes over", style="yellow"))
-            case ViewFull(by=by):
+            case events.ViewFull(by=by):
                 self._terminal.show_status(_MAKING_ROOM[by])
-            case ViewCompacted(merged=False) as compacted:
+            case events.ViewCompacted(merged=False) as compacted:
                 self._show_compaction(compacted)
-            case RowsCut(stubs=stubs):
+            case events.RowsCut(stubs=stubs):
                 handles = ", ".join(map(message_handle, stubs))
                 self._terminal.note(Line(f"▤ {handles} is too long for the window: the model sees a part", style="dim"))
-            case StepAbandoned(step_id=step_id):
+            case events.StepAbandoned(step_id=step_id):
                 self._show_abandoned(step_id)
-            case RunCancelRequested():
+            case events.RunCancelRequested():
                 self._terminal.show_status("cancelling…")
-            case RunEnded() as end:
+            case events.RunEnded() as end:
                 self._show_end(end)
             case _:
                 pass
 
-    def _preview(self, delta: Delta) -> None:
+    def _preview(self, delta: events.Delta) -> None:
         """Show a piece of a message that is still being made."""
         if delta.kind == "progress":
             self._terminal.show_status(f"{visible(delta.text)}…")
@@ -144,7 +126,7 @@ class RunRenderer:
         preview = self._previews.setdefault(delta.message_id, {})
         preview[delta.kind] = preview.get(delta.kind, "") + delta.text
 
-    def _show_recall(self, event: MemoryRecalled) -> None:
+    def _show_recall(self, event: events.MemoryRecalled) -> None:
         """Show what memory goes with the message."""
         names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
         more = f", and {len(names) - RECALLED_MAX} more" if len(names) > RECALLED_MAX else ""
@@ -176,14 +158,14 @@ class RunRenderer:
         if message.calls:
             self._terminal.show_status(f"running {visible(message.calls[0].name)}…")
 
-    def _show_compaction(self, event: ViewCompacted) -> None:
+    def _show_compaction(self, event: events.ViewCompacted) -> None:
         """Show which messages left the window."""
         which = message_handle(event.from_message_seq, event.upto_message_seq)
         by = {"model": "by the model", "engine": "by the context engine"}.get(event.made_by, "an extract")
         text = f"▤ {which} left the window behind a summary ({by}); nothing is lost: /context, /search"
         self._terminal.note(Line(text, style="dim"))
 
-    def _show_edit(self, edit: MemoryEdited) -> None:
+    def _show_edit(self, edit: events.MemoryEdited) -> None:
         """Show the diff of a memory edit below its call."""
         # Memory tools run one after the other, and an edit's event comes right before its result: the edit belongs to
         # the first call that is open and does not wait for a decision.
@@ -228,7 +210,7 @@ class RunRenderer:
             self._preview_step = None
         self._terminal.show_status("thinking…")
 
-    def _show_end(self, end: RunEnded) -> None:
+    def _show_end(self, end: events.RunEnded) -> None:
         """Show why the run ended, unless it ended as usual."""
         partial = self._preview_step is not None
         self._terminal.end_line()

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 from rich.text import Text
 
 from perdure.cli.chat.agent_choice import ModelElsewhere, shell_word
-from perdure.cli.chat.approvals import ask_decisions
 from perdure.cli.chat.render import CompanionNews
 from perdure.cli.chat.source import Source
-from perdure.cli.views.text import pending_shape, pending_view
+from perdure.cli.views.text import pending_shape, pending_view, plain_json
 from perdure.cli.views.view import View
 from perdure.core.answers import PendingCall
 from perdure.core.conversations import Reset
@@ -29,6 +30,11 @@ from perdure.library.reply import Reply
 FAILED = 1
 WAITING = 3
 INTERRUPTED = 130  # what shells report for a program that SIGINT ended
+QUESTION = "[y]es / [n]o / [e]dit: "
+HELP = "y lets it run, n refuses it, e changes its arguments first; Ctrl-C decides nothing, and it waits on"
+
+Check = Callable[[PendingCall, str], Awaitable[None]]
+"""Checks arguments in JSON for a call. Raises: AnswerInvalid: they don't fit the tool."""
 
 
 class Session:
@@ -354,3 +360,65 @@ class Turn:
         """Cancel the run once it is both interrupted and known; these come in any order."""
         if self._interruptions and self._run_id is not None and self._cancel_task is None:
             self._cancel_task = asyncio.create_task(self._agent.cancel(self._run_id))
+
+
+async def ask_decisions(
+    calls: Sequence[PendingCall], source: Source, view: View, check: Check
+) -> tuple[ToolDecision, ...] | None:
+    """The decisions about all calls; None: the person gave up before the last one, so nothing is decided."""
+    decisions: list[ToolDecision] = []
+    for number, call in enumerate(calls, 1):
+        view.show_question(call, number, len(calls))
+        decision = await _ask_decision(call, source, view, check)
+        if decision is None:
+            return None
+        decisions.append(decision)
+    return tuple(decisions)
+
+
+async def _ask_decision(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+    """The decision of a person about one call; None: the person gave up."""
+    while (answer := await source.ask(QUESTION)) is not None:
+        match answer.strip().lower():
+            case "y" | "yes":
+                return ToolDecision(call.call_id, True)
+            case "n" | "no":
+                reason = await source.ask("reason (Enter: none): ")
+                return None if reason is None else ToolDecision(call.call_id, False, reason.strip() or None)
+            case "e" | "edit":
+                if (decision := await _ask_arguments(call, source, view, check)) is not None:
+                    return decision
+            case _:
+                view.hint(HELP)
+    return None
+
+
+async def _ask_arguments(call: PendingCall, source: Source, view: View, check: Check) -> ToolDecision | None:
+    """An approval with other arguments; None: the person gave up the edit."""
+    draft = plain_json(call.arguments)
+    view.hint(
+        "Enter runs it with these arguments; Ctrl-C leaves it as it was"
+        if source.prefills
+        else "type the arguments as JSON, in place of those above; Ctrl-C leaves them as they were"
+    )
+    while (text := await source.ask("arguments: ", prefill=draft)) is not None:
+        draft = text
+        try:
+            arguments = json.loads(text)
+            if not isinstance(arguments, dict):
+                raise AnswerInvalid("give a JSON object, as in {" + '"name": "value"' + "}")
+            if _sorted_json(arguments) == _sorted_json(call.arguments):  # unlike ==, JSON tells 1 from true
+                return ToolDecision(call.call_id, True)
+            await check(call, text)
+        except (ValueError, RecursionError) as error:
+            view.error(AnswerInvalid(f"that is not valid JSON: {error}"))
+        except AnswerInvalid as error:
+            view.error(error)
+        else:
+            return ToolDecision(call.call_id, True, None, text)
+    return None
+
+
+def _sorted_json(arguments: Mapping[str, Any]) -> str:
+    """The arguments as JSON, in one order."""
+    return json.dumps(arguments, sort_keys=True)

@@ -11,14 +11,8 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import context_command
 from perdure.cli.chat.models import known_models, model_row, set_model
 from perdure.cli.chat.session import Session
+from perdure.cli.commands import conversations
 from perdure.cli.commands.agents import load_agents
-from perdure.cli.commands.conversations import (
-    LAST_TURNS,
-    conversation_named,
-    show_conversation,
-    show_conversations,
-    show_last_turns,
-)
 from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
 from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
 from perdure.cli.commands.provenance.sources import show_origin
@@ -251,7 +245,7 @@ async def _new(session: Session, argument: str) -> None:
 @_command("/conversations")
 async def _conversations(session: Session, argument: str) -> None:
     """List the conversations."""
-    await show_conversations(session.view, session.agent, session.conversation)
+    await conversations.show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
@@ -260,10 +254,10 @@ async def _switch(session: Session, argument: str) -> None:
     """Go on with another conversation."""
     if not argument:
         raise _wrong_usage("/switch", "; /conversations lists them")
-    conversation = await conversation_named(session.agent, argument)
-    await show_conversation(session.view, session.agent, conversation)
+    conversation = await conversations.conversation_named(session.agent, argument)
+    await conversations.show_conversation(session.view, session.agent, conversation)
     if session.interactive:
-        await show_last_turns(session.view, session.agent, conversation.id, LAST_TURNS)
+        await conversations.show_last_turns(session.view, session.agent, conversation.id, conversations.LAST_TURNS)
     await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 
@@ -275,7 +269,7 @@ async def _rename(session: Session, argument: str) -> None:
         raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
-    await show_conversation(session.view, session.agent, conversation)
+    await conversations.show_conversation(session.view, session.agent, conversation)
     session.view.hint("/conversations lists it by this name")
 
 

@@ -12,6 +12,7 @@ from typing import Annotated
 from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
+    from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command, check_first_model, open_agent
     from perdure.cli.chat.models import model_row, set_model
     from perdure.cli.commands.conversations import conversation_named
@@ -19,20 +20,6 @@ if for_work(__name__):
     from perdure.cli.views.json import agent_shape, model_shape
     from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
     from perdure.cli.views.view import AgentRow, View, plural
-    from perdure.cli.work import (
-        STDIN,
-        confirm,
-        deleted,
-        describe_same_name,
-        load_all,
-        named_agent,
-        no_store,
-        none_yet,
-        open_store,
-        output_lines,
-        read_pairs,
-        read_value,
-    )
     from perdure.core.errors import InvalidInput
     from perdure.library.agent import AsyncAgent
     from perdure.library.perdure import AsyncPerdure
@@ -56,7 +43,7 @@ async def create_agent(
 ) -> None:
     """Create an agent. `perdure chat NAME` talks to it."""
     await check_first_model(Settings.from_environment(), model)
-    async with open_store(view) as perdure:
+    async with work.open_store(view) as perdure:
         target = await open_agent(perdure, name=name, new=True, model=model, view=view, profile=profile)
         agent = target.agent
         if sleeptime:
@@ -71,7 +58,7 @@ async def create_agent(
 @command("agent list")
 async def list_agents(view: View) -> None:
     """List the agents, the one used last first."""
-    async with open_store(view, empty=f"There are no agents yet. {NO_AGENT}") as perdure:
+    async with work.open_store(view, empty=f"There are no agents yet. {NO_AGENT}") as perdure:
         rows = await load_agents(perdure)
         view.show([agent_shape(row) for row in rows], agents_view(rows[:SHOWN]))
         if len(rows) > SHOWN:
@@ -86,7 +73,7 @@ async def update_agent(
     model: Annotated[str, option("Pin this model, or `default`: follow the default.", "HANDLE")],
 ) -> None:
     """Give an agent another model."""
-    async with named_agent(view, agent, change=True) as (perdure, target):
+    async with work.named_agent(view, agent, change=True) as (perdure, target):
         row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
 
@@ -103,11 +90,11 @@ async def export_agent(
     """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
     from perdure.server.routes.agent_files.exporting import export_text
 
-    async with named_agent(view, agent, empty=none_yet("agent", agent), org=org) as (perdure, target):
+    async with work.named_agent(view, agent, empty=work.none_yet("agent", agent), org=org) as (perdure, target):
         text = await export_text(perdure, target.id, with_messages=messages)
-        with nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite) as write:
+        with nullcontext(view.print) if file == work.STDIN else work.output_lines(file, overwrite=overwrite) as write:
             write(text)
-        where = "" if file == STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
+        where = "" if file == work.STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
         view.hint(
             f"Exported {target.name!r}{where}. Other archives than its own are not in it: `perdure archive export`."
         )
@@ -127,12 +114,14 @@ async def import_agents(
     from perdure.server.wire.agent_files.reading import read_agent_file
 
     read = read_agent_file(_read(file))
-    async with open_store(view, org=org) as perdure:
-        work = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
-        agents = [await perdure.agent(agent_id) for agent_id in await work.run()]
-        for warning in work.warnings:
+    async with work.open_store(view, org=org) as perdure:
+        importer = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
+        agents = [await perdure.agent(agent_id) for agent_id in await importer.run()]
+        for warning in importer.warnings:
             view.note(f"{warning[0].upper()}{warning[1:]}.")
-        for several in [await describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)]:
+        for several in [
+            await work.describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)
+        ]:
             if several:
                 view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
         names = ", ".join(repr(agent.name) for agent in agents)
@@ -149,10 +138,10 @@ async def settings(
     ] = None,
 ) -> None:
     """Show or change an agent's settings: `context_engine`, `guards`, `summaries`, `tool_output` and so on."""
-    pairs = read_pairs("a setting", changes or ())
-    async with named_agent(view, agent, change=bool(pairs), empty=no_store(NO_STORE)) as (_, target):
+    pairs = work.read_pairs("a setting", changes or ())
+    async with work.named_agent(view, agent, change=bool(pairs), empty=work.no_store(NO_STORE)) as (_, target):
         if pairs:
-            changed = dict(target.info.settings) | {name: read_value(text) for name, text in pairs.items()}
+            changed = dict(target.info.settings) | {name: work.read_value(text) for name, text in pairs.items()}
             target = await target.update(settings={name: value for name, value in changed.items() if value is not None})
         view.show(target.info.settings, settings_view(target.info.settings))
         view.hint(
@@ -163,7 +152,7 @@ async def settings(
 
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     """Every agent, the one used last first."""
-    agents = [agent.info for agent in await load_all(perdure.agents)]
+    agents = [agent.info for agent in await work.load_all(perdure.agents)]
     used_at = await perdure.services.agents.last_used([agent.id for agent in agents])
     rows = [AgentRow(agent, used_at.get(agent.id, agent.created_at), agent.message_count) for agent in agents]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
@@ -182,12 +171,12 @@ async def reset(view: View, agent: Agent, yes: Yes = False) -> None:
 
     Memory blocks, archives and files stay, and so does the log.
     """
-    async with named_agent(view, agent, change=True) as (_, target):
+    async with work.named_agent(view, agent, change=True) as (_, target):
         question = (
             f"{plural(await target.message_count(), 'message')} of agent {target.name!r} will be out of its view, for"
             " good; its memory blocks, archives and files stay. Reset?"
         )
-        confirm(view, question, action="reset the agent", yes=yes)
+        work.confirm(view, question, action="reset the agent", yes=yes)
         view.print(reset_view(await target.reset()))
         view.hint(f"This can't be undone; `{chat_command(target)}` begins anew.")
 
@@ -199,7 +188,7 @@ async def cancel(
     conversation: Annotated[str | None, option("Only this one; a number or id.", "NUMBER")] = None,
 ) -> None:
     """Cancel the runs of an agent and its waiting calls. No model is called."""
-    async with named_agent(view, agent, change=True) as (perdure, target):
+    async with work.named_agent(view, agent, change=True) as (perdure, target):
         line = None if conversation is None else (await conversation_named(target, conversation)).id
         runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
@@ -209,14 +198,14 @@ async def cancel(
 @command("agent delete")
 async def delete_agent(view: View, agent: Agent, yes: Yes = False) -> None:
     """Delete an agent with its whole history; its memory blocks, archives and files stay."""
-    async with named_agent(view, agent, change=True) as (perdure, target):
+    async with work.named_agent(view, agent, change=True) as (perdure, target):
         question = (
             f"Agent {target.name!r} ({target.id}) with {plural(await target.message_count(), 'message')} will be gone"
             " for good; its memory blocks, archives and files stay. Delete?"
         )
-        confirm(view, question, action="delete the agent", yes=yes)
+        work.confirm(view, question, action="delete the agent", yes=yes)
         await perdure.delete_agent(target.id)
-        text = deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
+        text = work.deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
         view.show({"deleted": target.id})
         view.hint(text)
 
@@ -224,6 +213,6 @@ async def delete_agent(view: View, agent: Agent, yes: Yes = False) -> None:
 def _read(file: str) -> bytes:
     """The bytes of a file, or of stdin. Raises: InvalidInput."""
     try:
-        return sys.stdin.buffer.read() if file == STDIN else Path(file).expanduser().read_bytes()
+        return sys.stdin.buffer.read() if file == work.STDIN else Path(file).expanduser().read_bytes()
     except OSError as error:
         raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error

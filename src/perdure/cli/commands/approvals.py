@@ -14,7 +14,7 @@ if for_work(__name__):
     from perdure.cli.commands.conversations import conversation_named
     from perdure.cli.views.text import pending_shape, pending_text
     from perdure.cli.views.view import View
-    from perdure.cli.work import get_agent, none_yet, open_store
+    from perdure.cli.work import named_agent, open_store
     from perdure.core.answers import PendingCall
     from perdure.core.errors import InvalidInput
     from perdure.core.ids import ConversationId
@@ -86,8 +86,7 @@ async def _decide(
     arguments: str | None = None,
 ) -> int:
     """Approve or deny waiting calls, print the run that follows, and return the exit code."""
-    async with open_store(view, empty=none_yet("agent", name)) as perdure:
-        agent = await get_agent(view, perdure, name, change=True)
+    async with named_agent(view, name, change=True) as (perdure, agent):
         conversation_id = await _find_conversation(agent, perdure, call_id, conversation)
         session = Session(perdure, agent, ListedLines([]), view, conversation=conversation_id)
         return await session.run_decision(approve, call_id, reason=reason, arguments=arguments)

@@ -35,17 +35,8 @@ if for_work(__name__):
     from perdure.cli.views.json import JsonView, context_shape, explanation_shape, step_shape
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
     from perdure.cli.work import no_agent, open_store
+    from perdure.context.costs import plot
     from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
-    from perdure.context.costs.plot import (
-        KINDS,
-        NAMES,
-        Column,
-        axis_top,
-        build_columns,
-        describe,
-        render_svg,
-        short_number,
-    )
     from perdure.context.request.assemble import canonical
     from perdure.context.request.explain import SegmentUse
     from perdure.context.request.explain import diff as compare
@@ -84,14 +75,14 @@ class _Plot:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = max(10, min(PLOT_COLUMNS_MAX, options.max_width - AXIS_CHARS - 2))
-        columns = build_columns(self.ledger, room)
+        columns = plot.build_columns(self.ledger, room)
         wide = 3 if len(columns) * 3 <= room and len(columns) <= WIDE_COLUMNS else 1
-        top = axis_top(max(column.height for column in columns))
+        top = plot.axis_top(max(column.height for column in columns))
         stacks = [_stack(column, top) for column in columns]
-        legend = [Text.assemble(_SIGNS[kind], f" {NAMES[kind]}  ") for kind in KINDS]
+        legend = [Text.assemble(_SIGNS[kind], f" {plot.NAMES[kind]}  ") for kind in plot.KINDS]
         yield Text.assemble("tokens of each request  ", *legend, _MARK, " new prefix")
         for row in range(PLOT_ROWS - 1, -1, -1):
-            label = short_number(top * (row + 1) / PLOT_ROWS) if row % 4 == 3 else ""
+            label = plot.short_number(top * (row + 1) / PLOT_ROWS) if row % 4 == 3 else ""
             line = Text(f"{label:>{AXIS_CHARS}} ┤" if label else f"{'':>{AXIS_CHARS}} │")
             for stack in stacks:
                 kind = stack[row] if row < len(stack) else None
@@ -106,11 +97,11 @@ class _Plot:
         yield Text(f"{'':>{AXIS_CHARS}}  1{last:>{max(1, len(columns) * wide - 1 - (wide > 1))}}", style="dim")
 
 
-def _stack(column: Column, top: float) -> list[str]:
+def _stack(column: plot.Column, top: float) -> list[str]:
     """The kind of each cell of a column, from the bottom."""
     height = max(int(column.height > 0), round(column.height / top * PLOT_ROWS))
     counts = cells([round(tokens) for tokens in column.tokens], height)
-    return [kind for kind, count in zip(KINDS, counts, strict=True) for _ in range(count)]
+    return [kind for kind, count in zip(plot.KINDS, counts, strict=True) for _ in range(count)]
 
 
 def _requests(ledger: CostLedger) -> Table:
@@ -127,7 +118,7 @@ def _requests(ledger: CostLedger) -> Table:
             *sizes,
             f"{request.output_tokens:,}" if request.measured else "–",
             cost(request.price),
-            Text(visible(describe(request)), style="yellow"),
+            Text(visible(plot.describe(request)), style="yellow"),
         )
     return table
 
@@ -306,7 +297,7 @@ async def _show_cost(agent: AsyncAgent, conversation: ConversationId, svg: Path 
     if svg is not None:
         title = f"What a conversation of {agent.name} costs"
         try:
-            await asyncio.to_thread(svg.write_text, render_svg(ledger, title=title), encoding="utf-8")
+            await asyncio.to_thread(svg.write_text, plot.render_svg(ledger, title=title), encoding="utf-8")
         except OSError as error:
             raise InvalidInput(f"the plot can't be written to {str(svg)!r}: {error.strerror or error}") from error
     view.show({"costs": ledger.to_dict()}, costs_view(ledger))

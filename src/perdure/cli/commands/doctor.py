@@ -17,25 +17,9 @@ from perdure.cli.run import command, for_work
 if for_work(__name__):
     import asyncio
 
-    from perdure.app import (
-        PROVIDERS,
-        Choice,
-        LocalModels,
-        ModelRegistry,
-        StoredTraits,
-        choose_embedder,
-        configured_hooks,
-        describe_calling,
-        facts_of,
-        first_answer_s,
-        model_registry,
-        open_store,
-        sandbox_of,
-        web_search_engine,
-    )
+    from perdure import app
     from perdure.cli.chat.models import price
-    from perdure.cli.commands.checks import UPGRADED, Check, checks_view
-    from perdure.cli.commands.store_checks import store_checks
+    from perdure.cli.commands.store_checks import UPGRADED, Check, checks_view, store_checks
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, plural, visible
     from perdure.core.errors import InvalidInput, PerdureError
@@ -54,7 +38,7 @@ NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names comman
 @command("hook list")
 async def list_hooks(view: View) -> None:
     """List the hooks of this machine, in the order in which they are called."""
-    hooks = configured_hooks(Settings.from_environment())
+    hooks = app.configured_hooks(Settings.from_environment())
     view.show([_shape(hook) for hook in hooks], *(line for hook in hooks for line in _lines(hook)))
     if not hooks:
         view.hint(NO_HOOK)
@@ -74,7 +58,7 @@ def _lines(hook: Hook) -> Iterator[str]:
 def hooks_check(settings: Settings) -> Check:
     """The line of `perdure doctor`."""
     try:
-        hooks = configured_hooks(settings)
+        hooks = app.configured_hooks(settings)
     except PerdureError as error:
         return Check("hooks", "broken", str(error), "correct it; PERDURE_HOOKS=none calls no hook at all")
     if not hooks:
@@ -142,8 +126,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     found = await asyncio.to_thread(lambda: list(store_checks(settings)))
     for check in found:
         yield check
-    local = LocalModels(settings)
-    registry = model_registry(local=local)
+    local = app.LocalModels(settings)
+    registry = app.model_registry(local=local)
     progress("asking providers for models…")
     async with _traits_of_store(settings, registry, found):
         await registry.refresh()
@@ -174,16 +158,18 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
 
 
 @contextlib.asynccontextmanager
-async def _traits_of_store(settings: Settings, registry: ModelRegistry, found: Sequence[Check]) -> AsyncIterator[None]:
+async def _traits_of_store(
+    settings: Settings, registry: app.ModelRegistry, found: Sequence[Check]
+) -> AsyncIterator[None]:
     """While it lasts, the registry knows of models what the store knows, and the store learns what it learns. A store
     that can't be written, or would be upgraded, is left alone."""
     can_be_written = any((check.name, check.status) == ("writing", "ok") for check in found)
     async with contextlib.AsyncExitStack() as stack:
         with contextlib.suppress(PerdureError):
             if can_be_written and not any(UPGRADED in check.text for check in found):
-                store = await open_store(settings.store_address, at=datetime.now(UTC))
+                store = await app.open_store(settings.store_address, at=datetime.now(UTC))
                 stack.push_async_callback(store.close)
-                traits = StoredTraits(store, registry.learned)
+                traits = app.StoredTraits(store, registry.learned)
                 await traits.start()
                 stack.push_async_callback(traits.close)
         yield
@@ -210,7 +196,7 @@ def _package_version(package: str) -> str:
         return ""
 
 
-def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
+def _provider_checks(registry: app.ModelRegistry) -> Iterator[Check]:
     """Whether each provider answers, and with how many models."""
     for provider in registry.endpoints:
         listing = registry.listings[provider.provider]
@@ -225,7 +211,9 @@ def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
         key = "key set, not shown" if provider.has_key else "no key"
         yield Check("provider", "ok", f"{source} at {provider.address}, {key}: {models}")
     if not registry.endpoints:
-        names = ", ".join(provider.keys[0] for provider in PROVIDERS.values() if provider.keys and not provider.local)
+        names = ", ".join(
+            provider.keys[0] for provider in app.PROVIDERS.values() if provider.keys and not provider.local
+        )
         yield Check(
             "provider",
             "note",
@@ -234,7 +222,9 @@ def _provider_checks(registry: ModelRegistry) -> Iterator[Check]:
         )
 
 
-async def _model_checks(setting: str, registry: ModelRegistry, progress: Callable[[str], None]) -> AsyncIterator[Check]:
+async def _model_checks(
+    setting: str, registry: app.ModelRegistry, progress: Callable[[str], None]
+) -> AsyncIterator[Check]:
     """Which model new agents get, and whether it works."""
     choice = await registry.choose(setting, progress=progress)
     for note in choice.notes:
@@ -243,7 +233,7 @@ async def _model_checks(setting: str, registry: ModelRegistry, progress: Callabl
     served = registry.provider_of(choice.handle)
     if served is not None and served[0].provider not in {provider.provider for provider in registry.endpoints}:
         name, source = served[0].provider, served[0].source
-        fix = f"start it, or say where it is: {' or '.join(PROVIDERS[name].urls)}"
+        fix = f"start it, or say where it is: {' or '.join(app.PROVIDERS[name].urls)}"
         yield Check("model", "broken", f"{choice.handle} ({choice.reason}): {name} is not running on {source}", fix)
         return
     if not registry.takes(choice.handle):
@@ -251,7 +241,7 @@ async def _model_checks(setting: str, registry: ModelRegistry, progress: Callabl
         yield Check("model", "broken", f"{choice.handle} ({choice.reason}) is not available here", fix)
         return
     try:
-        facts = facts_of(choice.handle)
+        facts = app.facts_of(choice.handle)
     except PerdureError as error:
         yield Check("catalog", "broken", str(error), "correct the file, or unset PERDURE_CATALOG")
         yield Check("model", "ok", f"{choice.handle} ({choice.reason})")
@@ -267,7 +257,7 @@ async def _model_checks(setting: str, registry: ModelRegistry, progress: Callabl
 
 
 async def _local_model_checks(
-    choice: Choice, registry: ModelRegistry, progress: Callable[[str], None]
+    choice: app.Choice, registry: app.ModelRegistry, progress: Callable[[str], None]
 ) -> AsyncIterator[Check]:
     """What a model on a local server does about tools, how large its window is, and how fast it is: tried out."""
     served = registry.provider_of(choice.handle)
@@ -282,14 +272,14 @@ async def _local_model_checks(
         yield Check("tools", "broken", f"{choice.handle}: it {trial.problem}", "start its server, or look at its log")
         return
     fix = "" if traits.calling == "native" else "a larger model, such as qwen3, also edits its memory by tools"
-    yield Check("tools", "ok" if not fix else "note", f"{choice.handle} {describe_calling(traits)}", fix)
+    yield Check("tools", "ok" if not fix else "note", f"{choice.handle} {app.describe_calling(traits)}", fix)
     window = traits.window_tokens
     if window is not None and window < SMALL_WINDOW_TOKENS:
         fix = _WINDOW_FIXES.get(traits.server, "")
         yield Check("window", "note", f"its server runs {served[1]} with a window of {window:,} tokens", fix)
     if traits.tokens_per_s is not None:
         read, written = traits.tokens_per_s
-        seconds = first_answer_s(traits, prompt_tokens=FIRST_PROMPT_TOKENS[is_small(traits)]) or 0
+        seconds = app.first_answer_s(traits, prompt_tokens=FIRST_PROMPT_TOKENS[is_small(traits)]) or 0
         text = f"reads about {read:,.0f} tokens a second and writes {written:,.0f}"
         yield Check(
             "speed", "ok", f"{choice.handle} {text}: expect a first answer in about {max(1, round(seconds)):,} s"
@@ -300,7 +290,7 @@ async def _embeddings_check(setting: str) -> Check:
     """Which embedder makes the vectors, tried on one word; or why there is none."""
     fix = "correct PERDURE_EMBEDDING; `none` searches by words alone"
     try:
-        choice = choose_embedder(setting)
+        choice = app.choose_embedder(setting)
     except PerdureError as error:
         return Check("embeddings", "broken", str(error), fix)
     embedder = choice.embedder
@@ -322,7 +312,7 @@ async def _embeddings_check(setting: str) -> Check:
 
 async def _sandbox_check(settings: Settings) -> Check:
     """Whether the sandbox runs code here, tried out; and what that means in plain words."""
-    sandbox = sandbox_of(settings)
+    sandbox = app.sandbox_of(settings)
     try:
         isolation = await sandbox.isolation()
     finally:
@@ -351,7 +341,7 @@ def _files_check() -> Check:
 
 def _web_search_check(settings: Settings) -> Check:
     """Which engine `web_search` uses."""
-    name, variables = web_search_engine(settings)
+    name, variables = app.web_search_engine(settings)
     if name:
         return Check("web search", "ok", name)
     return Check("web search", "note", f"off: set {' or '.join(variables)}; fetch_webpage works without")

@@ -26,8 +26,8 @@ if for_work(__name__):
     from perdure.library.agent import AsyncAgent
     from perdure.library.facts import AsyncFacts
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.facts.conditions import FactConditions
-    from perdure.search.query.times import parse_time
+    from perdure.library.services.facts.views import FactConditions
+    from perdure.search.query import parse_time
 
     TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
 

@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.core.text.reprs import plural
     from perdure.library.services.passages import passage_filter
     from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
-    from perdure.search.query.times import parse_time
+    from perdure.search.query import parse_time
 
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 

@@ -1,5 +1,5 @@
-"""The checks of `perdure doctor` on the data folder, and on what tables hold, on both databases. They only read: no
-table is made, no run starts.
+"""The checks of `perdure doctor` on the data folder, and on what tables hold, on both databases; and how all its checks
+are shown to people. They only read: no table is made, no run starts.
 """
 
 from __future__ import annotations
@@ -9,26 +9,80 @@ import importlib.util
 import os
 import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.padding import Padding
+from rich.text import Text
 
 from perdure.app import KEY_FILE, NOT_DELETED, cipher_of, find_damage, find_refusal, look, schema_version, store_error
-from perdure.cli.commands.checks import UPGRADED, Check
-from perdure.cli.views.view import plural
-from perdure.core.errors import (
-    InvalidInput,
-    PerdureError,
-    SecretKeyMissing,
-    SecretUnreadable,
-    StoreDamaged,
-    StoreError,
-    StoreIncomplete,
-)
+from perdure.cli.views.view import plural, visible
+from perdure.core import errors
 from perdure.core.text.addresses import is_postgres, without_password
-from perdure.core.tools.pip_line import pip_line
+from perdure.core.tools.pip_line import NAMED_HERE, pip_line
 from perdure.settings import Settings
+
+UPGRADED = "when it is opened"
+"""Stands in what is said of a store of an older version."""
+
+Status = Literal["ok", "note", "broken"]
+
+_SIGNS = {"ok": ("✓", "green"), "note": ("·", "yellow"), "broken": ("✗", "bold red")}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The result of one check.
+
+    Args:
+        status: "note" is worth knowing, or not set up; "broken" makes the exit code 1.
+        fix: what to do; empty if there is nothing to do.
+    """
+
+    name: str
+    status: Status
+    text: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Hanging:
+    """A text with a hanging indent: wrapped lines begin below the body, not below the head."""
+
+    head: Text
+    body: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        width = max(20, options.max_width - self.head.cell_len)
+        for number, line in enumerate(self.body.wrap(console, width)):
+            yield Text.assemble(self.head if number == 0 else " " * self.head.cell_len, line)
+
+
+def _with_python(text: str) -> str:
+    """A text with the interpreter's path, where others are referred to these checks for it."""
+    return text.replace(NAMED_HERE, "").replace("`PYTHON ", f"`{sys.executable} ")
+
+
+def checks_view(checks: Sequence[Check]) -> Iterator[RenderableType]:
+    """A line for each check, its fix below it, and the result of all at the end."""
+    width = max((len(check.name) for check in checks), default=0)
+    for check in checks:
+        sign, style = _SIGNS[check.status]
+        name = Text(f"{check.name:<{width}}  ", style="bold" if check.status == "broken" else "")
+        yield _Hanging(Text.assemble((f"{sign} ", style), name), Text(visible(_with_python(check.text))))
+        if check.fix:
+            yield Padding(Text(f"→ {visible(_with_python(check.fix))}", style="cyan"), (0, 0, 0, width + 4))
+    broken = sum(check.status == "broken" for check in checks)
+    if broken:
+        yield Text(f"{broken} {'thing is' if broken == 1 else 'things are'} broken.", style="bold red")
+    else:
+        yield Text("All is well.", style="green")
+
 
 Rows = Callable[..., Sequence[tuple[Any, ...]]]
 """The rows of a statement with `?` for each of the values after it."""
@@ -60,16 +114,16 @@ def secrets_check(rows: Rows, tables: Collection[str], settings: Settings, *, so
     problems = []
     try:
         cipher = cipher_of(settings, settings.store_address)
-    except PerdureError as error:
+    except errors.PerdureError as error:
         return Check("secrets", "broken", str(error), OTHER_KEY)
     for text in stored:
         try:
             cipher.find_key(base64.b64decode(text))
         except ValueError:
             problems.append("it is damaged")
-        except SecretUnreadable as error:
+        except errors.SecretUnreadable as error:
             problems.append(error.why)
-        except SecretKeyMissing:
+        except errors.SecretKeyMissing:
             return Check("secrets", "broken", "there are secrets, and no key", "set PERDURE_SECRET_KEY")
     if problems:
         text = f"{len(problems):,} of {plural(len(stored), 'value')} can't be decrypted: {problems[0]}"
@@ -101,9 +155,9 @@ def mcp_checks(rows: Rows) -> Iterator[Check]:
             yield Check("mcp", "ok", f"{text}, read {listed_at[:16]} UTC" if listed_at else f"{text}, not read yet")
 
 
-def fix_of(refusal: StoreError) -> str:
+def fix_of(refusal: errors.StoreError) -> str:
     """What helps where a store is refused."""
-    return "run that command again" if isinstance(refusal, StoreIncomplete) else "upgrade Perdure"
+    return "run that command again" if isinstance(refusal, errors.StoreIncomplete) else "upgrade Perdure"
 
 
 def vectors_check(rows: Rows, *, models: str) -> Check | None:
@@ -149,7 +203,7 @@ def database_checks(settings: Settings) -> Iterator[Check]:
         with look(settings.store) as rows:
             yield from _checks(rows, place, settings)
             yield _connections_check(rows, settings.postgres_connections + 1)
-    except PerdureError as error:
+    except errors.PerdureError as error:
         yield Check("data", "broken", f"{place}: {error}", DOCS)
 
 
@@ -235,7 +289,7 @@ def store_checks(settings: Settings, free_bytes: Callable[[Path], int] = _free_b
     try:
         path = settings.store_path
         exists = path.exists()
-    except (InvalidInput, OSError, ValueError) as error:
+    except (errors.InvalidInput, OSError, ValueError) as error:
         yield Check("data", "broken", str(error), "set PERDURE_HOME to a folder you may write to")
         return
     if not exists and (loss := find_damage(path)):
@@ -284,25 +338,15 @@ def _file_checks(path: Path, settings: Settings, free: int) -> Iterator[Check]:
             servers = list(mcp_checks(rows)) if "mcp_servers" in tables else []
             secrets = _secrets_check(rows, tables, settings, path.parent / KEY_FILE)
     except (sqlite3.Error, OSError) as error:
-        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), StoreDamaged):
-            yield Check(
-                "data",
-                "broken",
-                str(damage),
-                "`perdure restore FILE` puts a backup in its place: see docs/operations.md",
-            )
+        if isinstance(error, sqlite3.Error) and isinstance(damage := store_error(path, error), errors.StoreDamaged):
+            yield Check("data", "broken", str(damage), RESTORE)
             return
         fix = "check who owns it; a backup can take its place: see docs/operations.md"
         yield Check("data", "broken", f"{path} can't be read: {error}", fix)
         return
     summary = f"{path}, schema {version}, {_size_text(size)}, {plural(agents, 'agent')}"
     if fault:
-        yield Check(
-            "data",
-            "broken",
-            f"{summary}: damaged: {fault}",
-            "`perdure restore FILE` puts a backup in its place: see docs/operations.md",
-        )
+        yield Check("data", "broken", f"{summary}: damaged: {fault}", RESTORE)
         return
     state = "whole" if size <= QUICK_CHECK_BYTES else "too large to be read through here: PRAGMA integrity_check does"
     upgrade = f", brought to {newest} {UPGRADED}" if version < newest else ""

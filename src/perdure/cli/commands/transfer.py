@@ -12,19 +12,10 @@ import typer
 from perdure.cli.run import agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
+    from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.conversations import conversation_named
     from perdure.cli.views.view import View, plural
-    from perdure.cli.work import (
-        STDIN,
-        InputLines,
-        get_agent,
-        load_all,
-        named_agent,
-        open_store,
-        output_lines,
-        progress_bar,
-    )
     from perdure.core.errors import InvalidInput
     from perdure.domain.conversations.importing import ImportedMessage, imported_message
     from perdure.library.services.transfer import check_lines
@@ -44,11 +35,11 @@ async def export_archives(
     if len(names) != 2 - every:
         raise typer.BadParameter("write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`")
     file = names[-1]
-    async with open_store(view, empty="There is nothing to export: there is no data folder yet.") as perdure:
-        archives = await load_all(perdure.archives.list) if every else [await perdure.archives.get(names[0])]
+    async with work.open_store(view, empty="There is nothing to export: there is no data folder yet.") as perdure:
+        archives = await work.load_all(perdure.archives.list) if every else [await perdure.archives.get(names[0])]
         total = sum(archive.info.passage_count for archive in archives)
-        target = nullcontext(view.print) if file == STDIN else output_lines(file, overwrite=overwrite)
-        with progress_bar() as progress, target as write:
+        target = nullcontext(view.print) if file == work.STDIN else work.output_lines(file, overwrite=overwrite)
+        with work.progress_bar() as progress, target as write:
             done = 0
             for archive in archives:
                 first = True  # the archive itself, before its passages
@@ -59,7 +50,9 @@ async def export_archives(
                     progress("exporting", done, total)
         count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
         hint = (
-            "" if file == STDIN else f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
+            ""
+            if file == work.STDIN
+            else f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
         )
         view.hint(f"Exported {count}{hint}.")
 
@@ -74,12 +67,12 @@ async def import_archives(
     agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
 ) -> None:
     """Read archives from lines of JSON. Passages that are there already are skipped."""
-    with closing(InputLines(file)) as lines:
+    with closing(work.InputLines(file)) as lines:
         total = check_lines(lines, headless=into is not None)
-        async with open_store(view) as perdure:
-            reader = None if agent is None else await get_agent(view, perdure, agent, change=True)
+        async with work.open_store(view) as perdure:
+            reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
             target = None if into is None else (await perdure.archives.get(into)).id
-            with progress_bar() as progress:
+            with work.progress_bar() as progress:
                 counts = await perdure.services.transfer.import_archives(
                     lines, into=target, progress=lambda done: progress("importing", done, total)
                 )
@@ -109,14 +102,14 @@ async def import_messages(
     spoke) and "id". What is there already is skipped.
     """
     limit_chars = Settings.from_environment().message_limit_chars
-    with closing(InputLines(file)) as lines:
+    with closing(work.InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
-        async with named_agent(view, agent, change=True) as (perdure, target):
+        async with work.named_agent(view, agent, change=True) as (perdure, target):
             if conversation == "new":
                 into = await target.new_conversation()
             else:
                 into = await conversation_named(target, conversation or "default")
-            with progress_bar() as progress:
+            with work.progress_bar() as progress:
                 counts = await perdure.services.messages.import_messages(
                     target.id,
                     _parse_messages(lines, limit_chars),

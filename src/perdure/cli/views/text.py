@@ -15,19 +15,7 @@ from rich.text import Text
 from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.view import (
-    AgentRow,
-    ConversationRow,
-    ModelRow,
-    View,
-    call_line,
-    fold,
-    local_time,
-    new_table,
-    outcome,
-    plural,
-    visible,
-)
+from perdure.cli.views import view
 from perdure.core.answers import PendingCall
 from perdure.core.blocks import Author, Block, BlockVersion
 from perdure.core.conversations import Reset
@@ -49,7 +37,7 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 else than what runs."""
 
 
-class TextView(View):
+class TextView(view.View):
     """Text on a terminal."""
 
     def __init__(self, terminal: Terminal) -> None:
@@ -79,7 +67,7 @@ class TextView(View):
         self._terminal.hint(text)
 
     def note(self, text: str) -> None:
-        self._terminal.note(Text(visible(text), style="yellow"))
+        self._terminal.note(Text(view.visible(text), style="yellow"))
 
     def show_status(self, text: str) -> None:
         self._terminal.show_status(text)
@@ -89,7 +77,7 @@ class TextView(View):
         self._terminal.end_line()
 
     def greet(self, *lines: str) -> None:
-        self._terminal.note(*(Text(visible(line)) for line in lines))
+        self._terminal.note(*(Text(view.visible(line)) for line in lines))
 
     def show_event(self, event: StoredEvent | Delta) -> None:
         if isinstance(event, StoredEvent) and isinstance(event.event, RunQueued):
@@ -126,13 +114,13 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
     """Each block: label, size and flags, then the description, then the value."""
     for block in blocks:
         yield Text.assemble(
-            (visible(block.label), "bold cyan"),
+            (view.visible(block.label), "bold cyan"),
             f"  {len(block.value):,}/{block.limit_chars:,} characters  version {block.version}",
             ("  read-only" if block.read_only else "", "yellow"),
         )
         if block.description:
-            yield Padding(Text(visible(block.description), style="dim"), (0, 0, 0, 2))
-        value = Text(visible(block.value)) if block.value else Text("(empty)", style="dim")
+            yield Padding(Text(view.visible(block.description), style="dim"), (0, 0, 0, 2))
+        value = Text(view.visible(block.value)) if block.value else Text("(empty)", style="dim")
         yield Padding(value, (0, 0, 0, 2))
 
 
@@ -141,14 +129,14 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
     for version in versions:
         name = "" if version.author.agent_id == own else version.agent_name
         yield Text.assemble(
-            (f"{visible(label)} version {version.version}", "bold"),
-            (f"  {local_time(version.created_at)}  by {author_name(version.author, name)}", "dim"),
+            (f"{view.visible(label)} version {version.version}", "bold"),
+            (f"  {view.local_time(version.created_at)}  by {author_name(version.author, name)}", "dim"),
         )
         if version.reason:
-            yield Text(f"    {visible(version.reason)}")
+            yield Text(f"    {view.visible(version.reason)}")
         if outside := [one for one in version.author.sources if not one.source.is_trusted]:
             yield Text(
-                f"    may come from {', '.join(visible(str(one.source)) for one in outside[:5])}", style="yellow"
+                f"    may come from {', '.join(view.visible(str(one.source)) for one in outside[:5])}", style="yellow"
             )
         diff = diff_view(version.diff)
         no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
@@ -157,7 +145,7 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
 
 def author_name(author: Author, agent_name: str = "") -> str:
     """The author of an edit and its run."""
-    name = {"user": "you", "agent": visible(agent_name) or "the agent", "system": "Perdure"}[author.kind]
+    name = {"user": "you", "agent": view.visible(agent_name) or "the agent", "system": "Perdure"}[author.kind]
     return f"{name} in {author.run_id}" if author.run_id else name
 
 
@@ -165,65 +153,67 @@ def author_name(author: Author, agent_name: str = "") -> str:
 class _Agents:
     """A table of agents. In a narrow terminal without their ids, which commands need only to tell equal names apart."""
 
-    rows: Sequence[AgentRow]
+    rows: Sequence[view.AgentRow]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         are_named = len({row.info.name for row in self.rows}) == len(self.rows)
         left_out = {"id"} if are_named and options.max_width < WITH_IDS_CELLS else set[str]()
         names = [name for name in ("name", "id", "model", "last used", "messages") if name not in left_out]
-        table = new_table(*names, right=("messages",), styles={"name": "bold", "id": "dim"})
+        table = view.new_table(*names, right=("messages",), styles={"name": "bold", "id": "dim"})
         for row in self.rows:
             cells = {
-                "name": visible(row.info.name),
+                "name": view.visible(row.info.name),
                 "id": row.info.id,
-                "model": f"{visible(row.info.model)}{' (default)' if row.info.follows_default else ''}",
-                "last used": local_time(row.used_at),
+                "model": f"{view.visible(row.info.model)}{' (default)' if row.info.follows_default else ''}",
+                "last used": view.local_time(row.used_at),
                 "messages": f"{row.message_count:,}",
             }
             table.add_row(*(cells[name] for name in names))
         yield table
 
 
-def agents_view(rows: Sequence[AgentRow]) -> RenderableType:
+def agents_view(rows: Sequence[view.AgentRow]) -> RenderableType:
     """The agents as a table."""
     return _Agents(rows) if rows else Text("There are no agents yet.")
 
 
-def conversations_view(rows: Iterable[ConversationRow]) -> RenderableType:
+def conversations_view(rows: Iterable[view.ConversationRow]) -> RenderableType:
     """The conversations of an agent as a table, with a mark at the one that the chat continues."""
-    table = new_table("", "number", "about", "last message", "")
+    table = view.new_table("", "number", "about", "last message", "")
     for row in rows:
         used_at = row.info.last_message_at
         table.add_row(
             Text("▸" if row.current else "", style="bold cyan"),
             str(row.info.seq),
             about_conversation(row),
-            "" if used_at is None else local_time(used_at),
+            "" if used_at is None else view.local_time(used_at),
             Text("" if row.info.archived_at is None else "archived", style="dim"),
         )
     return table
 
 
-def about_conversation(row: ConversationRow) -> Text:
+def about_conversation(row: view.ConversationRow) -> Text:
     """What a conversation is about: its summary, or what was said first."""
     if row.info.summary:
-        return Text(visible(fold(row.info.summary, ABOUT_CHARS)), style="bold")
-    return Text(visible(fold(row.first_text, ABOUT_CHARS)) if row.first_text else "(nothing said yet)", style="dim")
+        return Text(view.visible(view.fold(row.info.summary, ABOUT_CHARS)), style="bold")
+    return Text(
+        view.visible(view.fold(row.first_text, ABOUT_CHARS)) if row.first_text else "(nothing said yet)", style="dim"
+    )
 
 
 def reset_view(resets: Sequence[Reset]) -> RenderableType:
     """What a reset of conversations did."""
     count = sum(reset.message_count for reset in resets)
-    effect = f"{plural(count, 'message')} out of view" if resets else "Nothing was in view"
+    effect = f"{view.plural(count, 'message')} out of view" if resets else "Nothing was in view"
     return Text(f"{effect}; memory blocks, archives and files are as they were.")
 
 
-def model_view(row: ModelRow) -> Iterator[RenderableType]:
+def model_view(row: view.ModelRow) -> Iterator[RenderableType]:
     """The handle and why the agent has it, then window, prices and abilities."""
     facts = row.facts
-    yield Text.assemble((visible(row.handle), "bold cyan"), f"  ({visible(row.reason)})")
+    yield Text.assemble((view.visible(row.handle), "bold cyan"), f"  ({view.visible(row.reason)})")
     if row.problem:
-        yield Text(f"  {visible(row.problem)}", style="yellow")
+        yield Text(f"  {view.visible(row.problem)}", style="yellow")
     source = "" if facts.known else "  (in no catalog: a careful guess)"
     yield Text(f"  window {facts.window_tokens:,} tokens, answer up to {facts.max_output_tokens:,}{source}")
     if facts.input_price is None and facts.output_price is None:
@@ -244,10 +234,10 @@ def model_view(row: ModelRow) -> Iterator[RenderableType]:
 
 def settings_view(settings: Mapping[str, Any]) -> RenderableType:
     """A table of settings: a text as it is, other values as JSON."""
-    table = new_table("setting", "value", styles={"setting": "bold"})
+    table = view.new_table("setting", "value", styles={"setting": "bold"})
     for name, value in settings.items():
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        table.add_row(visible(name), visible(shown))
+        table.add_row(view.visible(name), view.visible(shown))
     return table
 
 
@@ -270,9 +260,9 @@ def transcript_view(
         if conversations and message.conversation_seq != line:
             line, speaker = message.conversation_seq, None
             yield Text(f"── conversation {line} ──", style="dim")
-        now = (local_time(message.occurred_at), _speaker(message, agent_name))
+        now = (view.local_time(message.occurred_at), _speaker(message, agent_name))
         if now != speaker:
-            yield Text.assemble((visible(now[1]), f"bold {style}"), (f"  {now[0]}", "dim"))
+            yield Text.assemble((view.visible(now[1]), f"bold {style}"), (f"  {now[0]}", "dim"))
             speaker = now
         for part in _parts(entry, results, style):
             yield Padding(part, (0, 0, 0, 2))
@@ -289,22 +279,24 @@ def _parts(entry: TranscriptEntry, results: dict[str, ToolResult], style: str) -
     """What is said in a message, its calls and its edits of memory."""
     message = entry.message
     for decision in message.decisions:
-        reason = f": {visible(decision.reason)}" if decision.reason else ""
-        yield Text(f"{'approved' if decision.approve else 'denied'} {visible(decision.call_id)}{reason}", style="dim")
+        reason = f": {view.visible(decision.reason)}" if decision.reason else ""
+        yield Text(
+            f"{'approved' if decision.approve else 'denied'} {view.visible(decision.call_id)}{reason}", style="dim"
+        )
     if message.text and message.kind == "message":
-        yield Text(visible(message.text), style=style)
+        yield Text(view.visible(message.text), style=style)
     for call in message.calls:
         if call.speech:
             continue
         result = results.get(call.call_id)
-        text = f"⚙ {call_line(call)} → {'no result' if result is None else outcome(result)}"
+        text = f"⚙ {view.call_line(call)} → {'no result' if result is None else view.outcome(result)}"
         failed = result is not None and result.status == "error"
-        yield Text(visible(text).replace("\n", " "), style="yellow" if failed else "dim")
+        yield Text(view.visible(text).replace("\n", " "), style="yellow" if failed else "dim")
     for edit in entry.edits:
-        yield Text.assemble((visible(edit.label), f"bold {style}"), (f"  version {edit.version}", "dim"))
+        yield Text.assemble((view.visible(edit.label), f"bold {style}"), (f"  version {edit.version}", "dim"))
         yield diff_view(edit.diff, indent="  ")
     if entry.failure is not None:
-        yield Text(f"no answer: {visible(entry.failure.message)}", style="red")
+        yield Text(f"no answer: {view.visible(entry.failure.message)}", style="red")
 
 
 def last_turns(entries: Sequence[TranscriptEntry], count: int) -> Sequence[TranscriptEntry]:

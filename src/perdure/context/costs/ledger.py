@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from perdure.context.request.explain import Prices, SegmentUse, divide_use, sum_known
 from perdure.context.window.budget import Segment, SegmentName
-from perdure.context.window.economics import COLD_AFTER
+from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.ids import ConversationId, RunId, StepId
 from perdure.core.nodes import MadeBy, SummaryNode, node_handle
 from perdure.core.runs import PrefixChange, Step, StepStatus

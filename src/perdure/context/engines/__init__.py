@@ -4,8 +4,7 @@
 The names below are for other programs, which derive engines of their own.
 """
 
-from perdure.context.engines.composition import Composition, Compressor
-from perdure.context.engines.port import ContextEngine, EngineConversation, Turn
+from perdure.context.engines.port import Composition, Compressor, ContextEngine, EngineConversation, Turn
 from perdure.context.engines.sliding_window import evict_count, evict_share
 from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub, plan, split_atoms
 

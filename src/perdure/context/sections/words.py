@@ -24,9 +24,6 @@ RECALLED = "What you know from before, for reference:"
 # `strftime` would use the process's locale.
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
-DATE_TOKENS = 16
-"""What the date before a message takes at most."""
-
 
 def render_in_words(row: Message, day: date | None, words_zone: str) -> tuple[Message, date | None]:
     """Return a row of the log in sentences, and the day that the rows up to it have told.

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from perdure.context.request.assemble import View, parse_recalled
-from perdure.context.request.prefix import tools_text
+from perdure.context.request.assemble import View, parse_recalled, tools_text
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.sections.directories import directories_section
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS

@@ -28,7 +28,7 @@ from uuid import UUID
 
 from perdure.core.errors import DataTooLarge, InvalidArguments
 from perdure.core.incoming.json_limits import JsonLimits, check_json
-from perdure.core.tools.schema_check import resolve
+from perdure.core.tools.schema import resolve
 
 EXACT_FLOAT = 2**53
 """Floats represent every whole number below this."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from perdure.core.text.json_strings import compact_json
-from perdure.core.tools.schema_check import LISTS, MAPS, PARTS, resolve
+from perdure.core.tools.schema import LISTS, MAPS, PARTS, resolve
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
 _IN_REFERENCE = re.compile(r"(?<=/properties/)[^/]+")

@@ -1,4 +1,4 @@
-"""The options of a model's answer among settings: each has the type that `ModelOptions` gives it."""
+"""The checks of settings: the options of a model's answer, who writes summaries, and what leaves the view."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from perdure.core.agents import AUTOCLEAR
+from perdure.core.conversations import COMPACTION, SUMMARIES, CompactionMode, CompactionSettings, SummarySettings
 from perdure.core.errors import InvalidInput
 from perdure.core.models import ReasoningEffort
 from perdure.core.text.reprs import describe_value
-from perdure.domain.values import check_json, check_range
+from perdure.domain.values import check_json, check_range, read_object
 
 _MOST = {"temperature": 2, "top_p": 1, "max_output_tokens": 2**53, "max_reasoning_tokens": 2**53, "top_logprobs": 100}
 _FLAGS = ("parallel_tool_calls", "logprobs", "token_ids", AUTOCLEAR)
 
 
 def check_options(settings: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Check the options that are not as they were before. Raises: InvalidInput, naming option and value."""
+    """Check the options that are not as they were before: each has the type that `ModelOptions` gives it.
+
+    Raises: InvalidInput, naming option and value.
+    """
     for name, value in settings.items():
         if value is None or value == before.get(name):
             continue
@@ -35,3 +39,53 @@ def check_options(settings: Mapping[str, Any], before: Mapping[str, Any]) -> Non
             helps = "" if are_names else "auto, required, none or a list of names of tools"
         if helps:
             raise InvalidInput(f"{name} is {describe_value(value)}: give {helps}")
+
+
+_RANGES = {
+    "fresh_tail_messages": (1, 10_000),
+    "leaf_min_fanout": (1, 1_000),
+    "leaf_chunk_tokens": (500, 200_000),
+    "leaf_target_tokens": (80, 20_000),
+    "condensed_min_fanout": (2, 20),
+    "condensed_target_tokens": (80, 20_000),
+}
+
+
+def check_summaries(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `summaries`. Raises: InvalidInput, naming field and value."""
+    if (summaries := read_object(SUMMARIES, settings, SummarySettings)) is None:
+        return
+    if summaries.author not in ("model", "code"):
+        raise InvalidInput(f"{SUMMARIES}.author is {summaries.author!r:.80}: give model or code")
+    if not isinstance(summaries.background, bool):
+        raise InvalidInput(f"{SUMMARIES}.background is {summaries.background!r:.80}: give true or false")
+    check_range(f"{SUMMARIES}.context_threshold", summaries.context_threshold, 0.1, 1, whole=False)
+    for name, (least, most) in _RANGES.items():
+        check_range(f"{SUMMARIES}.{name}", getattr(summaries, name), least, most)
+    if summaries.fresh_tail_tokens is not None:
+        check_range(f"{SUMMARIES}.fresh_tail_tokens", summaries.fresh_tail_tokens, 0, 1_000_000)
+
+
+_KINDS: Mapping[str, tuple[type, str]] = {
+    "model": (str, "the handle of a model"),
+    "prompt": (str, "a text"),
+    "acknowledge": (bool, "true or false"),
+    "options": (Mapping, "an object with options of the model"),
+}
+"""Field -> what it has to be, in words."""
+
+
+def check_compaction(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `compaction`. Raises: InvalidInput, naming field and value."""
+    if (compaction := read_object(COMPACTION, settings, CompactionSettings)) is None:
+        return
+    if compaction.mode is not None and compaction.mode not in (modes := get_args(CompactionMode)):
+        raise InvalidInput(f"{COMPACTION}.mode is {compaction.mode!r:.80}: give one of {', '.join(modes)}")
+    for name, (kind, words) in _KINDS.items():
+        field = getattr(compaction, name)
+        if field is not None and not isinstance(field, kind):
+            raise InvalidInput(f"{COMPACTION}.{name} is {field!r:.80}: give {words}")
+    if compaction.evict_share is not None:
+        check_range(f"{COMPACTION}.evict_share", compaction.evict_share, 0, 1, whole=False)
+    if compaction.clip_chars is not None:
+        check_range(f"{COMPACTION}.clip_chars", compaction.clip_chars, 0, 10**9)

@@ -19,10 +19,9 @@ from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
-from perdure.domain.agents.compaction import check_compaction, check_summaries
 from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
 from perdure.domain.agents.limits import LIMITS, check_limits
-from perdure.domain.agents.options import check_options
+from perdure.domain.agents.options import check_compaction, check_options, check_summaries
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
 from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
@@ -69,11 +68,7 @@ _SETTINGS = (
 )
 _WIRE_NAMES = {"compaction_settings": [COMPACTION]}
 """Names that Letta's API has for settings of ours."""
-_UNSUPPORTED_TYPES = (
-    "react_agent",
-    "workflow_agent",
-    "voice_convo_agent",
-)
+_UNSUPPORTED_TYPES = ("react_agent", "workflow_agent", "voice_convo_agent")
 """Agent types of Letta that are not supported yet."""
 
 

@@ -147,11 +147,7 @@ def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passag
 def _origin(origin: Mapping[str, Any], named: Mapping[str, str]) -> Mapping[str, Any]:
     """Return the origin of a version with the new ids of what it names; runs and messages are others now."""
     kept = {name: value for name, value in origin.items() if name not in ("message_id", "run_id", "step_id")}
-    if isinstance(ended := kept.get("ended_ids"), list):
-        kept["ended_ids"] = [named[str(one)] for one in ended if str(one) in named]
-    if "episode_id" in kept:
-        kept["episode_id"] = named.get(str(kept["episode_id"]), "")
-    return kept
+    return kept | {key: named.get(str(kept[key]), "") for key in ("ended_by", "episode_id") if key in kept}
 
 
 def _of(numbers: Mapping[int, T], number: int, what: str) -> T:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
@@ -17,6 +18,7 @@ from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, Gr
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.domain.facts.communities import Changes
+from perdure.domain.facts.lines import lines_of, own_version
 from perdure.storage.tx import Tx
 
 
@@ -229,7 +231,24 @@ def delete_facts(
         ],
     )
     _note(tx, graph, together, Changes(expired=expired), at=at)
+    settle(tx, graph, expired, at=at, together=together)
     return expired
+
+
+def settle(
+    tx: Tx, graph: Graph, facts: Sequence[Fact], *, joined: bool = False, at: datetime, together: Changes | None = None
+) -> None:
+    """End each fact of the lines of these where the next one begins, as `lines_of` and `add_facts` say."""
+    for line in lines_of(tx, graph, facts, joined=joined):
+        for (_, fact, own), after in zip_longest(line, line[1:]):
+            end, origin = own.invalid_at, own.origin
+            if after is not None and (end is None or end > after[0]):
+                end, origin = after[0], {**after[2].origin, "ended_by": after[1].id}
+            by, is_so = origin.get("ended_by"), (fact.valid_at, fact.invalid_at) == (own.valid_at, end)
+            if not is_so or fact.origin.get("ended_by", by) != by:
+                times: FactFields = {"valid_at": own.valid_at, "invalid_at": end}
+                change: FactChange = "supersede" if by else "restore"
+                change_fact(tx, graph, fact, times, change=change, origin=origin, at=at, together=together)
 
 
 def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: datetime) -> None:
@@ -241,16 +260,18 @@ def _note(tx: Tx, graph: Graph, together: Changes | None, new: Changes, *, at: d
 
 
 def restore_fact(tx: Tx, graph: Graph, fact_id: FactId, *, origin: Mapping[str, Any], at: datetime) -> Fact:
-    """Believe a deleted fact again, as its newest version says; return it. Raises: NotFound."""
-    fact = tx.facts.get(fact_id)
-    if fact.expired_at is None:
-        return fact
-    return change_fact(tx, graph, fact, {}, change="restore", origin=origin, at=at)
+    """Believe a deleted fact again, as it was before; return it. Raises: NotFound."""
+    versions = tx.facts.versions(fact_id)
+    if versions[-1].expired_at is not None:
+        own = own_version(versions)
+        times: FactFields = {"valid_at": own.valid_at, "invalid_at": own.invalid_at}
+        settle(tx, graph, [change_fact(tx, graph, versions[-1], times, change="restore", origin=origin, at=at)], at=at)
+    return tx.facts.get(fact_id)
 
 
 class Retraction(NamedTuple):
     """What was done to facts whose source is gone: those that are believed no longer, and those that are again as they
-    were before the source changed, ended or denied them."""
+    were before the source changed or denied them."""
 
     lost: Sequence[Fact]
     again: Sequence[Fact]
@@ -269,18 +290,18 @@ def retract_facts(tx: Tx, graph: Graph, episodes: Sequence[Episode], *, at: date
     seqs = [episode.seq for episode in episodes]
     named = {first for seq in seqs for first in tx.facts.first_seqs(graph.id, seq)}
     alone = set(tx.facts.remove_sources(graph.id, seqs))
-    history = {fact.first_seq: tx.facts.versions(fact.id) for fact in tx.facts.list_by_firsts(graph.id, sorted(named))}
+    history = tx.facts.histories(graph.id, sorted(named))
     lost = [
         versions[-1]
         for first, versions in history.items()
         if first in alone and not any(one.is_of_person and not one.is_deletion for one in versions)
     ]
     expired = delete_facts(tx, graph, lost, origin={"type": "system"}, change="retract", at=at)
-    ended = [id_ for fact in expired for one in history[fact.first_seq] for id_ in one.origin.get("ended_ids", ())]
-    others = [history[first] for first in sorted(named - {fact.first_seq for fact in expired})]
-    others += [tx.facts.versions(fact.id) for fact in tx.facts.list_by_ids(list(dict.fromkeys(ended)))]
+    others = tx.facts.histories(graph.id, sorted(named - {fact.first_seq for fact in expired})).values()
     gone = {episode.id for episode in episodes}
-    return Retraction(expired, [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one])
+    again = [one for one in (_take_back(tx, graph, all_, gone, at) for all_ in others) if one]
+    settle(tx, graph, again, at=at)
+    return Retraction(expired, again)
 
 
 _SAID: Final = ("text", "subject", "object", "relation", "type", "rating", "valid_at", "invalid_at", "trust")
@@ -289,13 +310,13 @@ _SAID: Final = ("text", "subject", "object", "relation", "type", "rating", "vali
 def _take_back(tx: Tx, graph: Graph, versions: Sequence[Fact], gone: Collection[str], at: datetime) -> Fact | None:
     """Write a fact as it was before these episodes changed it; None: they did not, or somebody has changed it since."""
     said: list[Fact] = []
-    for one in versions:
+    for one in (one for one in versions if "ended_by" not in one.origin):
         if one.change == "restore":  # what was taken back before says nothing
             at_first = next((place for place, other in enumerate(said) if other.origin == one.origin), len(said))
             del said[at_first:]
         said.append(one)
     before = next((one for one in reversed(said) if one.origin.get("episode_id") not in gone), None)
-    if before is None or before.seq == versions[-1].seq or before.is_deletion:
+    if before is None or before.seq == said[-1].seq or before.is_deletion:
         return None
     return change_fact(tx, graph, versions[-1], said_of(before), change="restore", origin=before.origin, at=at)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -89,14 +88,12 @@ def _known_facts(
     named = {entity.seq for entity in entities}
     words = {stem for text in texts for stem in stems(text)}
     is_said = functools.cache(lambda relation: not words.isdisjoint(stems(relation.replace("_", " "))))
-    facts: dict[int, Fact] = {}
+    seqs: dict[int, None] = {}
     for entity in entities:
-        turns, order = Counter[str](), dict[int, tuple[bool, int]]()
-        found = tx.facts.list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), limit=10 * ENTITY_FACTS)
-        for fact in found:
-            turns[fact.relation] += 1
-            concerns = {fact.subject, fact.object} <= named or is_said(fact.relation)
-            order[fact.seq] = not concerns, turns[fact.relation]
-        for fact in sorted(found, key=lambda one: order[one.seq])[:ENTITY_FACTS]:
-            facts.setdefault(fact.seq, fact)
-    return sorted(list(facts.values())[:KNOWN_FACTS], key=lambda fact: fact.seq)
+        found = tx.facts.list_in_turn(graph.id, entity.seq, where=FactFilter(scope=scope), turns=ENTITY_FACTS)
+        order = {
+            seq: (not ({subject, object_} <= named or is_said(relation)), turn)
+            for seq, subject, object_, relation, turn in found
+        }
+        seqs |= dict.fromkeys(sorted(order, key=lambda seq: order[seq])[:ENTITY_FACTS])
+    return sorted(tx.facts.list_by_seqs(graph.id, list(seqs)[:KNOWN_FACTS]), key=lambda fact: fact.seq)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.extraction import FactType, Schema
 from perdure.core.facts.values import ENTITY_TYPES
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.schema import check_schema
 from perdure.domain.values import check_names, check_range
 
 FACT_SETTINGS = "facts"

@@ -14,22 +14,13 @@ from dataclasses import dataclass
 
 from perdure.core.documents import Chunk, Document
 from perdure.core.errors import InvalidInput
-from perdure.domain.files.document_outline import (
-    ITEM,
-    NEVER,
-    PAGE,
-    Outline,
-    code_outline,
-    json_outline,
-    markdown_outline,
-    text_outline,
-)
+from perdure.domain.files import document_outline
 
 _OUTLINES = {
-    **dict.fromkeys(("markdown", "html", "docx", "xlsx", "csv"), markdown_outline),
-    **dict.fromkeys(("text", "pdf"), text_outline),
-    "json": json_outline,
-    "code": code_outline,
+    **dict.fromkeys(("markdown", "html", "docx", "xlsx", "csv"), document_outline.markdown_outline),
+    **dict.fromkeys(("text", "pdf"), document_outline.text_outline),
+    "json": document_outline.json_outline,
+    "code": document_outline.code_outline,
 }
 
 # Where a long line is cut, the best first.
@@ -76,15 +67,15 @@ def chunks(document: Document, *, sizes: ChunkSizes | None = None) -> Sequence[C
     return list(_pack(outline, document, sizes))
 
 
-def _mark_pages(outline: Outline, page_starts: Sequence[int]) -> None:
+def _mark_pages(outline: document_outline.Outline, page_starts: Sequence[int]) -> None:
     """Mark the first entry of each page as a place to cut."""
     pages = [bisect_right(page_starts, number) for number in outline.numbers] if page_starts else []
     for index in range(1, len(pages)):
         if pages[index] != pages[index - 1]:
-            outline.levels[index] = PAGE
+            outline.levels[index] = document_outline.PAGE
 
 
-def _pack(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
+def _pack(outline: document_outline.Outline, document: Document, sizes: ChunkSizes) -> Iterator[Chunk]:
     """Yield the chunks in order."""
     text, starts, ends, numbers = document.text, outline.starts, outline.ends, outline.numbers
 
@@ -117,16 +108,16 @@ def _pack(outline: Outline, document: Document, sizes: ChunkSizes) -> Iterator[C
         index = after
 
 
-def _end_of_chunk(outline: Outline, first: int, target: int, most: int, least: int) -> int:
+def _end_of_chunk(outline: document_outline.Outline, first: int, target: int, most: int, least: int) -> int:
     """Return the entry after the chunk that begins with `first`."""
     levels, ends, start, count = outline.levels, outline.ends, outline.starts[first], len(outline.levels)
-    best, best_level, fallback = 0, NEVER + 1, first + 1
+    best, best_level, fallback = 0, document_outline.NEVER + 1, first + 1
     for after in range(first + 1, count + 1):
         size = ends[after - 1] - start
-        if size > most or (size > target and best_level <= ITEM):
+        if size > most or (size > target and best_level <= document_outline.ITEM):
             break
-        level = PAGE if after == count else levels[after]
-        if level == PAGE and (size <= target or best_level > ITEM):
+        level = document_outline.PAGE if after == count else levels[after]
+        if level == document_outline.PAGE and (size <= target or best_level > document_outline.ITEM):
             return after
         if size <= target:
             fallback = after

@@ -105,12 +105,6 @@ def update_group(tx: Tx, group_id: GroupId, changes: GroupChanges, *, ids: Ids, 
     return tx.groups.get(group_id)
 
 
-def list_groups_of(tx: Tx, agent_id: AgentId, *, limit: int = 100) -> Sequence[Group]:
-    """The groups in which the agent is a participant or the manager, oldest first. Raises: NotFound: the agent."""
-    tx.agents.model(agent_id)
-    return tx.groups.page(where=GroupFilter(agent_id=agent_id), ascending=True, limit=limit)
-
-
 def _agents_of(group: Group) -> set[AgentId]:
     """Its participants and its manager."""
     return {*group.agent_ids} | ({group.manager_agent_id} if group.manager_agent_id is not None else set())

@@ -9,35 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import tzinfo
 
-from perdure.context.retrieval.expand import (
-    SHARES,
-    Budget,
-    Lines,
-    Span,
-    body_of,
-    list_messages,
-    list_nodes,
-    parse_lines,
-    parse_rows,
-    rest_hint,
-    show_message,
-)
+from perdure.context.retrieval import expand
 from perdure.context.tool_output.lookup import look_up
 from perdure.core.errors import ToolError
 from perdure.core.messages import Message
 from perdure.core.nodes import SummaryNode, message_handle, node_handle, parse_handle
 from perdure.core.text.zones import zone
 from perdure.core.tools.spec import ToolOutcome
-from perdure.domain.conversations.handles import (
-    LAST_ROW,
-    Rows,
-    find_message,
-    last_row,
-    read_rows,
-    resolve_handle,
-    rows_of,
-    within,
-)
+from perdure.domain.conversations import handles
 from perdure.domain.conversations.matches import clip_line, grep_lines, grep_log, grep_messages
 from perdure.domain.conversations.patterns import PatternSlow, Search
 from perdure.domain.tools.calls import MemoryCall
@@ -59,27 +38,30 @@ def context_expand(
     max_tokens: int = DEFAULT_TOKENS,
 ) -> ToolOutcome:
     """Show the content of a handle, as much as fits. Raises: ToolError."""
-    budget, timezone = answer_budget(Budget(call.counter, call.result_tokens), max_tokens), zone(call.agent.timezone)
+    budget, timezone = (
+        answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens),
+        zone(call.agent.timezone),
+    )
     search = Search(grep) if grep else None
-    span = parse_rows(rows) if rows else None
-    target = resolve_handle(tx, call.run, handle)
+    span = expand.parse_rows(rows) if rows else None
+    target = handles.resolve_handle(tx, call.run, handle)
     if path or where or (rows and isinstance(target, Message) and target.results):
         return ToolOutcome(text=_of_result(target, rows, path, where, search, budget))
     if isinstance(target, SummaryNode) and target.level > 0:
         if lines:
             raise ToolError(f"{node_handle(target.seq)} stands for other nodes: `lines` is for one message")
         return ToolOutcome(text=_children(tx, target, span, search, budget, timezone))
-    inside = rows_of(target) if span is None else within(rows_of(target), span)
+    inside = handles.rows_of(target) if span is None else handles.within(handles.rows_of(target), span)
     if inside.first < inside.last:
         if lines:
             raise ToolError('`lines` is for one message: give its own handle, such as handle="msg-17"')
         if search is not None:
             return ToolOutcome(text=grep_messages(tx, inside, search, budget, timezone))
         return ToolOutcome(text=_messages(tx, _title(target, inside, timezone), inside, budget, timezone))
-    message = target if isinstance(target, Message) else find_message(tx, inside.agent_id, inside.first)
-    wanted = parse_lines(lines) if lines else Lines()
+    message = target if isinstance(target, Message) else handles.find_message(tx, inside.agent_id, inside.first)
+    wanted = expand.parse_lines(lines) if lines else expand.Lines()
     if search is None:
-        return ToolOutcome(text=show_message(message, wanted, budget, zone=timezone))
+        return ToolOutcome(text=expand.show_message(message, wanted, budget, zone=timezone))
     return ToolOutcome(text=grep_lines(message, wanted, search, budget, timezone))
 
 
@@ -96,12 +78,16 @@ def context_grep(
     Args:
         more: `from`, the message and line to continue at; Python reserves that name.
     """
-    budget = answer_budget(Budget(call.counter, call.result_tokens), max_tokens)
+    budget = answer_budget(expand.Budget(call.counter, call.result_tokens), max_tokens)
     search = Search(pattern)
     line = 1
-    target = resolve_handle(tx, call.run, handle) if handle else None
-    rows = Rows(call.agent.id, call.run.conversation_seq, 0, LAST_ROW) if target is None else rows_of(target)
-    newest = last_row(tx, rows)
+    target = handles.resolve_handle(tx, call.run, handle) if handle else None
+    rows = (
+        handles.Rows(call.agent.id, call.run.conversation_seq, 0, handles.LAST_ROW)
+        if target is None
+        else handles.rows_of(target)
+    )
+    newest = handles.last_row(tx, rows)
     if newest is None:
         return ToolOutcome(text=budget.cut("[No messages to search]"))
     rows = replace(rows, last=newest.seq)
@@ -120,12 +106,12 @@ def context_grep(
 
 
 def _of_result(
-    target: SummaryNode | Rows | Message,
+    target: SummaryNode | handles.Rows | Message,
     rows: str | None,
     path: str | None,
     where: str | None,
     search: Search | None,
-    budget: Budget,
+    budget: expand.Budget,
 ) -> str:
     """Show rows or values of a tool's result. Raises: ToolError: there is no such place, or no result."""
     results = target.results if isinstance(target, Message) else ()
@@ -152,11 +138,11 @@ def _of_result(
     )
 
 
-def answer_budget(most: Budget, max_tokens: int) -> Budget:
+def answer_budget(most: expand.Budget, max_tokens: int) -> expand.Budget:
     """Return the tokens that an answer may have, at most `most`. Raises: ToolError: too few."""
     if max_tokens < LEAST_TOKENS:
         raise ToolError(f"max_tokens={max_tokens} is too small: give {LEAST_TOKENS} to {MOST_TOKENS:,}")
-    return Budget(most.counter, min(max_tokens, MOST_TOKENS, most.tokens))
+    return expand.Budget(most.counter, min(max_tokens, MOST_TOKENS, most.tokens))
 
 
 def _position(text: str) -> tuple[int, int]:
@@ -168,7 +154,7 @@ def _position(text: str) -> tuple[int, int]:
     return handle.last, max(1, int(line[:15])) if line else 1
 
 
-def _title(target: SummaryNode | Rows | Message, inside: Rows, timezone: tzinfo) -> str:
+def _title(target: SummaryNode | handles.Rows | Message, inside: handles.Rows, timezone: tzinfo) -> str:
     """Return one line about the node and its messages; empty for other handles."""
     if not isinstance(target, SummaryNode):
         return ""
@@ -179,7 +165,7 @@ def _title(target: SummaryNode | Rows | Message, inside: Rows, timezone: tzinfo)
 
 
 def _children(
-    tx: Tx, node: SummaryNode, span: Span | None, search: Search | None, budget: Budget, timezone: tzinfo
+    tx: Tx, node: SummaryNode, span: expand.Span | None, search: Search | None, budget: expand.Budget, timezone: tzinfo
 ) -> str:
     """List the nodes below a node, or those whose summary matches. Raises: ToolError."""
     nodes = tx.nodes.list_by_seqs(node.agent_id, node.conversation_seq, sorted(node.children))
@@ -190,9 +176,11 @@ def _children(
             raise ToolError(f'{node_handle(node.seq)} stands for nodes; their numbers are rows="{rows}"')
     else:
         children = list(nodes)
-    title = _title(node, rows_of(node), timezone)
+    title = _title(node, handles.rows_of(node), timezone)
     if search is None:
-        return list_nodes(title, children, budget, zone=timezone, about=lambda child: child.text.split("\n", 1)[0])
+        return expand.list_nodes(
+            title, children, budget, zone=timezone, about=lambda child: child.text.split("\n", 1)[0]
+        )
     lines: dict[int, str] = {}
     try:
         for child in children:
@@ -205,36 +193,36 @@ def _children(
     if not lines:
         return budget.cut(f"No summary in {node_handle(node.seq)} matches.\n{hint}")
     matching = [child for child in children if child.seq in lines]
-    return list_nodes(hint, matching, budget, zone=timezone, about=lambda child: lines[child.seq])
+    return expand.list_nodes(hint, matching, budget, zone=timezone, about=lambda child: lines[child.seq])
 
 
-def _messages(tx: Tx, title: str, rows: Rows, budget: Budget, timezone: tzinfo) -> str:
+def _messages(tx: Tx, title: str, rows: handles.Rows, budget: expand.Budget, timezone: tzinfo) -> str:
     """List messages, as many as fit, and say how to go on."""
     messages: list[Message] = []
     chars = 0
-    for message in read_rows(tx, rows):
+    for message in handles.read_rows(tx, rows):
         messages.append(message)
-        chars += min(len(body_of(message)), budget.chars // SHARES[0])
+        chars += min(len(expand.body_of(message)), budget.chars // expand.SHARES[0])
         if chars > budget.chars or len(messages) * 8 > budget.tokens:
             break  # the last one is not shown, or only in part
     if not messages:
         return budget.cut(f"There is no message in {message_handle(rows.first, rows.last)}: all were removed.")
-    last = last_row(tx, rows)
+    last = handles.last_row(tx, rows)
     assert last is not None
     if messages[0].seq == last.seq:
-        return show_message(messages[0], Lines(), budget, zone=timezone)
+        return expand.show_message(messages[0], expand.Lines(), budget, zone=timezone)
 
     def render_rest(count: int) -> str:
         """Return the handles of the messages after the first `count`; empty: none are left."""
         if count and messages[count - 1].seq >= last.seq:
             return ""
         rest = rows if count == 0 else replace(rows, first=messages[count - 1].seq + 1)
-        first = next(read_rows(tx, rest, page=1)).seq
+        first = next(handles.read_rows(tx, rest, page=1)).seq
         # The middle by numbers, moved on to the next message, so that each part begins with one.
         middle = (first + last.seq) // 2 + 1
-        second = next(read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None
+        second = next(handles.read_rows(tx, replace(rows, first=middle), page=1), None) if middle <= last.seq else None
         if count == 0 and second is not None:  # the whole would be the same call again
             return f"[In parts: {message_handle(first, second.seq - 1)}, {message_handle(second.seq, last.seq)}]"
-        return rest_hint(first, last.seq, second.seq if second else None, message_handle)
+        return expand.rest_hint(first, last.seq, second.seq if second else None, message_handle)
 
-    return list_messages(title, messages, render_rest, budget, zone=timezone)
+    return expand.list_messages(title, messages, render_rest, budget, zone=timezone)

@@ -13,10 +13,9 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.text.reprs import describe_value
-from perdure.core.tools.hosts import check_hosts
 from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
-from perdure.core.tools.sandbox import is_requirement
-from perdure.core.tools.schema_check import check_schema
+from perdure.core.tools.sandbox import check_hosts, is_requirement
+from perdure.core.tools.schema import check_schema
 from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment

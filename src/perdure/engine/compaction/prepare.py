@@ -11,19 +11,17 @@ import logging
 from dataclasses import dataclass
 
 from perdure.context.request.assemble import parse_recalled
-from perdure.context.window.economics import CHUNK_SHARE
-from perdure.context.window.leaves import is_due, next_preparation
+from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
 from perdure.context.window.plan import Evict, Merge, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import rewrite_revised
-from perdure.engine.compaction.situation import load_prepared, situation_of
-from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of, summarise
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Line, RunLog
-from perdure.engine.run.preview import Preview, preview
+from perdure.engine.run.room import Preview, preview
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
 

@@ -16,8 +16,7 @@ from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.nodes import SummaryNode
-from perdure.engine.compaction.situation import load_prepared
-from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
+from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, summarise
 from perdure.engine.ports import Ports, UnitInputs, in_effect
 from perdure.engine.run.log import Line
 from perdure.storage.tx import Tx

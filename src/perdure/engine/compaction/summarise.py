@@ -1,4 +1,5 @@
-"""Summaries: written by a model and audited, after one repair if they are no good, or extracted by our own code."""
+"""Summaries: written by a model and audited, after one repair if they are no good, or extracted by our own code;
+and what a compaction's plan is made of, from the rows of the store."""
 
 from __future__ import annotations
 
@@ -8,24 +9,25 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import ParamSpec, TypeVar
+from typing import ParamSpec, TypedDict, TypeVar, Unpack
 
 from perdure.context.request.assemble import View
 from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.audit import Source, audit_summary, cut_for_missing
+from perdure.context.window.budget import Certificate
 from perdure.context.window.extract import clip, extract
 from perdure.context.window.merge_texts import extract_summary
-from perdure.context.window.plan import LEAST_SUMMARY, Evict, Merge
+from perdure.context.window.plan import KEEP_SHARE, LEAST_SUMMARY, Evict, Merge, Situation
 from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
 from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
-from perdure.core.conversations import CompactionSettings, SummarySettings
+from perdure.core.conversations import CompactionSettings, Conversation, SummarySettings
 from perdure.core.errors import LeaseLost, ModelError, ModelNotFound, ModelOverflow, PerdureError, StoreError
 from perdure.core.messages import Message, text_of, unlogged_message
 from perdure.core.models import Model, ModelReply, ModelRequest, Models
 from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handle, node_handle
 from perdure.core.ports import TokenCounter
-from perdure.core.runs import NO_USAGE, Run, Usage
+from perdure.core.runs import NO_USAGE, Prefix, Run, Usage
 from perdure.core.telemetry.port import ModelWork
 from perdure.engine.estimates import (
     rows_tokens,
@@ -35,6 +37,65 @@ from perdure.engine.reading import Reading
 from perdure.engine.run.interrupts import is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.storage.tx import Tx
+
+NO_RUN = -1
+"""Where no run is under way, so that all but the newest atom may leave."""
+
+
+class RunState(TypedDict, total=False):
+    """The fields of `Situation` that tell of the current run."""
+
+    run_seq: int
+    turn_from: int | None
+    seen_upto: int
+    sent_upto: int
+    can_open: bool
+
+
+def situation_of(
+    agent: Agent,
+    conversation: Conversation,
+    view: View,
+    nodes: Sequence[SummaryNode],
+    certificate: Certificate,
+    counter: TokenCounter,
+    *,
+    prepared: Sequence[SummaryNode] = (),
+    **run: Unpack[RunState],
+) -> Situation:
+    """Build the situation of a conversation's next request, with the agent's settings."""
+    compaction = CompactionSettings.of(agent)
+    share = compaction.keep_share
+    return Situation(
+        certificate=certificate,
+        nodes=tuple(nodes),
+        pinned=view.pinned,
+        rows=view.rows,
+        stubs=conversation.stubs,
+        keep_share=KEEP_SHARE if share is None else share,
+        prepared=tuple(prepared),
+        summaries=SummarySettings.of(agent),
+        compaction=compaction,
+        counter=counter,
+        **(RunState(run_seq=NO_RUN) | run),
+    )
+
+
+def load_prepared(tx: Tx, prefix: Prefix) -> Sequence[SummaryNode]:
+    """Load the summaries that are not in view yet, oldest first. One of messages that were revised since does not
+    count."""
+    agent_id, conversation_seq = prefix.agent_id, prefix.conversation_seq
+    shown = set(prefix.nodes)
+
+    def is_prepared(node: SummaryNode) -> bool:
+        if node.seq in shown:
+            return False
+        if node.level:  # a plan takes it only for the same children
+            return True
+        return node.from_message_seq >= prefix.from_message_seq and not tx.nodes.is_outdated(node)
+
+    return [node for node in tx.nodes.list_newest(agent_id, conversation_seq) if is_prepared(node)]
+
 
 logger = logging.getLogger(__name__)
 

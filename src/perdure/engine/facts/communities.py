@@ -16,7 +16,7 @@ from perdure.domain.facts.communities import SIZE_MIN, best_facts_summary, store
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.reading import Reading
-from perdure.engine.workers.pauses import AT_ONCE, Piece
+from perdure.engine.workers.background import AT_ONCE, Piece
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

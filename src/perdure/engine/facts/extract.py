@@ -27,8 +27,7 @@ from perdure.engine.facts.waiting import TRIES, WHOLE_TRIES
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.reading import AGAIN_MAX
 from perdure.engine.run.log import Line
-from perdure.engine.workers.background import PutBack
-from perdure.engine.workers.pauses import AT_ONCE, Piece
+from perdure.engine.workers.background import AT_ONCE, Piece, PutBack
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from perdure.core.provenance.sources import TRUSTED, TrustLabel
 from perdure.core.text.forms import match_form, name_key
 from perdure.domain.facts.graphs import NewEntity
 from perdure.engine.facts.entities import Entities, valid_entities
-from perdure.engine.facts.times import DAY, begins_before, better_times, parse_time, says_time
+from perdure.engine.facts.times import DAY, better_times, parse_time, says_time
 
 FACTS_MAX = 100
 """The most facts of one batch."""
@@ -120,18 +120,17 @@ class _Draft:
             return ""
         self._moved[number] = place
         turns = tuple(dict.fromkeys((*earlier.turns, *planned.turns)))
-        added = _compare(self._batch, replace(planned, decision="ADD"), self.entities.items)
-        # What other turns decide is carried out after it, so that it is taken back when these are edited.
-        is_apart = turns != earlier.turns and (planned.decision != "SUPERSEDE" or added.decision == "ADD")
         if planned.decision == "NONE":
             self._facts[place] = replace(earlier, turns=turns)
-        elif is_apart and not (planned.decision == "SUPERSEDE" and earlier.decision == "NONE"):
+        elif planned.decision == "SUPERSEDE" or turns != earlier.turns:
+            # Carried out after it: which of them ends, their times say; and what other turns decide is taken back when
+            # these are edited.
             self._facts[number] = replace(planned, earlier=place)
         elif planned.decision == "DELETE":
             del self._facts[place]
             if earlier.decision in ("NONE", "UPDATE"):
                 self._facts[place] = replace(earlier, decision="DELETE")
-        elif planned.decision == "UPDATE":
+        else:
             valid_at, invalid_at = better_times(
                 planned.valid_at, planned.invalid_at, before=(earlier.valid_at, earlier.invalid_at)
             )
@@ -145,23 +144,9 @@ class _Draft:
                 valid_at=valid_at,
                 invalid_at=invalid_at,
             )
-        elif earlier.decision == "NONE":
-            self._facts[number] = replace(planned, known=earlier.known)
-        else:
-            if (times := ended_by(planned, self._batch, earlier.valid_at, earlier.invalid_at)) is not None:
-                self._facts[place] = replace(earlier, valid_at=times[0], invalid_at=times[1])
-            self._facts[number] = added
         if number in self._facts:
             del self._moved[number]
         return ""
-
-
-def ended_by(
-    planned: PlannedFact, batch: Batch, valid_at: datetime | None, invalid_at: datetime | None
-) -> tuple[datetime | None, datetime] | None:
-    """Return the times of a fact that another one ends; None: it has ended before."""
-    end = planned.valid_at or max(turn.occurred_at for turn in batch.turns if turn.number in planned.turns)
-    return (begins_before(valid_at, end), end) if invalid_at is None or invalid_at > end else None
 
 
 def _reason_to_drop(batch: Batch, fact: ExtractedFact, entities: Entities) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import Extraction
-from perdure.core.facts.values import Episode, Fact, FactChange, Graph
+from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -26,9 +26,10 @@ from perdure.domain.facts.graphs import (
     change_fact,
     delete_facts,
     graph_of_agent,
+    settle,
     store_entities,
 )
-from perdure.engine.facts.plan import Plan, PlannedFact, ended_by
+from perdure.engine.facts.plan import Plan, PlannedFact
 from perdure.engine.facts.times import better_times
 from perdure.engine.reading import Reading
 from perdure.storage.tx import Tx
@@ -245,7 +246,7 @@ class _Storing:
         if known is not None and planned.decision == "DELETE":
             self._support(planned, known, supports)  # what denies it: without that it is believed again
             delete_facts(self._tx, self._graph, [known], origin=origin, at=self._at, together=self._changes)
-            self._known[known.id] = self._tx.facts.get(known.id)
+            self._join(known, known)
             return None
         if known is not None and planned.decision == "NONE":
             self._support(planned, known, supports)
@@ -257,20 +258,16 @@ class _Storing:
         if self._is_deleted(planned, subject, object_, supports):
             self._tx.graphs.count_dropped(self._graph.id, {"deleted by a person": 1})
             return None
+        tx, graph, ids, at, together = self._tx, self._graph, self._ids, self._at, self._changes
         if known is not None and planned.decision == "UPDATE":
-            changed = self._change(known, self._better(known, planned), "update", origin)
+            fields = self._better(known, planned)
+            changed = change_fact(tx, graph, known, fields, change="update", origin=origin, at=at, together=together)
+            self._known[known.id] = changed
             self._support(planned, known, supports)
             return changed
-        times = None
-        if known is not None and known.expired_at is None:
-            times = ended_by(planned, self._loaded.batch, known.valid_at, known.invalid_at)
-        if known is not None and times is not None:
-            self._change(known, {"valid_at": times[0], "invalid_at": times[1]}, "supersede", origin)
-            origin = {**origin, "ended_ids": [known.id]}
-        if (planned.decision == "ADD" or known is None) and (
-            same := self._find_same(planned, scope_of(supports[0]))
-        ) is not None:
+        if (same := self._find_same(planned, supports)) is not None:
             self._support(planned, same, supports)
+            self._join(same, known)
             return None
         new = NewFact(
             text=planned.text,
@@ -285,18 +282,24 @@ class _Storing:
             trust=planned.trust,
             scope=supports[0].scope,
         )
-        (fact,) = add_facts(
-            self._tx, self._graph, [new], origin=origin, ids=self._ids, at=self._at, together=self._changes
-        )
+        (fact,) = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[supports], together=together)
         self._support(planned, fact, supports)
+        self._join(fact, known)
         return fact
+
+    def _join(self, fact: Fact, known: Fact | None) -> None:
+        """Let a fact and the one that it is true instead of, if any, end as their times say, and others with them."""
+        if known is not None:
+            tx, graph, at, together = self._tx, self._graph, self._at, self._changes
+            settle(tx, graph, [fact, known], joined=True, at=at, together=together)
+            self._known = {one.id: one for one in tx.facts.list_by_ids(list(self._known))}
 
     def _is_deleted(self, planned: PlannedFact, subject: int, object_: int, supports: Sequence[Episode]) -> bool:
         """Whether somebody deleted the fact that says this, or corrected it, and the user has not said it since."""
         scope = set(scope_of(supports[0]))
         said = {
             version.first_seq
-            for version in self._tx.facts.list_said(self._graph.id, subject, object_, limit=SAME_MAX)
+            for version in self._tx.facts.list_between(self._graph.id, subject, object_, limit=SAME_MAX)
             if version.relation == planned.relation or match_form(version.text) == match_form(planned.text)
         }
         return any(
@@ -340,29 +343,23 @@ class _Storing:
             "trust": known.trust if known.trust in TRUSTED else planned.trust,
         }
 
-    def _change(self, known: Fact, fields: FactFields, change: FactChange, origin: Mapping[str, Any]) -> Fact:
-        """Write a new version of a known fact."""
-        changed = change_fact(
-            self._tx, self._graph, known, fields, change=change, origin=origin, at=self._at, together=self._changes
-        )
-        self._known[known.id] = changed
-        return changed
-
     def _support(self, planned: PlannedFact, fact: Fact, supports: Sequence[Episode]) -> None:
         """Link a fact with the episodes that say it, and with what later facts of the answer call it."""
         self._stored[planned.number] = fact.id
         self._known.setdefault(fact.id, fact)
         self._sources += [(fact.first_seq, episode.seq) for episode in supports]
 
-    def _find_same(self, planned: PlannedFact, scope: tuple[tuple[str, str], ...]) -> Fact | None:
-        """Return the believed fact of a scope that says the same of the same time: one may have come since the batch
-        was read."""
-        ends = self._entities[planned.subject], self._entities[planned.object]
+    def _find_same(self, planned: PlannedFact, supports: Sequence[Episode]) -> Fact | None:
+        """Return the believed fact of their scope that says the same of the same time: one may have come since the
+        batch was read."""
+        ends, scope = (self._entities[planned.subject], self._entities[planned.object]), set(scope_of(supports[0]))
+        at = planned.valid_at or supports[-1].occurred_at
         for fact in self._tx.facts.list_between(self._graph.id, *ends, planned.relation, limit=SAME_MAX):
+            is_over = fact.invalid_at is not None and fact.invalid_at <= at
             if (
                 fact.trust == planned.trust
-                and set(scope) <= set(fact.scope.items())
-                and planned.invalid_at in (None, fact.invalid_at)
+                and scope <= set(fact.scope.items())
+                and (fact.invalid_at == planned.invalid_at or (planned.invalid_at is None and not is_over))
                 and (planned.valid_at is None or fact.is_true_at(planned.valid_at))
             ):
                 return fact

@@ -36,21 +36,16 @@ def parse_time(text: str | None) -> datetime | None:
         return None
 
 
-def begins_before(valid_at: datetime | None, end: datetime | None) -> datetime | None:
-    """Return the beginning of a fact that ends then; None: unknown, as where it ended before what was taken for its
-    beginning, such as the time at which it was said."""
-    return None if valid_at is not None and end is not None and end < valid_at else valid_at
-
-
 def better_times(
     valid_at: datetime | None, invalid_at: datetime | None, *, before: tuple[datetime | None, datetime | None]
 ) -> tuple[datetime | None, datetime | None]:
     """Return beginning and end of a fact by what is said of it now, and else by what was known before: of that, what
-    does not fit is unknown."""
+    does not fit is unknown, such as the time at which it was said, taken for its beginning."""
     if valid_at is not None and invalid_at is None and before[1] is not None and before[1] < valid_at:
         return valid_at, None
     end = invalid_at or before[1]
-    return valid_at or begins_before(before[0], end), end
+    fits = before[0] is None or end is None or before[0] <= end
+    return valid_at or (before[0] if fits else None), end
 
 
 def says_time(turn: Turn, time: datetime) -> bool:

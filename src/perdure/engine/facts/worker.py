@@ -20,8 +20,7 @@ from perdure.engine.facts.forgetting import ForgettingWork
 from perdure.engine.facts.waiting import TRIES, Backlog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
-from perdure.engine.workers.background import LineWorker, PutBack
-from perdure.engine.workers.pauses import Pauses
+from perdure.engine.workers.background import LineWorker, Pauses, PutBack
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,8 @@ from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem, Key
 from perdure.core.ids import AgentId, ArchiveId, FactId, GraphId
 from perdure.domain.facts.deltas import forgotten_texts, told_texts
-from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of
+from perdure.domain.facts.graphs import change_fact, delete_episodes, delete_facts, restore_fact, said_of, settle
+from perdure.domain.facts.lines import own_version
 from perdure.storage.tx import Tx
 
 PAGE = 200
@@ -70,25 +71,26 @@ def forget_waiting(tx: Tx, agent_id: AgentId, redactor: Redactor, *, at: datetim
 def restore_facts(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
     """Believe forgotten facts again, with the episode that supported them; return why some are not."""
     graph, before, problem = tx.graphs.get(GraphId(item.id)), json.loads(item.before), ""
+    if before["episode"] is not None:
+        times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
+        (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
+        tx.facts.add_sources(graph.id, [(first_seq, episode.seq) for first_seq in before["first_seqs"]])
     for id_ in before["facts"]:
         fact = tx.facts.get(FactId(id_))
         if fact.expired_at is None:
             problem = f"{id_} was changed again"
         else:
-            before_it = [version for version in tx.facts.versions(fact.id) if not version.is_deletion][-1]
-            restore_fact(tx, graph, fact.id, origin=before_it.origin, at=at)
+            restore_fact(tx, graph, fact.id, origin=own_version(tx.facts.versions(fact.id)).origin, at=at)
     for id_ in before.get("again", ()):
-        *_, changed, again = tx.facts.versions(FactId(id_))
+        versions = tx.facts.versions(FactId(id_))
+        *_, was, again = [one for one in versions if "ended_by" not in one.origin]
         if again.change != "restore" or again.expired_at is not None:
             problem = f"{id_} was changed again"
-        elif changed.is_deletion:
-            delete_facts(tx, graph, [again], origin=changed.origin, at=at)
+        elif was.is_deletion:
+            delete_facts(tx, graph, versions[-1:], origin=was.origin, at=at)
         else:
-            change_fact(tx, graph, again, said_of(changed), change=changed.change, origin=changed.origin, at=at)
-    if before["episode"] is not None:
-        times = {name: datetime.fromisoformat(before["episode"][name]) for name in _TIMES if before["episode"][name]}
-        (episode,) = tx.episodes.add([Episode(**{**before["episode"], **times})])
-        tx.facts.add_sources(graph.id, [(first_seq, episode.seq) for first_seq in before["first_seqs"]])
+            fact = change_fact(tx, graph, versions[-1], said_of(was), change=was.change, origin=was.origin, at=at)
+            settle(tx, graph, [fact], at=at)
     return problem
 
 

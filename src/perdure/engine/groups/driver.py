@@ -1,31 +1,40 @@
-"""Drives one turn of a group, under a lease, from where its log stands to its stop reason."""
+"""Drives one turn of a group, under a lease, from where its log stands to its stop reason.
+
+A speech is the run of an agent for one place of a turn, and what becomes of it in the transcript.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from perdure.core.errors import LeaseLost, NotFound, PerdureError, StoreClosed, StoreError
-from perdure.core.events import StoredEvent
-from perdure.core.groups.group import GroupTurn, Speaker
-from perdure.core.incoming.backoff import backoff_s
-from perdure.core.runs import Run
-from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log
-from perdure.engine.groups.next_action import Finish, Speak, next_action
-from perdure.engine.groups.speeches import (
-    Outcome,
-    PriceOf,
-    Refused,
-    begin_speech,
-    find_run,
-    record_speeches,
+from perdure.context.sections.envelopes import input_tokens
+from perdure.core.errors import (
+    ApprovalPending,
+    IdempotencyMismatch,
+    LeaseLost,
+    NotFound,
+    PerdureError,
+    StoreClosed,
+    StoreError,
 )
+from perdure.core.events import StoredEvent
+from perdure.core.groups.group import SLEEPTIME_KINDS, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
+from perdure.core.ids import MessageId, RunId, id_in_run
+from perdure.core.incoming.backoff import backoff_s
+from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
+from perdure.core.runs import NO_OPTIONS, Run, RunKey, Usage
+from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
+from perdure.engine.groups.next_action import Finish, Speak, next_action
+from perdure.engine.groups.texts import build_input, parse_choice
 from perdure.engine.groups.units import finish_turn
 from perdure.engine.ports import Ports, SendSettings
+from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
@@ -200,3 +209,215 @@ def _find_open(tx: Tx, log: GroupLog) -> Speak | None:
         return None
     begun = tuple(speaker for speaker in action.speakers if find_run(tx, log.turn, speaker) is not None)
     return replace(action, speakers=begun) if begun else None
+
+
+PriceOf = Callable[[str, Usage], float | None]
+"""What a step with this model costs in US dollars; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An agent could not even begin to speak."""
+
+    reason: str
+    awaits_approval: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a speech.
+
+    Args:
+        run: None: it was never accepted.
+        problem: what stopped it, where the run itself does not say.
+    """
+
+    run: Run | None = None
+    problem: str = ""
+    awaits_approval: bool = False
+
+
+def speech_key(turn: GroupTurn, place: int) -> str:
+    """The idempotency key of the run for this place: so there is one, whoever begins it."""
+    return "group-" + hashlib.sha256(f"{turn.group_id}/{turn.seq}/{place}".encode()).hexdigest()
+
+
+def find_run(tx: Tx, turn: GroupTurn, speaker: Speaker) -> Run | None:
+    """The run for this place, if it has begun."""
+    assert turn.plan is not None
+    member = member_of(turn.plan, speaker.agent_id)
+    found = tx.runs.find_by_key(speaker.agent_id, member.conversation_seq, speech_key(turn, speaker.place))
+    return None if found is None else found[0]
+
+
+async def begin_speech(
+    turn: GroupTurn, speaker: Speaker, seen_seq: int, ports: Ports, runner: Runner
+) -> Accepted | Refused:
+    """Begin the run for a place, or find the one that has begun. Raises: StoreError, LeaseLost."""
+    store, plan = ports.store, turn.plan
+    assert plan is not None
+    if (run := await store.read(find_run, turn, speaker)) is not None:
+        return Accepted(run, (), repeated=True)
+    member = member_of(plan, speaker.agent_id)
+    run_id = RunId(ports.ids.new("run"))
+    drafts = await _drafts(turn, plan, speaker, seen_seq, run_id, ports)
+    try:
+        return await runner.accept(
+            Request(
+                run_id=run_id,
+                agent_id=speaker.agent_id,
+                conversation_seq=member.conversation_seq,
+                drafts=drafts,
+                tokens=tuple(_tokens_of(draft, ports) for draft in drafts),
+                idempotency_key=speech_key(turn, speaker.place),
+                max_steps=turn.max_steps,
+                options=replace(NO_OPTIONS, hops=turn.hops),
+                sent_chars=0,  # the message was measured when the group took it
+            )
+        )
+    except (StoreError, LeaseLost):
+        raise
+    except IdempotencyMismatch:  # another process has begun it meanwhile, with a text of its own
+        run = await store.read(find_run, turn, speaker)
+        return Refused("its run is gone") if run is None else Accepted(run, (), repeated=True)
+    except NotFound as error:
+        kinds = {"agent": "it was deleted", "conversation": "its conversation for this group was deleted"}
+        return Refused(kinds.get(error.kind, str(error)))
+    except ApprovalPending:
+        return Refused("a call of an earlier turn still waits for approval", awaits_approval=True)
+    except PerdureError as error:
+        return Refused(str(error))
+
+
+async def _drafts(
+    turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, run_id: RunId, ports: Ports
+) -> tuple[Draft, ...]:
+    """What a speaker is sent: what was said since it last spoke, in one message; an agent with a companion, the user's
+    messages as they are."""
+    if plan.kind in SLEEPTIME_KINDS:
+        said = await ports.store.read(lambda tx: tx.group_messages.list_of_turn(turn.group_id, turn.seq))
+        return tuple(
+            Draft(
+                id=MessageId(id_in_run(run_id, "input", place, ports.ids)),
+                role="user",
+                parts=entry.parts,
+                name=entry.sender_name or None,
+            )
+            for place, entry in enumerate(one for one in said if one.kind == "user")
+        )
+    limit = ports.settings.message_limit_chars
+    given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
+    draft = Draft(
+        id=MessageId(id_in_run(run_id, "input", 0, ports.ids)),
+        role="user",
+        parts=(Text(given.text), *given.images),
+        sender_id=turn.group_id,
+        sources=given.sources,
+    )
+    return (draft,)
+
+
+def _tokens_of(draft: Draft, ports: Ports) -> int:
+    """The upper estimate of a draft in a request."""
+    images = len(images_of(draft.parts))
+    return input_tokens("user", text_without_images(draft.parts), ports.counter, images=images)
+
+
+def record_speeches(
+    tx: Tx,
+    turn: GroupTurn,
+    speeches: Sequence[tuple[Speaker, Outcome]],
+    seen_seq: int,
+    *,
+    ports: Ports,
+    price_of: PriceOf,
+) -> None:
+    """Append what became of speeches to the transcript, and add what they have used. A place that is done stays as it
+    is.
+
+    Raises: LeaseLost, NotFound: the group is gone.
+    """
+    tx.groups.lock(turn.group_id)
+    turn = tx.group_turns.keep_lease(turn)
+    done = load_group_log(tx, turn.group_id, turn.seq).places
+    entries: list[GroupMessage] = []
+    for speaker, outcome in speeches:
+        if speaker.place in done:
+            continue
+        run, messages = None, list[Message]()
+        if outcome.run is not None:
+            try:
+                run = tx.runs.get_by_key(outcome.run.key)
+                messages = [one for one in tx.messages.list_by_run(run) if _is_said(one)]
+                turn = _spent(tx, turn, run, price_of)
+            except NotFound:
+                outcome = replace(outcome, problem="it was deleted while it spoke")
+        base = GroupMessage(
+            group_id=turn.group_id,
+            turn_seq=turn.seq,
+            place=speaker.place,
+            kind="speech",
+            sender_id=speaker.agent_id,
+            sender_name=speaker.name,
+            run_id=None if outcome.run is None else outcome.run.id,
+            seen_seq=-1 if outcome.run is None else seen_seq,
+            created_at=ports.clock.now(),
+        )
+        entries += _entries(turn, speaker, base, messages, run, outcome)
+    tx.group_turns.spend(turn)
+    tx.group_messages.append(turn.group_id, entries)
+
+
+def _entries(
+    turn: GroupTurn, speaker: Speaker, base: GroupMessage, messages: list[Message], run: Run | None, outcome: Outcome
+) -> list[GroupMessage]:
+    """The entries of a place: what was said, or chosen, and why there is no more of it."""
+    plan = turn.plan
+    assert plan is not None
+    token = plan.termination_token if plan.kind == "dynamic" else None
+    problem, awaits = _problem_of(run, outcome)
+
+    def trouble(kind: GroupMessageKind) -> GroupMessage:
+        return replace(base, kind=kind, parts=(Text(problem),))
+
+    entries: list[GroupMessage] = []
+    if speaker.task == "choose":
+        if not problem:
+            chosen, ends = parse_choice("\n".join(one.text for one in messages), plan.participants, token or "")
+            last = messages[-1] if messages else None
+            choice = replace(base, kind="choice", chosen_id=chosen, ends_turn=ends)
+            return [choice if last is None else replace(choice, message_id=last.id, message_seq=last.seq)]
+    else:
+        for message in messages:
+            ends = token is not None and token in message.text
+            entries.append(replace(base, message_id=message.id, message_seq=message.seq, ends_turn=ends))
+    if problem:
+        entries.append(trouble("approval" if awaits else "failure"))
+    return entries or [replace(base, kind="silence")]
+
+
+def _problem_of(run: Run | None, outcome: Outcome) -> tuple[str, bool]:
+    """What stopped a speech, empty if nothing did; and whether a call of it waits for somebody's approval."""
+    if outcome.problem:
+        return outcome.problem, outcome.awaits_approval
+    assert run is not None
+    if run.stop_reason == "requires_approval":
+        return "a call of its tools waits for approval", True
+    if run.stop_reason == "cancelled":
+        return "it was cancelled", False
+    if run.failure is not None:
+        return run.failure.message, False
+    return ("" if run.status == "completed" else f"its run ended with {run.stop_reason}"), False
+
+
+def _is_said(message: Message) -> bool:
+    """Whether the message holds something that an agent says to the others."""
+    return message.role == "assistant" and message.kind == "message" and bool(message.text.strip())
+
+
+def _spent(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:
+    """The turn with what this run has used."""
+    prices = [price_of(step.model, step.usage) for step in tx.steps.list_by_run(RunKey(*run.key))]
+    known = [price for price in prices if price is not None]
+    cost = turn.cost_usd if not known else (turn.cost_usd or 0.0) + sum(known)
+    return replace(turn, usage=turn.usage + run.usage, step_count=turn.step_count + run.step_count, cost_usd=cost)

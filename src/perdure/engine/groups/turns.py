@@ -28,10 +28,9 @@ from perdure.core.ids import GroupId, MessageId
 from perdure.core.messages import Draft, Text
 from perdure.core.runs import NO_OPTIONS, IfBusy, Run
 from perdure.engine.budget import check_key_size, with_key_budget
-from perdure.engine.groups.driver import TurnDriver
+from perdure.engine.groups.driver import PriceOf, TurnDriver, find_run
 from perdure.engine.groups.log import GroupLog, Live, LiveSpeech, LiveTurn, load_group_log, wait_for
 from perdure.engine.groups.next_action import Finish, Speak, next_action
-from perdure.engine.groups.speeches import PriceOf, find_run
 from perdure.engine.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.engine.ports import Ports, SendSettings, in_effect
 from perdure.engine.run.accept import check_input

@@ -17,13 +17,11 @@ from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.accept import Request
-from perdure.engine.run.driving.repeats import find_known
-from perdure.engine.run.finish import end_run
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RunLog, load_run_log, run_log_of
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
-from perdure.engine.run.rows import engine_drafts
+from perdure.engine.run.rows import end_run, engine_drafts, find_known
 from perdure.storage.tx import Tx
 
 

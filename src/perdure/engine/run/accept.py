@@ -48,12 +48,11 @@ from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_
 from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
 from perdure.engine.reading import NOTHING, Reading
 from perdure.engine.run.compression import Shown
-from perdure.engine.run.driving.repeats import find_known, is_sent_again
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
 from perdure.engine.run.request import make_request
-from perdure.engine.run.rows import add_waiting_input, encode_drafts
+from perdure.engine.run.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
 from perdure.engine.search.recall import plan_recall, recall
 from perdure.storage.tx import Tx
 

@@ -1,19 +1,38 @@
-"""The loop: a run, from where its log stands to a stop reason."""
+"""The loop: a run, from where its log stands to a stop reason.
+
+T8: a request would not fit, so something leaves its view: what the plan says, in one transaction. A model writes the
+summary first, outside the transaction. After a kill the same plan is made again from the log, since nothing of an
+unfinished one is stored.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from perdure.context.retrieval.stubs import row_tokens
+from perdure.context.window.plan import Evict, Merge, Stub
+from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.errors import LeaseLost, NotFound
-from perdure.core.runs import Run
-from perdure.core.telemetry.port import RunWork, current_run
-from perdure.engine.compaction.make_room import make_room
-from perdure.engine.context_engines.ask import ask_engine
-from perdure.engine.hooks.points import at_run_end, before_model
-from perdure.engine.ports import Ports
-from perdure.engine.run.finish import finish
-from perdure.engine.run.log import Progress, RunLog, Tell
+from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
+from perdure.core.nodes import SummaryNode, message_handle
+from perdure.core.runs import PrefixChange, Run
+from perdure.core.telemetry.port import Compacted, RunWork, current_run
+from perdure.engine.budget import count_use
+from perdure.engine.compaction.compact_view import compact_view
+from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
+from perdure.engine.context_engines.turns import ask_engine
+from perdure.engine.estimates import (
+    dropped_rows,
+)
+from perdure.engine.hooks.points import after_compaction, at_run_end, before_compaction, before_model
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.reading import Reading
+from perdure.engine.run.interrupts import Interrupted
+from perdure.engine.run.log import Progress, RoomPlan, RunLog, Tell, load_run_log
 from perdure.engine.run.model_call import call_model
 from perdure.engine.run.next_action import CallModel, CallTools, Done, Finish, MakeRequest, next_action
 from perdure.engine.run.request import load_request, record_request
+from perdure.engine.run.rows import finish
 from perdure.engine.run.tool_calls import call_tools
 from perdure.storage.tx import Tx
 
@@ -89,3 +108,143 @@ def _is_there(tx: Tx, run: Run) -> bool:
     except NotFound:
         return False
     return True
+
+
+async def make_room(room: RoomPlan, ports: Ports) -> Progress:
+    """Carry out the plan, with the hooks before and after. Raises: LeaseLost, StoreError."""
+    try:
+        if not ports.hooks.points & {"before_compaction", "after_compaction"}:
+            return await _make_room(room, ports)
+        by = type(room.plan).__name__.lower()
+        before = await before_compaction(room.log, by=by, budget_tokens=room.budget_tokens, ports=ports)
+        if before.log.run.ended:
+            return before
+        compacted = await _make_room(room, ports)
+        after = await after_compaction(compacted.log, by=by, ports=ports)
+    except Interrupted:
+        return Progress(await ports.store.read(load_run_log, room.log))
+    return Progress(after.log, (*before.events, *compacted.events, *after.events))
+
+
+async def _make_room(room: RoomPlan, ports: Ports) -> Progress:
+    """Carry out the plan: have a summary written if one is needed, and store both. Raises: Interrupted."""
+    plan = room.plan
+    summary: Summary | None = None
+    task = SummaryTask(
+        agent=room.agent,
+        settings=CompactionSettings.of(room.agent),
+        nodes=room.nodes,
+        budget_tokens=room.budget_tokens,
+        view=room.view,
+        overcount=room.conversation.overcount,
+        run=room.log.run,
+    )
+    if isinstance(plan, (Evict, Merge)) and plan.text is not None:
+        summary = engine_summary(plan, plan.text, ports.counter)
+    elif (isinstance(plan, Merge) or (isinstance(plan, Evict) and plan.atoms)) and not plan.prepared:
+        summary = await summarise(task, plan, ports)
+    reading = None if summary is None or isinstance(plan, Stub) else task.reading(room.conversation.seq, plan)
+    progress = await ports.store.write(_store_plan, room, summary, reading, ports.inputs())
+    for stored in progress.events:
+        if isinstance(stored.event, ViewCompacted):
+            ports.telemetry.count(Compacted(stored.event.method))
+        elif isinstance(stored.event, RowsCut):
+            ports.telemetry.count(Compacted("cut"))
+    return progress
+
+
+def _store_plan(
+    tx: Tx, room: RoomPlan, summary: Summary | None, reading: Reading | None, inputs: UnitInputs
+) -> Progress:
+    """Store what the plan says, if the conversation's state is still that of the plan."""
+    log = replace(room.log, run=tx.runs.keep_lease(room.log.run, until=inputs.until))
+    tx.agents.lock(room.agent.id)  # summaries of this conversation are prepared in the background, too
+    conversation = tx.conversations.get_by_seq(room.agent.id, room.conversation.seq)
+    planned = (room.view.prefix.seq, room.conversation.stubs, room.agent.settings_revision)
+    now = (conversation.prefix_seq, conversation.stubs, tx.agents.get(room.agent.id).settings_revision)
+    is_same = now == planned and (reading is None or reading.holds(tx))
+    if not is_same or not isinstance(next_action(log), MakeRequest):
+        return Progress(load_run_log(tx, room.log))
+    if isinstance(room.plan, Stub):
+        events = _store_stub(tx, room, room.plan, conversation, inputs)
+    else:
+        events = _store_removal(tx, room, room.plan, conversation, summary, inputs)
+    stored = tx.events.add(room.log.run.key, events, at=inputs.now)
+    return Progress(load_run_log(tx, room.log), stored)
+
+
+def _store_removal(
+    tx: Tx,
+    room: RoomPlan,
+    removal: Evict | Merge,
+    conversation: Conversation,
+    summary: Summary | None,
+    inputs: UnitInputs,
+) -> list[Event]:
+    """Take messages or nodes out of the view, behind a summary node; the events."""
+    log = room.log
+    compaction = compact_view(
+        tx,
+        room.agent,
+        conversation,
+        room.view,
+        room.nodes,
+        removal,
+        summary,
+        inputs,
+        run=log.run,
+        trigger="context_window_exceeded" if log.overflows else "post_step_context_check",
+        reason=room.reason,
+    )
+    events: list[Event] = []
+    for node in compaction.nodes:  # a prepared one is paid for by the run that takes it
+        tx.runs.spend(log.run.key, node.usage)
+        count_use(tx, room.agent, log.run.options, node.model or "", node.usage, inputs)
+    events += [
+        ViewCompacted(
+            node.seq,
+            node.from_message_seq,
+            node.upto_message_seq,
+            isinstance(removal, Merge),
+            node.made_by,
+            compaction.tokens if len(compaction.nodes) == 1 else _tokens_behind(room, node),
+            node.tokens,
+            node.rejected,
+            node.method,
+        )
+        for node in compaction.nodes
+    ]
+    if (note := compaction.note) is not None:
+        events.append(MessageAdded(note.seq, note))
+    return [*events, PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason)]
+
+
+def _tokens_behind(room: RoomPlan, node: SummaryNode) -> int:
+    """The tokens of the rows that a node stands for, as they were in view."""
+    first, last = node.from_message_seq, node.upto_message_seq
+    return sum(row.tokens for row in room.view.rows if first <= row.seq <= last)
+
+
+def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:
+    """Show less of some rows from now on; the events. If a model has seen more of them, the prefix gets a new number,
+    which tells requests before and after the cut apart."""
+    counter, view = inputs.counter, room.view
+    changed = {seq: chars for seq, chars in stub.stubs.items() if conversation.stubs.get(seq) != chars}
+    events: list[Event] = [RowsCut(changed)]
+    if stub.sent:
+        cut = tuple(PrefixChange("message", message_handle(seq), "cut") for seq in sorted(changed))
+        prefix = tx.prefixes.add(replace(view.prefix, reason="window", changes=cut, created_at=inputs.now))
+        tx.conversations.put_seen_versions(room.agent.id, conversation.seq, conversation.seen, prefix=prefix)
+        events.append(PrefixRewritten(prefix.seq, prefix.reason))
+    rows = (*view.pinned, *view.rows)
+    cut_rows = [message for message in rows if message.seq in changed]
+    estimated = view.prefix.tokens + conversation.view_tokens
+    tx.conversations.put_view(
+        conversation.agent_id,
+        conversation.seq,
+        view_tokens=sum(row_tokens(message, stub.stubs, counter) for message in rows),
+        stubs=stub.stubs,
+        # What is shown of them now was measured with the rest of them, so it counts as new.
+        overcount=dropped_rows(conversation.overcount, cut_rows, conversation.stubs, counter, estimated=estimated),
+    )
+    return events

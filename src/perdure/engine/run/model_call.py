@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
-from perdure.context.request.assemble import assemble
-from perdure.context.request.prefix import tools_text
+from perdure.context.request.assemble import assemble, tools_text
 from perdure.context.window.budget import measure_overcount
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.agents import Agent
@@ -47,14 +46,13 @@ from perdure.engine.budget import count_use
 from perdure.engine.estimates import fixed_at_least, rows_at_least
 from perdure.engine.hooks.points import after_model, store_answers
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.driving.deltas import Deltas, Previews
-from perdure.engine.run.driving.drain import GivenBack
-from perdure.engine.run.finish import end_run
+from perdure.engine.process import GivenBack
+from perdure.engine.run.deltas import Deltas, Previews
 from perdure.engine.run.interrupts import Interrupted, is_cancelled
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RequestParts, RunLog, Tell, load_run_log
 from perdure.engine.run.next_action import Finish, next_action
-from perdure.engine.run.rows import CALLS_SHARE, CallIds, result_draft, shorten_calls, tidy_reply
+from perdure.engine.run.rows import CALLS_SHARE, CallIds, end_run, result_draft, shorten_calls, tidy_reply
 from perdure.engine.workers.background import LOOK_S, PutBack
 from perdure.storage.tx import Tx
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.prefix import (
+from perdure.context.request.assemble import (
     Counts,
     Place,
     addition_section,
@@ -33,7 +33,7 @@ from perdure.context.sections.skills import skills_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.budget import summary_tokens
-from perdure.context.window.economics import COLD_AFTER
+from perdure.context.window.leaves import COLD_AFTER
 from perdure.core.agents import Agent
 from perdure.core.blocks import WORKING_CHECKPOINT, Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id

@@ -27,8 +27,6 @@ from perdure.engine.estimates import (
     unmeasured_overcount,
 )
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.builder import RequestBuilder, RequestSize
-from perdure.engine.run.finish import end_run
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, RequestParts, RunLog
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
@@ -40,8 +38,8 @@ from perdure.engine.run.prefixes import (
     rewrite_reason,
     store_prefix,
 )
-from perdure.engine.run.room import plan_room
-from perdure.engine.run.rows import NEWEST, add_hook_context, add_waiting_input
+from perdure.engine.run.room import RequestBuilder, RequestSize, plan_room
+from perdure.engine.run.rows import NEWEST, add_hook_context, add_waiting_input, end_run
 from perdure.engine.run.tail import ROWS_PER_STEP, add_pressure, build_notes
 from perdure.engine.run.tool_rules import rule_state
 from perdure.engine.search.recall import count_recalled, plan_recall_of_run, recall

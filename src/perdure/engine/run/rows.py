@@ -1,23 +1,30 @@
-"""Rows of a run's log: what the engine and hooks add, input that waits to become rows, and the calls of an answer."""
+"""Rows of a run's log: what the engine and hooks add, input that waits to become rows, and the calls of an
+answer. T9: a run ends. Whatever the reason, its log is legal afterwards: every call has exactly one result."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import takewhile
 from typing import Any
 
 from perdure.context.sections.envelopes import engine_tokens
-from perdure.core.ids import MessageId
+from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
+from perdure.core.errors import IdempotencyMismatch
+from perdure.core.events import Event, MessageAdded, RunEnded
+from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import (
     Draft,
     Message,
     MessageKind,
     Part,
+    Question,
     Reasoning,
     Text,
     ToolCall,
+    ToolResult,
     parts_from_json,
     parts_to_json,
     text_of,
@@ -25,10 +32,12 @@ from perdure.core.messages import (
 from perdure.core.models import ModelReply
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
-from perdure.core.runs import Run
+from perdure.core.runs import Run, RunOptions
 from perdure.core.tools.arguments import unwrap_arguments
 from perdure.core.tools.spec import ToolOutcome, bare_name
-from perdure.engine.ports import UnitInputs
+from perdure.engine.ports import Ports, UnitInputs
+from perdure.engine.run.log import Progress, RunLog, open_calls_in, run_log_of
+from perdure.engine.run.next_action import Finish, next_action
 from perdure.storage.tx import Tx
 
 NEWEST = 2**62
@@ -204,3 +213,140 @@ def shorten_calls(
             part = replace(part, arguments=f"{part.arguments[:ARGUMENTS_KEPT_CHARS]}… [cut: {size:,} characters]")
         kept.append(part)
     return tuple(kept), refused
+
+
+OTID_KEY = "otid:"
+"""The beginning of a key that is made of a client's own ids of messages."""
+OTID_COUNTS = timedelta(minutes=1)
+"""How long after a run's end such a key still names it."""
+
+
+def find_known(
+    tx: Tx, agent_id: AgentId, conversation_seq: int, key: str | None, digest: str, answers: bool, *, now: datetime
+) -> Run | None:
+    """The run of the same request that came before. Raises: IdempotencyMismatch: it had the key with another text.
+
+    Some clients send one constant `otid` with everything. So another text with it is another message, and so is the
+    same text later than a client would try again; not answers to calls, which wait no more.
+    """
+    known = None if key is None else tx.runs.find_by_key(agent_id, conversation_seq, key)
+    if key is None or known is None:
+        return None
+    run, digest_before = known
+    if not key.startswith(OTID_KEY):
+        if digest_before != digest:
+            raise IdempotencyMismatch(key)
+        return run
+    is_late = not answers and run.ended_at is not None and now > run.ended_at + OTID_COUNTS
+    return None if is_late or digest_before != digest else run
+
+
+def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOptions) -> bool:
+    """Whether the run that goes on in a conversation was begun by exactly these messages, which have no id of their
+    client's that would tell them from the first ones."""
+    if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
+        return False
+    sent = _contents(drafts)
+    return bool(sent) and sent == _contents(_input_of(tx, active))
+
+
+def _input_of(tx: Tx, run: Run) -> Sequence[Draft | Message]:
+    """The messages that a run was begun by, in the log or still waiting."""
+    if run.input_waits:
+        return decode_drafts(tx.runs.waiting_input(run.key) or "[]")[0]
+    return list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(run)))
+
+
+def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:
+    """What somebody has said in these rows."""
+    return [(row.role, row.name, row.sender_id, row.parts) for row in rows if row.kind == "message"]
+
+
+async def finish(log: RunLog, ports: Ports) -> Progress:
+    """End the run as its log says, in one transaction. Raises: LeaseLost."""
+    return await ports.store.write(_finish, log, ports.inputs())
+
+
+def _finish(tx: Tx, log: RunLog, inputs: UnitInputs) -> Progress:
+    """End the run in the transaction, unless its log now says otherwise."""
+    log = run_log_of(tx, tx.runs.keep_lease(log.run))
+    if not isinstance(action := next_action(log), Finish):
+        return Progress(log)
+    events: list[Event] = []
+    if action.reason == "end_turn" and (questions := log.questions):
+        log = _append_questions(tx, log, questions, inputs)
+        events.append(MessageAdded(log.messages[-1].seq, log.messages[-1]))
+    return end_run(tx, log, action, events, inputs)
+
+
+def _append_questions(tx: Tx, log: RunLog, questions: Sequence[Question], inputs: UnitInputs) -> RunLog:
+    """Append the questions as the agent's last message, so that every reader sees them as its answer."""
+    parts = (Text("\n\n".join(question.as_text for question in questions)),)
+    rows = tx.messages.append(
+        log.run,
+        [Draft(id=MessageId(inputs.ids.new("message")), role="assistant", parts=parts)],
+        [inputs.counter.count(parts_to_json(parts)) + MESSAGE_OVERHEAD_TOKENS],
+        at=inputs.now,
+        step_id=next(message.step_id for message in reversed(log.messages) if message.results),
+    )
+    return replace(log, messages=(*log.messages, *rows))
+
+
+def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: UnitInputs) -> Progress:
+    """End a run inside a transaction that holds its lease.
+
+    Calls that wait for somebody outside stay open, and the conversation says so; what hooks have added waits with them.
+
+    Args:
+        events: the transaction's other events, which come first.
+    """
+    run, now = log.run, inputs.now
+    calls = open_calls_in(log.messages)
+    waits = action.reason == "requires_approval"
+    if waits:
+        first = calls[0].message.seq
+        tx.conversations.put_pending(run.key.agent_id, run.conversation_seq, run_seq=run.key.seq, from_seq=first)
+    steps = log.steps
+    if steps and steps[-1].status == "pending":
+        steps = (*steps[:-1], tx.steps.end(steps[-1], status="cancelled", at=now, stop_reason=action.reason))
+    added: list[Message] = []
+    if calls and not waits:
+        drafts = [
+            Draft(
+                id=MessageId(inputs.ids.new("message")),
+                role="tool",
+                parts=(_result_of_open_call(open_call.call, open_call.call.call_id in log.started, action),),
+            )
+            for open_call in calls
+        ]
+        added += tx.messages.append(run, drafts, [20] * len(drafts), at=now, step_id=calls[0].message.step_id)
+    if run.input_waits:  # it was acknowledged, so it is in the log whatever became of the run
+        run, rows = add_waiting_input(tx, run, now=now)
+        added += rows
+    if run.context and not waits:
+        run, rows = add_hook_context(tx, run, inputs)
+        added += rows
+    log = replace(log, messages=(*log.messages, *added), steps=steps)
+    usage = run.usage + log.usage  # what summaries took stands on the run's row already
+    run = tx.runs.end(
+        run,
+        reason=action.reason,
+        usage=usage,
+        step_count=log.steps_taken,
+        failure=action.failure,
+        at=now,
+    )
+    events += [MessageAdded(message.seq, message) for message in added]
+    events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure, log.context_tokens))
+    stored = tx.events.add(run.key, events, at=now)
+    if run.background:  # after the last event, which keeps the numbers of those that go from being given again
+        since = now - timedelta(seconds=inputs.settings.keep_deltas_s)
+        tx.events.trim_deltas(run.key, keep=inputs.settings.keep_deltas, since=since)
+    return Progress(replace(log, run=run), stored)
+
+
+def _result_of_open_call(call: ToolCall, started: bool, action: Finish) -> ToolResult:
+    """The result of a call that the run leaves open."""
+    ended = "the run was cancelled" if action.reason == "cancelled" else f"the run ended ({action.reason})"
+    text = f"interrupted: outcome unknown, {ended} while the tool was running" if started else f"not run: {ended}"
+    return ToolOutcome(text=text, status="error").result(call)

@@ -25,18 +25,16 @@ from perdure.engine.conversations.reset import delete_unused, finish_removals
 from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, in_effect
+from perdure.engine.process import GivenBack, key_of
 from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
-from perdure.engine.run.driving.drain import GivenBack
-from perdure.engine.run.driving.units import PAGE, events_after, fail, request_cancel, turn_of, unended
+from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.signals import key_of
-from perdure.engine.workers.after_runs import AfterRuns
-from perdure.engine.workers.callbacks import Callbacks
-from perdure.engine.workers.pauses import Pauses
+from perdure.engine.workers.after_runs import AfterRuns, Callbacks
+from perdure.engine.workers.background import Pauses
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from perdure.core.runs import Prefix, Run, Step
 from perdure.core.tools.engine_specs import tools_with
 from perdure.core.tools.memory_specs import CHECKPOINT_TOOL
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.progress import count_stalled, step_line, tool_steps
+from perdure.engine.run.next_action import count_stalled, step_line, tool_steps
 from perdure.storage.tx import Tx
 
 ASK_USER = "ask_user"

@@ -29,7 +29,7 @@ from perdure.engine.run.prefixes import (
     read_memory,
 )
 from perdure.engine.run.rows import decode_drafts
-from perdure.search.recalled import FactScope, RecallScope, Source
+from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)

@@ -1,11 +1,16 @@
 """Searching: a query gets its vector, a unit of work finds and ranks, and the best hits may be ranked once more.
 
 The one way to what agents remember: their tools, the library, HTTP and the command line all come through here.
+
+Late interaction embeds the words of a text when it first comes near the top of a search, and keeps them as signs: 2 kB
+for a message. What there is no time for keeps its place.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,9 +26,7 @@ from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
 from perdure.domain.archives.units import archives_of
-from perdure.engine.search.late_interaction import LateInteraction
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, with_arm
-from perdure.search.recalled import Recalled, RecallScope
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, RecallScope, with_arm
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
@@ -36,7 +39,10 @@ if TYPE_CHECKING:
     from perdure.search.hits import FactHit, SearchRequest
     from perdure.search.messages import RankedMessages
     from perdure.search.passages import RankedPassages
+    from perdure.search.ranking.fuse import Ranking
+    from perdure.search.ranking.pool import Column
     from perdure.search.vectors.index import VectorIndexes
+
 
 Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")
 
@@ -97,7 +103,7 @@ class Search:
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
         """
         from perdure.search import messages as search
-        from perdure.search.query.names import without_names
+        from perdure.search.query import without_names
 
         self.check_query(text)
         most = offset + limit
@@ -233,7 +239,7 @@ class Search:
         Raises: NotFound, StoreError.
         """
         from perdure.search import recall
-        from perdure.search.query.names import without_names
+        from perdure.search.query import without_names
 
         self.check_query(text)
         turns: SearchRequest | None = None
@@ -343,7 +349,7 @@ class Search:
             names: left out of the vector.
         """
         from perdure.search.hits import SearchRequest
-        from perdure.search.query.names import without_names
+        from perdure.search.query import without_names
 
         vectors: dict[str, NDArray[np.float32]] = {}
         reason = self._reason or "no embedder is set up"
@@ -390,3 +396,65 @@ def _archives(tx: Tx, archives: Sequence[ArchiveId], skip_deleted: bool) -> Sequ
     if not skip_deleted and (gone := [archive_id for archive_id in archives if archive_id not in found]):
         raise NotFound("archive", gone[0])
     return [*found.values()]
+
+
+POOL_ROWS = 30
+KEPT_TEXTS = 20_000
+TEXTS_AT_ONCE = 8
+
+
+class LateInteraction:
+    """Compares the first rows of a ranking with the query word by word, and puts them in a new order."""
+
+    def __init__(self, embedder: WordEmbedder, *, deadline_s: float) -> None:
+        self._embedder, self._deadline_s = embedder, deadline_s
+        self._words: OrderedDict[str, Column] = OrderedDict()
+
+    async def rerank(self, ranked: Ranking, query: str, texts: Sequence[str]) -> tuple[Ranking, str]:
+        """Return the ranking with its first `POOL_ROWS` rows in a new order, and in plain words what was left out.
+
+        Args:
+            texts: of the first rows of `ranked.order`, in that order.
+        """
+        import numpy as np
+
+        from perdure.search.ranking.fuse import add_late, late_scores
+
+        until = time.monotonic() + self._deadline_s
+        texts = texts[:POOL_ROWS]
+        try:
+            (query_words,) = await self._embedder.embed_words([query])
+            omissions = await self._embed(texts, until)
+        except ModelError as error:
+            return ranked, str(error)
+        rows = [self._words.get(text) for text in texts]
+        embedded = [index for index, words in enumerate(rows) if words is not None]
+        scores = np.full(len(texts), np.nan)
+        scores[embedded] = late_scores(
+            query_words, [words for words in rows if words is not None], out_of_time=lambda: time.monotonic() > until
+        )
+        return add_late(ranked, ranked.order[: len(texts)], scores), omissions
+
+    async def _embed(self, texts: Sequence[str], until: float) -> str:
+        """Embed the words of these texts, the first texts first, as far as there is time; what was left out, in plain
+        words."""
+        from perdure.search.ranking.fuse import pack_signs
+
+        for text in texts:
+            if text in self._words:
+                self._words.move_to_end(text)
+        missing = [text for text in dict.fromkeys(texts) if text not in self._words]
+        for first in range(0, len(missing), TEXTS_AT_ONCE):
+            if (remaining_s := until - time.monotonic()) <= 0:
+                return f"no time for {len(missing) - first} of {len(texts)} texts"
+            batch = missing[first : first + TEXTS_AT_ONCE]
+            try:
+                async with asyncio.timeout(remaining_s):
+                    words = await self._embedder.embed_words(batch)
+            except TimeoutError:
+                return f"no time for {len(missing) - first} of {len(texts)} texts"
+            for text, vectors in zip(batch, words, strict=True):
+                self._words[text] = pack_signs(vectors)
+            while len(self._words) > KEPT_TEXTS:
+                self._words.popitem(last=False)
+        return ""

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.agents import AgentService
-from perdure.library.services.approvals import ApprovalService
 from perdure.library.services.archives import ArchiveService
 from perdure.library.services.blocks import BlockService
-from perdure.library.services.conversations import ConversationService
+from perdure.library.services.conversations import ApprovalService, ConversationService
 from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
 from perdure.library.services.facts.facts import FactService
@@ -21,14 +20,13 @@ from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.groups.companions import CompanionService
 from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
-from perdure.library.services.jobs import JobService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.provenance.sources import SourceService
 from perdure.library.services.providers import ModelService, ProviderService
 from perdure.library.services.replays import ReplayService
-from perdure.library.services.runs import RunService
+from perdure.library.services.runs import JobService, RunService
 from perdure.library.services.schedules.schedules import ScheduleService
 from perdure.library.services.search import SearchService
 from perdure.library.services.steps import StepService

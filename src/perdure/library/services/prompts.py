@@ -17,7 +17,7 @@ from perdure.core.runs import Recipe, RunOptions, Usage
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.ports import in_effect
-from perdure.engine.run.preview import Preview, preview
+from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
 from perdure.library.services.messages import MessageService, NewMessage
 from perdure.library.services.providers import ModelService

@@ -30,11 +30,11 @@ from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
 from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import StepTimes, times_of
 from perdure.domain.values import as_tags, check_item_limits
-from perdure.engine.compaction.situation import situation_of
-from perdure.engine.context_engines.registry import PAGED
+from perdure.engine.compaction.summarise import situation_of
+from perdure.engine.context_engines.calls import PAGED
 from perdure.engine.run.costs import read_ledger
-from perdure.engine.run.preview import Preview, preview
 from perdure.engine.run.request import load_view
+from perdure.engine.run.room import Preview, preview
 from perdure.library.checks import Page, check_limit, check_text
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.runs import find_run, list_run_messages

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
-from perdure.core.upkeep import BlockCheckResult, Fault, Owner
-from perdure.core.vectors import OwnerKind, ScopeCounts
+from perdure.core.vectors import BlockCheckResult, Fault, Owner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.forgetting.erase import remove_traces
 from perdure.storage.tx import Tx

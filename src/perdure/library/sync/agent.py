@@ -27,8 +27,7 @@ from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.sending import Sending
 from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
-from perdure.search.hits import Hits, MessageHit
-from perdure.search.recalled import Recalled
+from perdure.search.hits import Hits, MessageHit, Recalled
 
 __all__ = ["Agent"]
 

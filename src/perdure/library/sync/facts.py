@@ -16,9 +16,8 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.domain.forgetting import TidyItem
 from perdure.library.facts import AsyncFacts
 from perdure.library.portal import Portal
-from perdure.library.services.facts.conditions import FactConditions
 from perdure.library.services.facts.facts import FactHistory
-from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
+from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
 from perdure.search.hits import FactHit, Hits
 
 __all__ = ["Facts"]

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
 from perdure.library.portal import Portal
-from perdure.library.services.folders.uploads import Source
+from perdure.library.services.folders.files import Source
 
 __all__ = ["AgentFiles", "Folder", "Folders"]
 

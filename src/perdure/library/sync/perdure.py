@@ -23,7 +23,7 @@ from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups import Groups
 from perdure.library.sync.tools import Mcp, Secrets, Tools
-from perdure.search.recalled import Recalled
+from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
 

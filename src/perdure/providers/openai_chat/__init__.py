@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from perdure.providers.openai_chat.endpoint import Connections
-from perdure.providers.openai_chat.model import OpenAIChat
-from perdure.providers.openai_chat.patience import Silence
+from perdure.providers.openai_chat.model import OpenAIChat, Silence
 
 __all__ = ["Connections", "OpenAIChat", "Silence"]

@@ -15,8 +15,7 @@ import httpx
 
 from perdure.core.errors import InvalidInput, ModelError, ModelOverloaded
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
-from perdure.providers.addresses import api_path
-from perdure.providers.bounded import Guard
+from perdure.providers.bounded import Guard, api_path
 from perdure.providers.masking import mask_text
 
 CONNECT_S = 10.0

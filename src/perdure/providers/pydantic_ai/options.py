@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import ModelRequest
-from perdure.core.tools.schema_check import LISTS, MAPS, PARTS
+from perdure.core.tools.schema import LISTS, MAPS, PARTS
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters

@@ -12,17 +12,18 @@ from dataclasses import dataclass, field, replace
 from datetime import tzinfo
 
 from perdure.core.text.zones import zone
-from perdure.search.packing.excerpts import excerpt, terms_of
 from perdure.search.packing.text import (
     HEADER,
     Candidate,
     Excerpt,
     Kind,
+    excerpt,
     heading,
     item,
     render,
     section,
     sort_for_reading,
+    terms_of,
 )
 
 __all__ = ["Candidate", "PackedText", "Piece", "pack"]

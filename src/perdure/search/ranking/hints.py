@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from perdure.search.query.names import count_distinct, names_in
+from perdure.search.query import count_distinct, names_in
 from perdure.search.ranking.pool import ASSISTANT, NO_ROLE, USER, QueryHints
 
 _SAID = (

@@ -16,8 +16,7 @@ from perdure.library.services.access.access import Access
 from perdure.library.services.access.organisations import Organisations
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
-from perdure.server.access.refusal import Refusal
-from perdure.server.access.scopes import Rule, rule_of, without_ids
+from perdure.server.access.scopes import Refusal, Rule, rule_of, without_ids
 from perdure.server.log import trace_id
 from perdure.server.prompt import KEY_S, within
 from perdure.server.session import Sessions

@@ -18,7 +18,7 @@ from perdure.core.errors import StoreError
 from perdure.core.ids import OrgId
 from perdure.core.ports import Clock
 from perdure.library.services.access.access import Directory, Store
-from perdure.server.access.refusal import Refusal
+from perdure.server.access.scopes import Refusal
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The scope that each request needs, by its method and path: one table for routes and pages.
+"""The scope that each request needs, by its method and path: one table for routes and pages; and what refuses others.
 
 The first rule that fits decides. A path that no rule names is for administrators only, and
 `tests/server/test_access_matrix.py` fails when a route or page has none.
@@ -11,10 +11,23 @@ import re
 from dataclasses import dataclass
 
 from perdure.core.access.values import Scope
+from perdure.core.errors import PerdureError
 
 GET = "GET HEAD OPTIONS"
 ANY = "GET HEAD OPTIONS POST PUT PATCH DELETE"
 WRITE = "POST PUT PATCH DELETE"
+
+
+class Refusal(Exception):
+    """The answer to a request that is not passed on: its status, text and headers. The guard sends it."""
+
+    def __init__(self, status: int, detail: str, *headers: tuple[bytes, bytes]) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, headers
+
+
+class ScopeTooSmall(PerdureError):
+    """The key may use the route, but not for this. Nothing was written."""
 
 
 @dataclass(frozen=True)

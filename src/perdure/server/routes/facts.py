@@ -14,11 +14,10 @@ from perdure.core.facts.values import FactState
 from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX, Page
 from perdure.library.origins import origin_shape
-from perdure.library.services.facts.conditions import FactConditions, Owner
-from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS
+from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
 from perdure.library.services.search import BUDGET_MAX_TOKENS
 from perdure.search.hits import HITS_MAX
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.answers.facts import (
     SCOPE_MAX_CHARS,

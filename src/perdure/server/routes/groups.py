@@ -3,7 +3,6 @@ companions."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -12,27 +11,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from perdure.core.errors import Conflict, NotFound, PerdureError
+from perdure.core.errors import Conflict
 from perdure.core.groups.group import GROUP_FAILED_REASONS, GroupFilter
 from perdure.core.ids import GroupId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.library.checks import LIMIT_MAX, Page
-from perdure.server.errors import continuing_run_answer, failure_answer
+from perdure.server.errors import failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
+from perdure.server.routes.messages import reply_or_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers.companions import pass_shape
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.groups.groups import (
-    GroupChangesIn,
-    GroupChunks,
-    GroupIn,
-    WireGroupKind,
-    entry_shapes,
-    group_messages,
-    group_response,
-    group_shape,
-)
+from perdure.server.wire.groups import groups as wire
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 
@@ -43,13 +34,13 @@ _Page = Annotated[Page, pages("group", limit=50, order="desc")]
 
 @router.get("/v1/groups/")
 async def list_groups(
-    library: Library, page: _Page, manager_type: WireGroupKind | None = None, project_id: str | None = None
+    library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None, project_id: str | None = None
 ) -> Response:
     """List groups, newest first by default, without hidden ones."""
     if manager_type == "swarm":
         return json_answer([])
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return json_answer([group_shape(group) for group in await library.services.groups.list(where, page)])
+    return json_answer([wire.group_shape(group) for group in await library.services.groups.list(where, page)])
 
 
 @router.get("/v1/groups/count")
@@ -60,34 +51,34 @@ async def count(library: Library) -> Response:
 
 @router.get("/v1/agents/{agent_id}/groups")
 async def list_of_agent(
-    agent_id: AgentIdIn, library: Library, page: _Page, manager_type: WireGroupKind | None = None
+    agent_id: AgentIdIn, library: Library, page: _Page, manager_type: wire.WireGroupKind | None = None
 ) -> Response:
     """List the groups in which the agent takes part, or which it manages."""
     if manager_type == "swarm":
         return json_answer([])
     groups = await library.services.groups.list_of_agent(agent_id, GroupFilter(kind=manager_type), page)
-    return json_answer([group_shape(group) for group in groups])
+    return json_answer([wire.group_shape(group) for group in groups])
 
 
 @router.post("/v1/groups/")
-async def create(body: GroupIn, library: Library) -> Response:
+async def create(body: wire.GroupIn, library: Library) -> Response:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return json_answer(group_shape(await library.services.groups.create(body.new_group)))
+    return json_answer(wire.group_shape(await library.services.groups.create(body.new_group)))
 
 
 @router.get("/v1/groups/{group_id}")
 async def retrieve(group_id: GroupIdIn, library: Library) -> Response:
     """Get a group."""
-    return json_answer(group_shape(await library.services.groups.get(group_id)))
+    return json_answer(wire.group_shape(await library.services.groups.get(group_id)))
 
 
 @router.patch("/v1/groups/{group_id}")
-async def update(group_id: GroupIdIn, body: GroupChangesIn, library: Library) -> Response:
+async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Library) -> Response:
     """Change the fields that are set; lists are whole new ones. A turn under way goes by the old ones. Its kind can't
     change."""
     groups = library.services.groups
     body.check_kind(await groups.get(group_id))
-    return json_answer(group_shape(await groups.update(group_id, body.changes)))
+    return json_answer(wire.group_shape(await groups.update(group_id, body.changes)))
 
 
 @router.delete("/v1/groups/{group_id}")
@@ -125,31 +116,20 @@ async def _answer(request: Request, body: SendRequest) -> Response:
     streams: Streams = request.app.state.streams
     turn = await groups.submit(
         group_id,
-        group_messages(body),
+        wire.group_messages(body),
         idempotency_key=body.key(request.headers.get("idempotency-key")),
         if_busy=body.if_busy,
         max_steps=body.max_steps,
     )
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, display=body.display)
-        return await streams.stream(groups.follow(turn), GroupChunks(turn, mode), pings=mode.pings)
-    waiting = streams.track(groups.reply(turn))
-    name = f"turn {turn.seq} of {turn.group_id}"
-    try:
-        await asyncio.wait({waiting})
-    finally:
-        waiting.cancel()
-    if waiting.cancelled():
-        return continuing_run_answer(None, name)
-    try:
-        reply = waiting.result()
-    except NotFound:
-        raise
-    except PerdureError as error:
-        return continuing_run_answer(error, name)
+        return await streams.stream(groups.follow(turn), wire.GroupChunks(turn, mode), pings=mode.pings)
+    reply = await reply_or_answer(streams, groups.reply(turn), f"turn {turn.seq} of {turn.group_id}")
+    if isinstance(reply, Response):
+        return reply
     if reply.failure is not None and reply.stop_reason in GROUP_FAILED_REASONS:
         return failure_answer(reply.failure)
-    return json_answer(group_response(reply, body.display))
+    return json_answer(wire.group_response(reply, body.display))
 
 
 @router.get("/v1/groups/{group_id}/messages")
@@ -165,7 +145,7 @@ async def list_messages(
     its speaker's name."""
     display = Display(None, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     entries = await library.services.groups.list_entries(group_id, page)
-    return json_answer([shape for entry, message in entries for shape in entry_shapes(entry, message, display)])
+    return json_answer([shape for entry, message in entries for shape in wire.entry_shapes(entry, message, display)])
 
 
 @router.post("/v1/groups/{group_id}/messages/cancel")
@@ -186,7 +166,9 @@ async def modify_message(
     part, parts = body.edit()
     edited = await library.services.groups.edit_message(group_id, message_id, part, parts)
     display = Display(use_assistant_message=part == "assistant")
-    return json_answer(next(one for one in entry_shapes(*edited, display) if one["message_type"] == body.message_type))
+    return json_answer(
+        next(one for one in wire.entry_shapes(*edited, display) if one["message_type"] == body.message_type)
+    )
 
 
 @router.patch("/v1/groups/{group_id}/reset-messages")

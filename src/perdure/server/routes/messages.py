@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query
 from starlette.requests import Request
@@ -43,6 +43,8 @@ from perdure.server.wire.messages import Display, MessageType, wire_messages
 from perdure.server.wire.runs import letta_response, wire_run
 
 router = APIRouter()
+
+T = TypeVar("T")
 
 FAILED_BY_THE_MODEL = frozenset({"error", "llm_api_error", "invalid_llm_response", "insufficient_credits"})
 """Stop reasons that are answered with an error; the others with the messages so far."""
@@ -101,25 +103,35 @@ async def reply_answer(
 ) -> Response:
     """Wait for the run to end, and answer with a shape of its reply. A client that leaves does not stop the run."""
     run_id = accepted.run.id
-    waiting = streams.track(replying)
-    try:
-        await asyncio.wait({waiting})
-    finally:
-        waiting.cancel()
-    if waiting.cancelled():
-        return continuing_run_answer(None, run_id)
-    try:
-        reply = waiting.result()
-    except NotFound:
-        raise
-    except PerdureError as error:
-        return continuing_run_answer(error, run_id)
+    reply = await reply_or_answer(streams, replying, run_id)
+    if isinstance(reply, Response):
+        return reply
     failure = reply.failure
     if failure is not None and failure.kind != MAX_COST and reply.stop_reason in FAILED_BY_THE_MODEL:
         return failure_answer(failure, run_id=run_id)
     if failure is not None and failure.kind == IrreducibleFloor.kind and not any(one.step_id for one in reply.messages):
         return failure_answer(failure, run_id=run_id)  # nothing was done: an empty success would hide why
     return json_answer(shape(reply))
+
+
+async def reply_or_answer(streams: Streams, replying: Coroutine[Any, Any, T], name: str) -> T | Response:
+    """The reply; or if it can't be waited for, the answer that says that the run, or turn, of this name goes on.
+
+    Raises: NotFound.
+    """
+    waiting = streams.track(replying)
+    try:
+        await asyncio.wait({waiting})
+    finally:
+        waiting.cancel()
+    if waiting.cancelled():
+        return continuing_run_answer(None, name)
+    try:
+        return waiting.result()
+    except NotFound:
+        raise
+    except PerdureError as error:
+        return continuing_run_answer(error, name)
 
 
 async def _submit(

@@ -17,21 +17,12 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Library, Limit, json_answer, pages
 from perdure.server.sse import Streams
+from perdure.server.wire import runs as wire
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Items, JobIdIn, RunIdIn
 from perdure.server.wire.input import ResumeRequest, read_body
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
-from perdure.server.wire.runs import (
-    RUN_STATUSES,
-    ReplayIn,
-    WireRunStatus,
-    wire_run,
-    wire_run_metrics,
-    wire_span,
-    wire_step,
-    wire_usage,
-)
 
 router = APIRouter()
 
@@ -45,7 +36,7 @@ async def list_runs(
     agent_id: AgentIdIn | None = None,
     agent_ids: Annotated[Items[AgentIdIn] | None, Query(deprecated=True)] = None,
     conversation_id: ConversationOrDefault | None = None,
-    statuses: Annotated[Items[WireRunStatus] | None, Query()] = None,
+    statuses: Annotated[Items[wire.WireRunStatus] | None, Query()] = None,
     active: bool = False,
     background: bool | None = None,
     stop_reason: StopReason | None = None,
@@ -53,14 +44,14 @@ async def list_runs(
 ) -> Response:
     """List runs of all agents, of these, or of a batch. All conditions hold; `active` runs have not ended."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
-    selected = [RUN_STATUSES[status] for status in statuses or RUN_STATUSES]
+    selected = [wire.RUN_STATUSES[status] for status in statuses or wire.RUN_STATUSES]
     if active:
         selected = [status for status in selected if status in ACTIVE]
     where = _filter_of(agents, conversation_id, selected if statuses or active else [])
     batch = None if batch_id is None else BatchId(batch_id)
     where = replace(where, stop_reason=stop_reason, background=background, batch_id=batch)
     runs = await library.services.runs.list(where, page) if selected else []
-    return json_answer([wire_run(run) for run in runs])
+    return json_answer([wire.wire_run(run) for run in runs])
 
 
 @router.get("/v1/runs/active", deprecated=True)
@@ -73,13 +64,15 @@ async def list_active_runs(
     """List the newest runs that have not ended, at most 100."""
     agents = list(dict.fromkeys([*([agent_id] if agent_id else []), *(agent_ids or [])]))
     where = RunFilter(agent_ids=tuple(agents), statuses=ACTIVE, background=background)
-    return json_answer([wire_run(run) for run in await library.services.runs.list(where, Page(100, ascending=False))])
+    return json_answer(
+        [wire.wire_run(run) for run in await library.services.runs.list(where, Page(100, ascending=False))]
+    )
 
 
 @router.get("/v1/runs/{run_id}")
 async def retrieve_run(library: Library, run_id: RunIdIn) -> Response:
     """Get a run."""
-    return json_answer(wire_run(await library.services.runs.get(run_id)))
+    return json_answer(wire.wire_run(await library.services.runs.get(run_id)))
 
 
 @router.delete("/v1/runs/{run_id}")
@@ -94,14 +87,14 @@ async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
     run, spans = await library.services.runs.get_spans(run_id)
-    return json_answer([wire_span(span, run) for span in spans[:limit]])
+    return json_answer([wire.wire_span(span, run) for span in spans[:limit]])
 
 
 @router.get("/v1/runs/{run_id}/metrics")
 async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Response:
     """Get the run's duration, the number of its steps and the ids of the tools it used."""
     run, tool_ids = await library.services.runs.list_tool_ids(run_id)
-    return json_answer(wire_run_metrics(run, tool_ids))
+    return json_answer(wire.wire_run_metrics(run, tool_ids))
 
 
 @router.get("/v1/runs/{run_id}/messages")
@@ -129,26 +122,26 @@ async def list_run_steps(
 ) -> Response:
     """List the model calls of the run."""
     run, steps, agent = await library.services.runs.list_steps(run_id, page)
-    return json_answer([wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
+    return json_answer([wire.wire_step(step, run, agent, facts_of(library.app, step.model)) for step in steps])
 
 
 @router.get("/v1/runs/{run_id}/usage")
 async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Response:
     """Get the usage of the run so far."""
-    return json_answer(wire_usage(await library.services.runs.get_usage(run_id)))
+    return json_answer(wire.wire_usage(await library.services.runs.get_usage(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
 async def cancel_run(library: Library, run_id: RunIdIn) -> Response:
     """Cancel a run and answer with it. A run that has ended stays as it is."""
-    return json_answer(wire_run(await library.services.runs.cancel(run_id)))
+    return json_answer(wire.wire_run(await library.services.runs.cancel(run_id)))
 
 
 @router.post("/v1/runs/{run_id}/replay")
-async def replay_run(library: Library, run_id: RunIdIn, body: ReplayIn | None = None) -> Response:
+async def replay_run(library: Library, run_id: RunIdIn, body: wire.ReplayIn | None = None) -> Response:
     """Send the requests of a run again, to another model or with another system text, and answer with the old and new
     answers. Nothing is stored, and no tool runs: the model is given the recorded results. 409 while the run goes on."""
-    body = body or ReplayIn()
+    body = body or wire.ReplayIn()
     found = await library.services.replays.replay(run_id, model=body.model, system=body.system)
     return json_answer(found.as_shape())
 

@@ -22,22 +22,11 @@ from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, SearchReport, Why
-from perdure.search.recalled import Recalled, Source
+from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, SearchReport, Source, Why
 from perdure.server.http import Library, json_answer
+from perdure.server.wire import fields as ids
 from perdure.server.wire.archives import passage_shape
 from perdure.server.wire.base import WireRequest, fields
-from perdure.server.wire.fields import (
-    AgentIdIn,
-    ArchiveIdIn,
-    ConversationIdIn,
-    ConversationOrDefault,
-    Date,
-    Filled,
-    Items,
-    Tags,
-    keywords,
-)
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 
@@ -54,14 +43,14 @@ class PassageSearch(WireRequest):
     """A search for passages; without a query the newest. Without an agent or archive, in all archives; without states,
     those that are not archived."""
 
-    query: Filled | None = None
-    agent_id: AgentIdIn | None = None
-    archive_id: ArchiveIdIn | None = None
-    tags: Tags | None = None
+    query: ids.Filled | None = None
+    agent_id: ids.AgentIdIn | None = None
+    archive_id: ids.ArchiveIdIn | None = None
+    tags: ids.Tags | None = None
     tag_match_mode: TagMatch = "any"
-    start_date: Date | None = None
-    end_date: Date | None = None
-    states: Items[PassageState] | None = None
+    start_date: ids.Date | None = None
+    end_date: ids.Date | None = None
+    states: ids.Items[PassageState] | None = None
     limit: _Limit = 50
     explain: bool = False
 
@@ -69,12 +58,12 @@ class PassageSearch(WireRequest):
 class MessageSearch(WireRequest):
     """A search for messages. Without an agent, in the histories of all."""
 
-    query: Filled
+    query: ids.Filled
     search_mode: SearchMode = "hybrid"
-    agent_id: AgentIdIn | None = None
-    conversation_id: ConversationOrDefault | None = None
-    start_date: Date | None = None
-    end_date: Date | None = None
+    agent_id: ids.AgentIdIn | None = None
+    conversation_id: ids.ConversationOrDefault | None = None
+    start_date: ids.Date | None = None
+    end_date: ids.Date | None = None
     limit: _Limit = 50
     explain: bool = False
 
@@ -82,25 +71,25 @@ class MessageSearch(WireRequest):
 class _Recall(WireRequest):
     """The fields of every recall."""
 
-    query: Filled
-    budget_tokens: Annotated[int, keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
-    archive_ids: Items[ArchiveIdIn] | None = None
+    query: ids.Filled
+    budget_tokens: Annotated[int, ids.keywords(minimum=1, maximum=BUDGET_MAX_TOKENS)] = BUDGET_TOKENS
+    archive_ids: ids.Items[ids.ArchiveIdIn] | None = None
     blocks: bool = True
     messages: bool = True
-    floor: Annotated[float, keywords(minimum=0, maximum=1)] = 0.0
+    floor: Annotated[float, ids.keywords(minimum=0, maximum=1)] = 0.0
     explain: bool = False
 
 
 class AgentRecallIn(_Recall):
     """A recall from one agent. `archive_ids`: only passages of these; by default of all that it has."""
 
-    conversation_id: ConversationIdIn | None = None
+    conversation_id: ids.ConversationIdIn | None = None
 
 
 class RecallIn(_Recall):
     """A recall from archives, and from an agent if one is named. `timezone` is of dates where no agent has one."""
 
-    agent_id: AgentIdIn | None = None
+    agent_id: ids.AgentIdIn | None = None
     timezone: str = "UTC"
 
 
@@ -183,16 +172,18 @@ SEARCHED_ROLES: tuple[Role, ...] = ("user", "assistant", "system")
 
 @router.get("/v1/agents/{agent_id}/archival-memory/search")
 async def search_agent(
-    agent_id: AgentIdIn,
+    agent_id: ids.AgentIdIn,
     library: Library,
-    query: Annotated[Filled, Query(description="What to look for.")],
-    tags: Annotated[Tags | None, Query()] = None,
+    query: Annotated[ids.Filled, Query(description="What to look for.")],
+    tags: Annotated[ids.Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     top_k: Annotated[int | None, Query(ge=1, le=HITS_MAX)] = None,
-    start_datetime: Annotated[Date | None, Query(description="From this date or time on, included.")] = None,
-    end_datetime: Annotated[Date | None, Query(description="Up to this date or time; a date is the whole day.")] = None,
+    start_datetime: Annotated[ids.Date | None, Query(description="From this date or time on, included.")] = None,
+    end_datetime: Annotated[
+        ids.Date | None, Query(description="Up to this date or time; a date is the whole day.")
+    ] = None,
     state: Annotated[
-        Items[PassageState] | None, Query(description="Several: any of them; without it, active and faded.")
+        ids.Items[PassageState] | None, Query(description="Several: any of them; without it, active and faded.")
     ] = None,
     explain: Annotated[bool, Query(description="Have each hit say why it was found.")] = False,
 ) -> Response:
@@ -241,7 +232,7 @@ async def search_messages(body: MessageSearch, library: Library) -> Response:
 
 
 @router.post("/v1/agents/{agent_id}/recall")
-async def recall_of_agent(agent_id: AgentIdIn, body: AgentRecallIn, library: Library) -> Response:
+async def recall_of_agent(agent_id: ids.AgentIdIn, body: AgentRecallIn, library: Library) -> Response:
     """Recall the best of the agent's blocks, passages and messages for a query, within a budget of tokens. It changes
     nothing."""
     return await _recall(library, {**dict(body), "agent_id": agent_id})

@@ -12,7 +12,7 @@ from perdure.core.runs import Feedback, StepFilter
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepOfRun
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.fields import AgentIdIn, Date, Items, StepIdIn, Tags

@@ -33,38 +33,18 @@ from perdure.engine.agent_messages.toolbox import MULTI_AGENT_TOOLS
 from perdure.library.services.agents import AgentState, Belongings
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
+from perdure.server.wire import fields as ids
+from perdure.server.wire import models
 from perdure.server.wire.access.access import LimitsIn
 from perdure.server.wire.approvals import pending_shape
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls, stamp
 from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
-from perdure.server.wire.fields import (
-    BlockIdIn,
-    FolderIdIn,
-    IdentityIdIn,
-    Items,
-    ItemsByName,
-    JsonObject,
-    MaxItems,
-    Name,
-    Tags,
-    ToolIdIn,
-    keywords,
-)
 from perdure.server.wire.folders import folder_shape
 from perdure.server.wire.groups.groups import group_shape
 from perdure.server.wire.identities import identity_shape
 from perdure.server.wire.input import MessageIn
-from perdure.server.wire.models import (
-    Facts,
-    LlmConfig,
-    ModelSettings,
-    ResponseFormat,
-    extras_of,
-    llm_config_shape,
-    model_settings_shape,
-)
 from perdure.server.wire.tools import tool_shape
 
 AgentType = Literal[
@@ -91,7 +71,7 @@ HIDDEN_TAG = "role:subagent"
 """Agents with this tag are hidden, whatever the client asks for."""
 
 _Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[\w '\-]+$")]
-_WINDOW = keywords(minimum=CONTEXT_WINDOW_TOKENS_MIN)
+_WINDOW = ids.keywords(minimum=CONTEXT_WINDOW_TOKENS_MIN)
 _Count = Annotated[int | None, Field(ge=0, le=2**53)]
 
 _WIRE_FIELDS = (
@@ -140,53 +120,53 @@ class AgentChangesIn(WireRequest):
     name: _Name | None = None
     description: str | None = None
     system: str | None = None
-    metadata: JsonObject | None = None
-    tags: Tags | None = None
+    metadata: ids.JsonObject | None = None
+    tags: ids.Tags | None = None
     timezone: str | None = None
     hidden: bool | None = None
     model: Annotated[str, Field(pattern="^[^/]+/.+$")] | None = None
-    model_settings: ModelSettings | None = None
-    llm_config: LlmConfig | None = None
+    model_settings: models.ModelSettings | None = None
+    llm_config: models.LlmConfig | None = None
     context_window_limit: Annotated[int, Field(ge=1, le=2**53), _WINDOW] | None = None
     max_tokens: _Count = None
     max_reasoning_tokens: _Count = None
     parallel_tool_calls: bool | None = None
-    response_format: ResponseFormat | None = None
-    embedding: Name | None = None
-    embedding_config: JsonObject | None = None
+    response_format: models.ResponseFormat | None = None
+    embedding: ids.Name | None = None
+    embedding_config: ids.JsonObject | None = None
     compaction_settings: CompactionSettingsIn | None = None
     message_buffer_autoclear: bool | None = None
     max_files_open: _Count = None
     per_file_view_window_char_limit: _Count = None
-    project_id: Name | None = None
-    template_id: Name | None = None
-    base_template_id: Name | None = None
-    block_ids: Annotated[list[BlockIdIn], MaxItems("blocks_per_agent")] | None = None
-    tool_ids: Annotated[list[ToolIdIn], MaxItems("tools_per_agent")] | None = None
-    identity_ids: Annotated[list[IdentityIdIn], MaxItems("identities_per_agent")] | None = None
-    tool_rules: Annotated[list[dict[str, Any]], MaxItems("tool_rules_per_agent")] | None = None
+    project_id: ids.Name | None = None
+    template_id: ids.Name | None = None
+    base_template_id: ids.Name | None = None
+    block_ids: Annotated[list[ids.BlockIdIn], ids.MaxItems("blocks_per_agent")] | None = None
+    tool_ids: Annotated[list[ids.ToolIdIn], ids.MaxItems("tools_per_agent")] | None = None
+    identity_ids: Annotated[list[ids.IdentityIdIn], ids.MaxItems("identities_per_agent")] | None = None
+    tool_rules: Annotated[list[dict[str, Any]], ids.MaxItems("tool_rules_per_agent")] | None = None
     # Perdure's own, beyond the wire; `false` and an empty list remove them.
-    auto_recall: bool | JsonObject | None = None
-    auto_capture: bool | JsonObject | None = None
-    facts: bool | JsonObject | None = None
-    guards: bool | JsonObject | None = None
-    summaries: JsonObject | None = None
-    tool_output: Level | ItemsByName[Level] | None = None
-    context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | JsonObject | None = None
+    auto_recall: bool | ids.JsonObject | None = None
+    auto_capture: bool | ids.JsonObject | None = None
+    facts: bool | ids.JsonObject | None = None
+    guards: bool | ids.JsonObject | None = None
+    summaries: ids.JsonObject | None = None
+    tool_output: Level | ids.ItemsByName[Level] | None = None
+    context_engine: Annotated[str, Field(max_length=NAME_CHARS)] | ids.JsonObject | None = None
     profile: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     offered_tools: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     prompt_size: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
     companion_passes: Annotated[str, Field(max_length=NAME_CHARS)] | None = None
-    bypass_session_patterns: Items[str] | None = None
+    bypass_session_patterns: ids.Items[str] | None = None
     limits: LimitsIn | None = None
     untrusted_writes: WritePolicy | None = None
-    secrets: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
-    tool_exec_environment_variables: Annotated[SecretsIn, MaxItems("secrets_per_owner")] | None = None
+    secrets: Annotated[SecretsIn, ids.MaxItems("secrets_per_owner")] | None = None
+    tool_exec_environment_variables: Annotated[SecretsIn, ids.MaxItems("secrets_per_owner")] | None = None
     enable_sleeptime: bool | None = None
     # Of these only the empty forms are supported.
-    folder_ids: Annotated[list[FolderIdIn], MaxItems("folders_per_agent")] | None = None
-    source_ids: Annotated[list[FolderIdIn], MaxItems("folders_per_agent")] | None = None
-    message_ids: Items[str] | None = None
+    folder_ids: Annotated[list[ids.FolderIdIn], ids.MaxItems("folders_per_agent")] | None = None
+    source_ids: Annotated[list[ids.FolderIdIn], ids.MaxItems("folders_per_agent")] | None = None
+    message_ids: ids.Items[str] | None = None
 
     def check_supported(self, message_ids: Sequence[str] = ()) -> None:
         """Check that nothing needs a feature that this server lacks.
@@ -256,12 +236,12 @@ class AgentIn(AgentChangesIn):
     """A new agent. Its model may be in the newer or the older form; without one it follows the default."""
 
     agent_type: AgentType = DEFAULT_AGENT_TYPE  # type: ignore[assignment]  # it is one of them
-    memory_blocks: Annotated[list[NewWireBlock], MaxItems("blocks_per_agent")] | None = None
-    tools: Annotated[list[str], MaxItems("tools_per_agent")] | None = None
+    memory_blocks: Annotated[list[NewWireBlock], ids.MaxItems("blocks_per_agent")] | None = None
+    tools: Annotated[list[str], ids.MaxItems("tools_per_agent")] | None = None
     include_base_tools: bool | None = None
-    initial_message_sequence: Annotated[list[MessageIn], MaxItems("messages_per_request")] | None = None
+    initial_message_sequence: Annotated[list[MessageIn], ids.MaxItems("messages_per_request")] | None = None
     from_template: str | None = None
-    memory_variables: ItemsByName[Any] | None = None
+    memory_variables: ids.ItemsByName[Any] | None = None
     include_default_source: bool | None = None
     include_multi_agent_tools: bool | None = None
 
@@ -342,7 +322,7 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
             # Answers have this value where nothing is set. Sent back, it is no wish: many models refuse it.
             del own_options["reasoning_effort"]
         options |= own_options
-        wire_fields["model_settings"] = extras_of(body.model_settings)
+        wire_fields["model_settings"] = models.extras_of(body.model_settings)
     elif model_changes:
         wire_fields.pop("model_settings", None)  # it was in the words of another provider
     settings |= options
@@ -397,7 +377,7 @@ def secret_shape(secret: Secret) -> dict[str, Any]:
     }
 
 
-def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> dict[str, Any]:
+def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> dict[str, Any]:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
     agent, run = state.agent, state.run
     wire_fields = agent.settings.get(WIRE_SETTING, {})
@@ -415,11 +395,11 @@ def agent_shape(state: AgentState, facts: Facts, embedder: Embedder | None) -> d
         "message_ids": list(state.message_ids),
         "system": base_prompt(agent.agent_type) if agent.system is None else agent.system,
         "agent_type": agent_type,
-        "llm_config": llm_config_shape(agent.model, facts, agent.settings),
+        "llm_config": models.llm_config_shape(agent.model, facts, agent.settings),
         "embedding_config": wire_fields.get("embedding_config") or embedding_config_shape(embedder),
         "model": agent.model,
         "embedding": wire_fields.get("embedding"),
-        "model_settings": model_settings_shape(agent.model, facts, agent.settings),
+        "model_settings": models.model_settings_shape(agent.model, facts, agent.settings),
         "compaction_settings": compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
         "response_format": agent.settings.get("response_format"),
         **fields(agent, "description", "metadata"),

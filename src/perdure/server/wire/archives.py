@@ -12,7 +12,7 @@ from perdure.core.ports import Embedder
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
 from perdure.library.services.passages import passage_filter
-from perdure.search.query.times import parse_time
+from perdure.search.query import parse_time
 from perdure.server.wire.base import (
     ORG_ID,
     WIRE_FIELDS,

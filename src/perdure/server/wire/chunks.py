@@ -13,16 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
-from perdure.core.events import (
-    Delta,
-    DeltaStreamed,
-    Event,
-    MessageAdded,
-    RunEnded,
-    RunQueued,
-    StepStarted,
-    StoredEvent,
-)
+from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
 from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run

@@ -11,7 +11,7 @@ from perdure.context.sections.envelopes import text_for_clients
 from perdure.context.window.budget import blocks_section
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolResult
 from perdure.core.ports import TokenCounter
-from perdure.engine.run.preview import Preview
+from perdure.engine.run.room import Preview
 from perdure.server.wire.base import nulls, stamp
 
 _RULES = ("<tool_usage_rules>", "</tool_usage_rules>")

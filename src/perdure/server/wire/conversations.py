@@ -18,7 +18,7 @@ from perdure.core.conversations import (
     CompactionSettings,
 )
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
-from perdure.engine.compaction.on_request import Compacted
+from perdure.engine.compaction.compact_view import Compacted
 from perdure.library.services.conversations import ConversationState
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, fields, stamp, stamps

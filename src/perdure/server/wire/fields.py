@@ -11,36 +11,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import AfterValidator, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, WithJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
+from perdure.core import ids
 from perdure.core.blocks import LABEL_PATTERN
-from perdure.core.ids import (
-    ID_PATTERNS,
-    PREFIXES,
-    AgentId,
-    ArchiveId,
-    BlockId,
-    ConversationId,
-    EntityId,
-    FactId,
-    FileId,
-    FolderId,
-    GraphId,
-    GroupId,
-    IdentityId,
-    KeyId,
-    McpServerId,
-    MessageId,
-    OrgId,
-    PassageId,
-    ProviderId,
-    RunId,
-    SandboxId,
-    ScheduleId,
-    StepId,
-    ToolId,
-    UserId,
-    VariableId,
-    is_id,
-)
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 
 
@@ -60,8 +32,8 @@ class IdFormat:
 
     def check(self, value: str) -> str:
         """Return `value`. Raises: PydanticCustomError: it is not such an id."""
-        if value not in self.words and not is_id(self.kind, value):
-            pattern = f"{PREFIXES[self.kind]}-{{uuid4}}"
+        if value not in self.words and not ids.is_id(self.kind, value):
+            pattern = f"{ids.PREFIXES[self.kind]}-{{uuid4}}"
             raise PydanticCustomError(
                 "string_pattern_mismatch", "String should match pattern '{pattern}'", {"pattern": pattern}
             )
@@ -71,53 +43,55 @@ class IdFormat:
         return core_schema.no_info_after_validator_function(self.check, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        shape = handler(schema) | {"pattern": ID_PATTERNS[self.kind]}
+        shape = handler(schema) | {"pattern": ids.ID_PATTERNS[self.kind]}
         return {"anyOf": [shape, {"const": self.words[0]}]} if len(self.words) == 1 else shape
 
 
 def id_in_path(kind: str, value: str) -> str:
     """Return an id from the path of a route that parses it itself. Raises: RequestValidationError: it is not one."""
-    if not is_id(kind, value):
-        text = f"String should match pattern '{PREFIXES[kind]}-{{uuid4}}'"
+    if not ids.is_id(kind, value):
+        text = f"String should match pattern '{ids.PREFIXES[kind]}-{{uuid4}}'"
         problem = {"type": "string_pattern_mismatch", "loc": ("path", f"{kind}_id"), "msg": text, "input": value}
         raise RequestValidationError([problem])
     return value
 
 
 # The types of ids in paths, queries and bodies.
-AgentIdIn = Annotated[AgentId, IdFormat("agent")]
-ArchiveIdIn = Annotated[ArchiveId, IdFormat("archive")]
-BlockIdIn = Annotated[BlockId, IdFormat("block")]
-ConversationIdIn = Annotated[ConversationId, IdFormat("conversation")]
-EntityIdIn = Annotated[EntityId, IdFormat("entity")]
-FactIdIn = Annotated[FactId, IdFormat("fact")]
-FileIdIn = Annotated[FileId, IdFormat("file")]
-FolderIdIn = Annotated[FolderId, IdFormat("folder")]
-GraphIdIn = Annotated[GraphId, IdFormat("graph")]
-GroupIdIn = Annotated[GroupId, IdFormat("group")]
-IdentityIdIn = Annotated[IdentityId, IdFormat("identity")]
-OrgIdIn = Annotated[OrgId, IdFormat("org")]
-UserIdIn = Annotated[UserId, IdFormat("user")]
-KeyIdIn = Annotated[KeyId, IdFormat("key")]
-McpServerIdIn = Annotated[McpServerId, IdFormat("mcp_server")]
-MessageIdIn = Annotated[MessageId, IdFormat("message")]
-PassageIdIn = Annotated[PassageId, IdFormat("passage")]
-RunIdIn = Annotated[RunId, IdFormat("run")]
+AgentIdIn = Annotated[ids.AgentId, IdFormat("agent")]
+ArchiveIdIn = Annotated[ids.ArchiveId, IdFormat("archive")]
+BlockIdIn = Annotated[ids.BlockId, IdFormat("block")]
+ConversationIdIn = Annotated[ids.ConversationId, IdFormat("conversation")]
+EntityIdIn = Annotated[ids.EntityId, IdFormat("entity")]
+FactIdIn = Annotated[ids.FactId, IdFormat("fact")]
+FileIdIn = Annotated[ids.FileId, IdFormat("file")]
+FolderIdIn = Annotated[ids.FolderId, IdFormat("folder")]
+GraphIdIn = Annotated[ids.GraphId, IdFormat("graph")]
+GroupIdIn = Annotated[ids.GroupId, IdFormat("group")]
+IdentityIdIn = Annotated[ids.IdentityId, IdFormat("identity")]
+OrgIdIn = Annotated[ids.OrgId, IdFormat("org")]
+UserIdIn = Annotated[ids.UserId, IdFormat("user")]
+KeyIdIn = Annotated[ids.KeyId, IdFormat("key")]
+McpServerIdIn = Annotated[ids.McpServerId, IdFormat("mcp_server")]
+MessageIdIn = Annotated[ids.MessageId, IdFormat("message")]
+PassageIdIn = Annotated[ids.PassageId, IdFormat("passage")]
+RunIdIn = Annotated[ids.RunId, IdFormat("run")]
 JobIdIn = Annotated[str, IdFormat("job")]
 """The id of a run as older clients know it: with another prefix."""
-SandboxIdIn = Annotated[SandboxId, IdFormat("sandbox")]
-ProviderIdIn = Annotated[ProviderId, IdFormat("provider")]
-ScheduleIdIn = Annotated[ScheduleId, IdFormat("schedule")]
-StepIdIn = Annotated[StepId, IdFormat("step")]
-ToolIdIn = Annotated[ToolId, IdFormat("tool")]
-VariableIdIn = Annotated[VariableId, IdFormat("variable")]
+SandboxIdIn = Annotated[ids.SandboxId, IdFormat("sandbox")]
+ProviderIdIn = Annotated[ids.ProviderId, IdFormat("provider")]
+ScheduleIdIn = Annotated[ids.ScheduleId, IdFormat("schedule")]
+StepIdIn = Annotated[ids.StepId, IdFormat("step")]
+ToolIdIn = Annotated[ids.ToolId, IdFormat("tool")]
+VariableIdIn = Annotated[ids.VariableId, IdFormat("variable")]
 
 ConversationOrDefault = Annotated[str, IdFormat("conversation", words=("default",))]
 """A conversation's id; or `default`, the first conversation of an agent that the request names."""
 
 ConversationPath = Annotated[
     str,
-    WithJsonSchema({"type": "string", "pattern": f"{ID_PATTERNS['conversation']}|{ID_PATTERNS['agent']}|^default$"}),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"{ids.ID_PATTERNS['conversation']}|{ids.ID_PATTERNS['agent']}|^default$"}
+    ),
 ]
 """A conversation's id in a path. `default` and an agent's id mean the agent's first conversation."""
 

@@ -28,7 +28,7 @@ from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.run.accept import MAX_STEPS
-from perdure.engine.run.driving.repeats import OTID_KEY
+from perdure.engine.run.rows import OTID_KEY
 from perdure.library.client_tools import client_tools_of
 from perdure.library.services.messages import NewMessage
 from perdure.server.wire.approvals import ANSWER_FIELDS, AnswerIn

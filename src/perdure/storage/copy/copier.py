@@ -11,15 +11,7 @@ from dataclasses import dataclass
 
 from perdure.core.errors import Conflict, InvalidInput, StoreDamaged
 from perdure.core.vectors import OwnerKind
-from perdure.storage.copy.shapes import (
-    OF_THE_FILE,
-    Contents,
-    Digest,
-    Shape,
-    Side,
-    contents_of,
-    shared_shapes,
-)
+from perdure.storage.copy.shapes import OF_THE_FILE, Contents, Digest, Shape, Side, contents_of, shared_shapes
 from perdure.storage.database.row_format import Row
 from perdure.storage.database.sqlite import SqliteDatabase
 from perdure.storage.full_text.rebuild import TABLES, rebuild_words

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged
 from perdure.core.text.addresses import is_postgres, without_password
-from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, Owner
+from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, Owner
 from perdure.storage.copy.backups import run_in_thread
 from perdure.storage.copy.copier import Progress
 from perdure.storage.copy.moves import Address, same_address

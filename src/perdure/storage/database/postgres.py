@@ -75,11 +75,7 @@ DEFAULTS = {
 }
 """What an address may say otherwise: a machine that vanished is noticed after 45 seconds."""
 
-RACES = (
-    psycopg.errors.SerializationFailure,
-    psycopg.errors.DeadlockDetected,
-    psycopg.errors.UniqueViolation,
-)
+RACES = (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation)
 """What a unit meets that another one got in the way of. The second run reads what the other has written."""
 
 Connection = psycopg.Connection[tuple[Any, ...]]

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from perdure.core.errors import (
-    AlreadyExists,
-    PerdureError,
-    StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from perdure.core import errors
 from perdure.core.text.addresses import without_password
 
 
@@ -26,7 +17,7 @@ def check_address(address: str) -> None:
     else:
         problem = "" if address.partition("?")[0].count("@") < 2 else "a second @"
     if problem != "":
-        raise StoreUnavailable(
+        raise errors.StoreUnavailable(
             f"the address {without_password(address)!r} has {problem or 'a wrong form'}: write"
             " postgresql://user:password@host:5432/database, with %40 for an @ in the password"
         ) from None
@@ -51,28 +42,28 @@ def is_starting(error: psycopg.Error) -> bool:
     return error.sqlstate == "57P03" or "starting up" in str(error) or "shutting down" in str(error)
 
 
-def store_error(error: psycopg.Error) -> PerdureError:
+def store_error(error: psycopg.Error) -> errors.PerdureError:
     """Perdure's error for an error of PostgreSQL."""
     text = " ".join(str(error).split())  # libpq breaks lines
     match error:
         case psycopg.errors.UniqueViolation():
             taken = (error.diag.message_detail or "").partition(")=(")[2].partition(") already exists")[0]
-            return AlreadyExists(f"a row of {error.diag.table_name}", taken)
+            return errors.AlreadyExists(f"a row of {error.diag.table_name}", taken)
         case psycopg.errors.SerializationFailure() | psycopg.errors.DeadlockDetected():
-            return StoreBusy(f"the database was too busy with competing transactions: {text}")
+            return errors.StoreBusy(f"the database was too busy with competing transactions: {text}")
         case psycopg.errors.DiskFull():
-            return StoreFull(f"no space left in the database: {text}")
+            return errors.StoreFull(f"no space left in the database: {text}")
         case psycopg.errors.DataCorrupted() | psycopg.errors.IndexCorrupted():
-            return StoreDamaged(f"the database is damaged: restore a backup ({text})")
+            return errors.StoreDamaged(f"the database is damaged: restore a backup ({text})")
         case psycopg.errors.IoError():
-            return StoreUnavailable(f"the disk of the database failed: {text}")
+            return errors.StoreUnavailable(f"the disk of the database failed: {text}")
         case psycopg.errors.ReadOnlySqlTransaction() | psycopg.errors.InsufficientPrivilege():
-            return StoreReadOnly(f"the database can't be written: {text}")
+            return errors.StoreReadOnly(f"the database can't be written: {text}")
         case psycopg.errors.LockNotAvailable():
-            return StoreBusy(f"the database was locked: {text}")
+            return errors.StoreBusy(f"the database was locked: {text}")
         case psycopg.OperationalError():
-            return StoreUnavailable(
+            return errors.StoreUnavailable(
                 f"the database can't be reached: check the address and that the server runs ({text})"
             )
         case _:
-            return StoreError(f"the database failed: {text}")
+            return errors.StoreError(f"the database failed: {text}")

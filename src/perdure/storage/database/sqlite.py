@@ -14,11 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.errors import (
-    InvalidInput,
-    NotAStore,
-    StoreBusy,
-)
+from perdure.core.errors import InvalidInput, NotAStore, StoreBusy
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, iso

@@ -5,18 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from perdure.core.errors import (
-    AlreadyExists,
-    InvalidInput,
-    NotAStore,
-    PerdureError,
-    StoreBusy,
-    StoreDamaged,
-    StoreError,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnavailable,
-)
+from perdure.core import errors
 from perdure.storage.database.sqlite_file import has_odd_header, is_store
 
 BUSY_TIMEOUT_S = 5.0
@@ -35,7 +24,7 @@ DAMAGED_HELPS = (
 )
 
 
-def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> PerdureError:
+def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> errors.PerdureError:
     """Perdure's error for an error of SQLite."""
     if isinstance(error, UnicodeDecodeError):
         return damaged(path, "its schema is not UTF-8")
@@ -43,22 +32,26 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> Perdur
     text = str(error)
     if name in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY"):
         columns = text.partition(": ")[2]
-        return AlreadyExists(f"a row of {columns.partition('.')[0]}", columns)
+        return errors.AlreadyExists(f"a row of {columns.partition('.')[0]}", columns)
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
+        return errors.StoreBusy(f"{path} was locked by another process for more than {BUSY_TIMEOUT_S:.0f} s: try again")
     # SHMSIZE: the shared-memory file beside the store can't grow, as at a start on a full disk.
     if name.startswith(("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE")):
-        return StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
+        return errors.StoreFull(f"no space left for {path}: free some, then send again; nothing of this was written")
     if "unsupported file format" in text or (name.startswith("SQLITE_READONLY") and has_odd_header(path)):
         return damaged(path, "its header has changed")
     if name.startswith("SQLITE_READONLY"):
-        return StoreReadOnly(f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)")
+        return errors.StoreReadOnly(
+            f"{path} can't be written: check its permissions, or choose another folder (PERDURE_HOME)"
+        )
     if name.startswith("SQLITE_CANTOPEN"):
-        return StoreReadOnly(f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)")
+        return errors.StoreReadOnly(
+            f"{path} can't be opened: check that its folder exists and can be written (PERDURE_HOME)"
+        )
     if name.startswith("SQLITE_NOTADB") or "not a database" in text:
         if is_store(path):
             return damaged(path, "its header is gone")
-        return NotAStore(f"{path} is not a Perdure store: choose another path")
+        return errors.NotAStore(f"{path} is not a Perdure store: choose another path")
     if text.startswith("Could not decode to UTF-8"):  # the rest of the message quotes the text
         return damaged(path, "a text in it is not UTF-8")
     if text.startswith(DAMAGED_SCHEMA):
@@ -67,23 +60,23 @@ def store_error(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> Perdur
         return damaged(path, text)
     if name.startswith("SQLITE_IOERR"):
         return _disk_failed(path, name)
-    return StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
+    return errors.StoreError(f"{path}: {text}" + (f" ({name})" if name else ""))
 
 
-def damaged(path: Path, what: str) -> StoreDamaged:
-    return StoreDamaged(f"{path} is damaged ({what}): {DAMAGED_HELPS}")
+def damaged(path: Path, what: str) -> errors.StoreDamaged:
+    return errors.StoreDamaged(f"{path} is damaged ({what}): {DAMAGED_HELPS}")
 
 
-def _disk_failed(path: Path, name: str) -> StoreError:
+def _disk_failed(path: Path, name: str) -> errors.StoreError:
     """The error of a failed write. SQLite reports a file-size limit, a quota and a broken disk alike."""
     limit = _file_size_limit()
     sizes = [file.stat().st_size for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
     if limit is not None and max(sizes, default=0) + LIMIT_SLACK_BYTES > limit:
-        return StoreFull(
+        return errors.StoreFull(
             f"{path} has reached the file-size limit of this process, {limit:,} bytes: raise it (ulimit -f), or delete"
             " what is not needed, then send again; nothing of this was written"
         )
-    return StoreUnavailable(
+    return errors.StoreUnavailable(
         f"the disk of {path} failed ({name}): look at the system's log, and whether a quota is used up; nothing of this"
         " was written"
     )
@@ -98,8 +91,8 @@ def _file_size_limit() -> int | None:
     return None if limit == resource.RLIM_INFINITY else limit
 
 
-def too_large(error: OverflowError) -> InvalidInput:
+def too_large(error: OverflowError) -> errors.InvalidInput:
     """The error for an integer of more than the 64 bits that a column holds."""
-    refused = InvalidInput("a number is too large for the database")
+    refused = errors.InvalidInput("a number is too large for the database")
     refused.__cause__ = error
     return refused

@@ -22,6 +22,8 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import StoreClosed, StoreError, StoreReadOnly, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
+from perdure.storage.copy.backups import run_in_thread
+from perdure.storage.copy.copier import Progress
 from perdure.storage.database.sqlite import (
     Outcome,
     SqliteDatabase,
@@ -157,25 +159,12 @@ class SqliteStore(Views):
         if self._closed:
             raise StoreClosed
 
-        stopped = threading.Event()
-
-        def report(done: int, total: int) -> None:
-            if stopped.is_set():
-                raise StoreClosed
-            progress(done, total)
-
-        def copy() -> None:
+        def copy(tell: Progress) -> None:
             # A connection and a thread of its own: inside the writer's transaction the copy would wait for itself.
             with contextlib.closing(connect(self._path, read_only=True)) as source:
-                backup(source, path, report)
+                backup(source, path, lambda done, total: tell("", done, total))
 
-        copying = asyncio.get_running_loop().run_in_executor(None, copy)
-        try:
-            await asyncio.shield(copying)
-        except asyncio.CancelledError:
-            stopped.set()
-            await asyncio.wait({copying})
-            raise
+        await run_in_thread(copy, lambda step, done, total: progress(done, total))
 
     async def mark(self) -> str:
         if self._closed:

@@ -15,48 +15,24 @@ from perdure.core.facts.credentials import holds_credential, without_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
 from perdure.core.text.line_diff import unified_diff
+from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    ChecksumColumns,
-    Row,
-    RowFormat,
-    assignments,
-    insert_into,
-    load,
-    restore,
-    storable,
-)
+from perdure.storage.tables import table
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.provenance.sources import add_writes
-from perdure.storage.tables.table import (
-    OWN_AGENT,
-    OWN_AGENT_OF,
-    OwnId,
-    PagedTable,
-    first,
-    next_number,
-    own_agent,
-    parts,
-    rows_of_each,
-)
 from perdure.storage.upkeep.deleted import delete_shared
 
-_BLOCK = RowFormat(
+_BLOCK = row_format.RowFormat(
     Block,
     "id, org_id, label, value, limit_chars, description, read_only, metadata, tags, is_template, hidden, version,"
     " created_at, updated_at, created_by, updated_by",
     {
-        TEXT: "label value description created_by updated_by",
-        FLAG: "read_only is_template hidden",
-        JSON: "metadata",
-        JSON_TUPLE: "tags",
-        TIME: "created_at updated_at",
+        row_format.TEXT: "label value description created_by updated_by",
+        row_format.FLAG: "read_only is_template hidden",
+        row_format.JSON: "metadata",
+        row_format.JSON_TUPLE: "tags",
+        row_format.TIME: "created_at updated_at",
     },
 )
 
@@ -67,10 +43,10 @@ def _build_version(**columns: Any) -> BlockVersion:
     return BlockVersion(**columns, author=Author(kind=kind, id=id_, **origin))
 
 
-_VERSION: RowFormat[BlockVersion] = RowFormat(
+_VERSION: row_format.RowFormat[BlockVersion] = row_format.RowFormat(
     _build_version,
     "block_id, version, label, value, diff, author_kind, author_id, agent_id, run_id, message_id, created_at",
-    {TEXT: "label value diff author_id", TIME: "created_at"},
+    {row_format.TEXT: "label value diff author_id", row_format.TIME: "created_at"},
     {
         "author_kind": attrgetter("author.kind"),
         "author_id": attrgetter("author.id"),
@@ -80,14 +56,14 @@ _VERSION: RowFormat[BlockVersion] = RowFormat(
     },
 )
 
-_INSERT_VERSION = insert_into("block_versions", f"{_VERSION.columns}, checksum")
+_INSERT_VERSION = row_format.insert_into("block_versions", f"{_VERSION.columns}, checksum")
 # The row of another version stays as it is: somebody else wrote first.
 _UPDATE = "UPDATE blocks SET {}, version = version + 1 WHERE id = :id AND version = :expected".format(
-    assignments(
+    row_format.assignments(
         "label, value, limit_chars, description, read_only, metadata, tags, is_template, hidden, updated_at, updated_by"
     )
 )
-VERSION_CHECKSUMS = ChecksumColumns(
+VERSION_CHECKSUMS = row_format.ChecksumColumns(
     "block_versions",
     ("block_id", "version"),
     (
@@ -96,7 +72,7 @@ VERSION_CHECKSUMS = ChecksumColumns(
     ),
 )
 
-_OWN_X = OWN_AGENT_OF.format("x")
+_OWN_X = table.OWN_AGENT_OF.format("x")
 _PLACES = (
     f"SELECT agent_id, block_id, position, CAST(NULL AS TEXT) FROM agent_blocks x WHERE {{keys}} AND {_OWN_X}"
     " UNION ALL SELECT agent_id, block_id, position, label FROM conversation_blocks x"
@@ -111,14 +87,14 @@ def shown_blocks(
     agent_ids: Sequence[AgentId],
     conversation_seq: int,
     label: str | None = None,
-) -> Mapping[AgentId, list[Row]]:
+) -> Mapping[AgentId, list[row_format.Row]]:
     """Agent -> these columns of the blocks `b` that its conversation shows, in the order they were attached: the
     agent's, and the conversation's own in their place. `label`: only of the block with it, as it is stored."""
     # Blocks and agents are two families of rows (`storage.distribution`), so this takes two statements.
-    places = rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
+    places = table.rows_of_each(db, _PLACES, "agent_id", agent_ids, org_id=org_id, conversation_seq=conversation_seq)
     every = [place for some in places.values() for place in some]
-    found: dict[str, Row] = {}
-    for some in parts(list({place[0]: None for place in every if place[0] is not None})):
+    found: dict[str, row_format.Row] = {}
+    for some in table.parts(list({place[0]: None for place in every if place[0] is not None})):
         where = Conditions("b.org_id || '' = :org_id", org_id=org_id)  # not by the index of an organisation's blocks
         where.among("b.id", some)
         where.add("b.label = ?", None if any(place[2] is not None for place in every) else label)
@@ -127,7 +103,9 @@ def shown_blocks(
     return {agent_id: _in_order(of, found, label) for agent_id, of in places.items()}
 
 
-def _in_order(places: Sequence[Sequence[Any]], found: Mapping[str, Row], label: str | None) -> list[Row]:
+def _in_order(
+    places: Sequence[Sequence[Any]], found: Mapping[str, row_format.Row], label: str | None
+) -> list[row_format.Row]:
     """What a conversation shows of the blocks that were found: (block, position, label in whose place) of each."""
     own = {place[0] for place in places if place[2] is not None}
     hidden = {place[2] for place in places if place[2] is not None} | {found[one][1] for one in own if one in found}
@@ -149,7 +127,7 @@ def _as_written(block: Block, before: str, author: Author) -> Block:
     return check_limit(replace(block, value=value, description=description))
 
 
-class Blocks(PagedTable[BlockFilter, Block]):
+class Blocks(table.PagedTable[BlockFilter, Block]):
     _kind, _source, _format = "block", "blocks b", _BLOCK
 
     def add(self, block: Block, *, author: Author) -> Block:
@@ -157,8 +135,8 @@ class Blocks(PagedTable[BlockFilter, Block]):
         if self._rows("SELECT 1 FROM blocks WHERE id = :id", id=block.id):
             raise AlreadyExists("block", block.id)
         block = replace(_as_written(block, "", author), version=0, org_id=self._org_id)
-        sql = insert_into("blocks", f"number, {_BLOCK.columns}")
-        self._run(sql, number=next_number(self._db), **_BLOCK.params(block))
+        sql = row_format.insert_into("blocks", f"number, {_BLOCK.columns}")
+        self._run(sql, number=table.next_number(self._db), **_BLOCK.params(block))
         self._add_version(block, diff=unified_diff("", block.value), author=author, at=block.created_at)
         return block
 
@@ -184,7 +162,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
     def get(self, block_id: BlockId) -> Block:
         """Raises: NotFound."""
         sql = f"SELECT {_BLOCK.columns} FROM blocks WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _BLOCK.read(first(self._rows(sql, id=storable(block_id)), "block", block_id))
+        return _BLOCK.read(table.first(self._rows(sql, id=row_format.storable(block_id)), "block", block_id))
 
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
         """Update the block to version `expected + 1`, with its version row; return it. Raises: VersionConflict,
@@ -195,52 +173,54 @@ class Blocks(PagedTable[BlockFilter, Block]):
             self._check_labels(block)
         block = _as_written(block, before.value, author)
         after = replace(block, version=expected + 1, updated_at=at, updated_by=author.id)
-        if not self._run_counted(_UPDATE, **_BLOCK.params(after) | {"id": OwnId(before.id), "expected": expected}):
+        if not self._run_counted(
+            _UPDATE, **_BLOCK.params(after) | {"id": table.OwnId(before.id), "expected": expected}
+        ):
             raise VersionConflict(f"block {before.label!r}", expected=expected, found=self.get(block.id).version)
         self._add_version(after, diff=unified_diff(before.value, after.value), author=author, at=at)
         return after
 
     def delete(self, block_id: BlockId) -> None:
         """Raises: NotFound."""
-        delete_shared(self._db, self._org_id, "blocks", OwnId(self.get(block_id).id))
+        delete_shared(self._db, self._org_id, "blocks", table.OwnId(self.get(block_id).id))
 
     def list_tags(self) -> Sequence[str]:
         """Each tag that a block has, once, in the order of code points."""
         rows = self._rows("SELECT DISTINCT tags FROM blocks WHERE org_id = :org_id AND tags <> '[]'")
-        return sorted({tag for row in rows for tag in load(row[0])})
+        return sorted({tag for row in rows for tag in row_format.load(row[0])})
 
     def attach(self, agent_id: AgentId, *block_ids: BlockId) -> None:
         """Attaching twice is no error. Raises: NotFound, TooMany; AlreadyExists: the agent has another block of that
         label."""
         # The agent is locked, so that of two blocks of one label that are attached at once the second sees the first.
-        own = own_agent(self._db, self._org_id, agent_id, lock=True)
+        own = table.own_agent(self._db, self._org_id, agent_id, lock=True)
         # Its blocks are read once, so that the time of many attachments grows with their number only.
         attached = self._rows(
             "SELECT b.label, b.id, x.position FROM agent_blocks x JOIN blocks b ON b.id = x.block_id"
             " WHERE x.agent_id = :agent_id AND b.org_id = :org_id",
             agent_id=own,
         )
-        by_label = {restore(row[0]): row[1] for row in attached}
+        by_label = {row_format.restore(row[0]): row[1] for row in attached}
         last = max((row[2] for row in attached), default=0)
-        added: list[OwnId] = []
+        added: list[table.OwnId] = []
         for block_id in block_ids:
             block = self.get(block_id)
             if by_label.setdefault(block.label, block_id) != block_id:
-                name = restore(self._rows("SELECT name FROM agents WHERE id = :id", id=own)[0][0])
+                name = row_format.restore(self._rows("SELECT name FROM agents WHERE id = :id", id=own)[0][0])
                 helps = f"agent {name!r} ({agent_id}) has another block of this label; detach it, or rename one of them"
                 raise AlreadyExists("block with label", block.label, helps=helps)
             if len(by_label) > len(attached) + len(added):
                 self._limits.check("blocks_per_agent", len(by_label))
-                added.append(OwnId(block.id))
+                added.append(table.OwnId(block.id))
         self._db.run_many(
-            insert_into("agent_blocks", "agent_id, block_id, position"),
+            row_format.insert_into("agent_blocks", "agent_id, block_id, position"),
             [{"agent_id": own, "block_id": one, "position": last + place} for place, one in enumerate(added, 1)],
         )
 
     def detach(self, agent_id: AgentId, block_id: BlockId) -> None:
         """Raises: NotFound: it is not attached."""
         if not self._run_counted(
-            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {OWN_AGENT}"
+            f"DELETE FROM agent_blocks WHERE agent_id = :agent_id AND block_id = :block_id AND {table.OWN_AGENT}"
             " AND EXISTS (SELECT 1 FROM blocks b WHERE b.id = :block_id AND b.org_id = :org_id)",
             agent_id=agent_id,
             block_id=block_id,
@@ -253,10 +233,13 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
         Raises: NotFound.
         """
-        own = {"agent_id": own_agent(self._db, self._org_id, agent_id, lock=True), "label": storable(label)}
+        own = {
+            "agent_id": table.own_agent(self._db, self._org_id, agent_id, lock=True),
+            "label": row_format.storable(label),
+        }
         before = self._only_isolated("label = :label", conversation_seq=conversation_seq, **own)
         self._run(
-            insert_into("conversation_blocks", "agent_id, conversation_seq, label, block_id, position")
+            row_format.insert_into("conversation_blocks", "agent_id, conversation_seq, label, block_id, position")
             + " ON CONFLICT (agent_id, conversation_seq, label) DO UPDATE SET block_id = excluded.block_id",
             conversation_seq=conversation_seq,
             block_id=None if block_id is None else self.get(block_id).id,
@@ -285,11 +268,11 @@ class Blocks(PagedTable[BlockFilter, Block]):
             f" WHERE {{keys}} AND {_OWN_X} ORDER BY position, label"
         )
         found = self._rows_of_each(sql, "agent_id = ? AND conversation_seq = ?", keys)
-        return {key: {restore(row[0]): row[1] for row in rows} for key, rows in found.items()}
+        return {key: {row_format.restore(row[0]): row[1] for row in rows} for key, rows in found.items()}
 
     def delete_isolated(self, agent_id: AgentId, conversation_seq: int) -> None:
         """Delete the conversation's own blocks; one that an agent was given stays."""
-        own = {"agent_id": own_agent(self._db, self._org_id, agent_id), "conversation_seq": conversation_seq}
+        own = {"agent_id": table.own_agent(self._db, self._org_id, agent_id), "conversation_seq": conversation_seq}
         blocks = self._only_isolated(**own)
         self._run(
             "DELETE FROM conversation_blocks WHERE agent_id = :agent_id AND conversation_seq = :conversation_seq", **own
@@ -324,7 +307,7 @@ class Blocks(PagedTable[BlockFilter, Block]):
 
     def find(self, agent_id: AgentId, label: str, conversation_seq: int = 0) -> Block | None:
         """The block with this label that the agent has in this conversation."""
-        rows = self._shown("b.id", agent_id, conversation_seq, storable(label))
+        rows = self._shown("b.id", agent_id, conversation_seq, row_format.storable(label))
         block = self.get(rows[0][0]) if rows else None  # which locks it
         return block if block is not None and block.label == label else None
 
@@ -340,9 +323,11 @@ class Blocks(PagedTable[BlockFilter, Block]):
         """Raises: NotFound."""
         sql = f"SELECT {_VERSION.columns} FROM block_versions WHERE block_id = :id AND version = :version"
         rows = self._rows(sql, id=self.get(block_id).id, version=version)
-        return _VERSION.read(first(rows, "block version", str(version)))
+        return _VERSION.read(table.first(rows, "block version", str(version)))
 
-    def _shown(self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None) -> Sequence[Row]:
+    def _shown(
+        self, columns: str, agent_id: AgentId, conversation_seq: int, label: str | None = None
+    ) -> Sequence[row_format.Row]:
         """`shown_blocks` of this organisation."""
         return shown_blocks(self._db, self._org_id, columns, [agent_id], conversation_seq, label)[agent_id]
 
@@ -359,12 +344,12 @@ class Blocks(PagedTable[BlockFilter, Block]):
             " JOIN blocks b ON b.id = theirs.block_id"
             " WHERE mine.block_id = :id AND b.id <> :id AND b.label = :label AND b.org_id = :org_id LIMIT 1",
             id=block.id,
-            label=storable(block.label),
+            label=row_format.storable(block.label),
         ):
             raise AlreadyExists("block with label", block.label)
         isolated = "SELECT agent_id, conversation_seq FROM conversation_blocks WHERE block_id = :id"
         for agent_id, seq in self._rows(isolated, id=block.id):
-            if self._shown("b.id", agent_id, seq, storable(block.label)):
+            if self._shown("b.id", agent_id, seq, row_format.storable(block.label)):
                 raise AlreadyExists("block with label", block.label)
 
     def _add_version(self, block: Block, *, diff: str, author: Author, at: datetime) -> None:

@@ -10,22 +10,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import McpServerId, ToolId
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
-from perdure.storage.database.row_format import (
-    BYTES,
-    FLAG,
-    JSON,
-    TEXT,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    dump_fields,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
+from perdure.storage.database import row_format
 from perdure.storage.tables.table import OwnId, Table, first, next_number
 
 _CONFIG = ("command", "args", "url", "auth_header", "header_names", "variable_names", "private")
@@ -38,27 +23,27 @@ def _build_server(config: dict[str, Any], **columns: Any) -> McpServer:
     return McpServer(**columns, **fields)
 
 
-_LEFT_OUT = Codec(
-    lambda entries: dump([[entry.name, entry.reason] for entry in entries]),
-    lambda text: tuple(InvalidEntry(name=name, reason=reason) for name, reason in load(text)),
+_LEFT_OUT = row_format.Codec(
+    lambda entries: row_format.dump([[entry.name, entry.reason] for entry in entries]),
+    lambda text: tuple(InvalidEntry(name=name, reason=reason) for name, reason in row_format.load(text)),
 )
-_SERVER = RowFormat(
+_SERVER = row_format.RowFormat(
     _build_server,
     "id, org_id, number, name, transport, config, sealed, trusted, created_at, updated_at, listed_at, failure,"
     " left_out",
     {
-        TEXT: "name failure",
-        JSON: "config",
-        BYTES: "sealed",
-        FLAG: "trusted",
-        TIME: "created_at updated_at listed_at",
+        row_format.TEXT: "name failure",
+        row_format.JSON: "config",
+        row_format.BYTES: "sealed",
+        row_format.FLAG: "trusted",
+        row_format.TIME: "created_at updated_at listed_at",
         _LEFT_OUT: "left_out",
     },
     {"config": lambda server: {name: getattr(server, name) for name in _CONFIG}},
 )
-_DEFINITION = Codec(dump_fields, lambda text: Definition(**load(text)))
-_TOOL = RowFormat(
-    McpTool, "server_id, name, local_name, tool_id, pinned, seen", {TEXT: "name", _DEFINITION: "pinned seen"}
+_DEFINITION = row_format.Codec(row_format.dump_fields, lambda text: Definition(**row_format.load(text)))
+_TOOL = row_format.RowFormat(
+    McpTool, "server_id, name, local_name, tool_id, pinned, seen", {row_format.TEXT: "name", _DEFINITION: "pinned seen"}
 )
 
 
@@ -70,7 +55,7 @@ class Mcp(Table):
         server = replace(
             server, org_id=self._org_id, number=next_number(self._db), listed_at=None, failure="", left_out=()
         )
-        sql = f"{insert_into('mcp_servers', _SERVER.columns)} ON CONFLICT (org_id, name) DO NOTHING"
+        sql = f"{row_format.insert_into('mcp_servers', _SERVER.columns)} ON CONFLICT (org_id, name) DO NOTHING"
         if not self._run_counted(sql, **_SERVER.params(server)):
             raise AlreadyExists("MCP server", server.name)
         return self.get(server.id)
@@ -81,7 +66,7 @@ class Mcp(Table):
         namesake = self.find_by_name(server.name)
         if namesake is not None and namesake.id != server.id:
             raise AlreadyExists("MCP server", server.name)
-        columns = assignments("name, transport, config, sealed, trusted, updated_at")
+        columns = row_format.assignments("name, transport, config, sealed, trusted, updated_at")
         params = _SERVER.params(server) | {"id": OwnId(before.id)}
         self._run(f"UPDATE mcp_servers SET {columns} WHERE id = :id", **params)
         return replace(
@@ -101,20 +86,22 @@ class Mcp(Table):
         listing. Raises: NotFound."""
         columns = "failure" if failure else "failure, listed_at, left_out"
         if not self._run_counted(
-            f"UPDATE mcp_servers SET {assignments(columns)} WHERE id = :id AND org_id = :org_id",
+            f"UPDATE mcp_servers SET {row_format.assignments(columns)} WHERE id = :id AND org_id = :org_id",
             id=server_id,
-            failure=storable(failure),
-            listed_at=iso(at),
+            failure=row_format.storable(failure),
+            listed_at=row_format.iso(at),
             left_out=_LEFT_OUT.store(left_out),
         ):
             raise NotFound("MCP server", server_id)
 
     def get(self, server_id: McpServerId) -> McpServer:
         """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=storable(server_id)), "mcp_server", server_id)
+        return first(
+            self._read(f"id = :id{self._db.for_update}", id=row_format.storable(server_id)), "mcp_server", server_id
+        )
 
     def find_by_name(self, name: str) -> McpServer | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=row_format.storable(name))), None)
 
     def list(self, *, limit: int = 1_000) -> Sequence[McpServer]:
         """Servers in order of creation."""
@@ -130,7 +117,7 @@ class Mcp(Table):
         """Create or update the definition of one tool of a server. Raises: NotFound: no such server."""
         self.get(tool.server_id)
         self._run(
-            f"{insert_into('mcp_tools', _TOOL.columns)} ON CONFLICT (server_id, name)"
+            f"{row_format.insert_into('mcp_tools', _TOOL.columns)} ON CONFLICT (server_id, name)"
             " DO UPDATE SET local_name = excluded.local_name, tool_id = excluded.tool_id, pinned = excluded.pinned,"
             " seen = excluded.seen",
             **_TOOL.params(tool),
@@ -140,7 +127,7 @@ class Mcp(Table):
         """Raises: NotFound."""
         self.get(server_id)
         sql = "DELETE FROM mcp_tools WHERE server_id = :id AND name = :name"
-        if not self._run_counted(sql, id=server_id, name=storable(name)):
+        if not self._run_counted(sql, id=server_id, name=row_format.storable(name)):
             raise NotFound("MCP tool", name)
 
     def tools(self, server_id: McpServerId) -> Sequence[McpTool]:
@@ -154,7 +141,7 @@ class Mcp(Table):
         rows = self._rows(
             f"SELECT {_TOOL.columns_of('t')} FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id"
             " WHERE t.tool_id = :tool_id AND s.org_id = :org_id",
-            tool_id=storable(tool_id),
+            tool_id=row_format.storable(tool_id),
         )
         return _TOOL.read(rows[0]) if rows else None
 

@@ -21,24 +21,13 @@ from perdure.core.messages import (
 )
 from perdure.core.text.words import index_words
 from perdure.core.tools.engine_specs import REPEATING_TOOLS
+from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    DAMAGED_HELPS,
-    TEXT,
-    TIME,
-    ChecksumColumns,
-    Codec,
-    Row,
-    RowFormat,
-    iso,
-    restore,
-    storable,
-)
 from perdure.storage.tables.table import OWN_AGENT_OF, Table, find, find_all, find_run_of, rows_of_each
 
 _PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError)
-_UNREADABLE = f"the store is damaged: a message in it can't be read: {DAMAGED_HELPS}"
+_UNREADABLE = f"the store is damaged: a message in it can't be read: {row_format.DAMAGED_HELPS}"
 _KINDS = " OR ".join(f"id LIKE '{kind}-%'" for kind in ("run", "step", "message", "passage", "fact", "entity"))
 _OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows are removed
     f"EXISTS (SELECT 1 FROM {table} o WHERE o.id = ids.owner_id AND o.org_id = :org_id)"
@@ -49,7 +38,7 @@ _OWNERS = " OR ".join(  # what is deleted stays in the directory until its rows 
 def parts_of(stored: str) -> tuple[Part, ...]:
     """Parse the stored parts of a message. Raises: StoreDamaged."""
     try:
-        return parts_from_json(restore(stored))
+        return parts_from_json(row_format.restore(stored))
     except _PARSE_ERRORS as error:
         raise StoreDamaged(_UNREADABLE) from error
 
@@ -57,21 +46,21 @@ def parts_of(stored: str) -> tuple[Part, ...]:
 def row_text(stored: str) -> str:
     """The text of a message, from its stored parts. Raises: StoreDamaged."""
     try:
-        return text_of_json(restore(stored))
+        return text_of_json(row_format.restore(stored))
     except _PARSE_ERRORS as error:
         raise StoreDamaged(_UNREADABLE) from error
 
 
-PARTS = Codec(lambda parts: storable(parts_to_json(parts)), parts_of)
-MESSAGE = RowFormat(
+PARTS = row_format.Codec(lambda parts: row_format.storable(parts_to_json(parts)), parts_of)
+MESSAGE = row_format.RowFormat(
     Message,
     "id, agent_id, seq, conversation_seq, role, kind, parts, run_seq, run_id, step_id, name, otid, sender_id, tokens,"
     " created_at, occurred_at, revision",
-    {PARTS: "parts", TEXT: "name otid sender_id", TIME: "created_at occurred_at"},
+    {PARTS: "parts", row_format.TEXT: "name otid sender_id", row_format.TIME: "created_at occurred_at"},
 )
 
 
-MESSAGE_CHECKSUMS = ChecksumColumns(
+MESSAGE_CHECKSUMS = row_format.ChecksumColumns(
     "messages",
     ("agent_id", "seq"),
     (
@@ -79,7 +68,7 @@ MESSAGE_CHECKSUMS = ChecksumColumns(
         *("name", "otid", "sender_id", "tokens", "created_at", "occurred_at"),
     ),
 )
-REVISION_CHECKSUMS = ChecksumColumns(
+REVISION_CHECKSUMS = row_format.ChecksumColumns(
     "message_revisions",
     ("agent_id", "seq", "revision"),
     ("agent_id", "seq", "revision", "parts", "settings_revision", "author_kind", "author_id", "created_at"),
@@ -169,7 +158,7 @@ IN_VIEW = in_view_of(":agent_id")
 
 def rows_in_view(
     db: Database, org_id: OrgId, columns: str, starts: Mapping[ConversationKey, int], condition: str = "1 = 1"
-) -> dict[ConversationKey, list[Row]]:
+) -> dict[ConversationKey, list[row_format.Row]]:
     """Conversation -> these columns of its rows in view from a number on that fulfil a condition, in order."""
     sql = (
         f"SELECT agent_id, conversation_seq, {columns} FROM messages{db.by_index('messages_by_conversation')}"
@@ -200,8 +189,8 @@ def conditions_of(where: MessageFilter, table: str = "") -> Conditions:
     conditions = Conditions()
     conditions.equal(f"{table}conversation_seq", where.conversation_seq)
     conditions.among(f"{table}role", where.roles or None)
-    conditions.add(f"{table}occurred_at >= ?", where.since and iso(where.since))
-    conditions.add(f"{table}occurred_at <= ?", where.until and iso(where.until))
+    conditions.add(f"{table}occurred_at >= ?", where.since and row_format.iso(where.since))
+    conditions.add(f"{table}occurred_at <= ?", where.until and row_format.iso(where.until))
     conditions.between(f"{table}seq", None, where.before_seq)
     return conditions
 
@@ -242,7 +231,7 @@ def _place_in(db: Database, run: tuple[str, int] | None, id_: MessageId) -> tupl
     )
     if not runs or runs[0][1] is None:  # its input is not a message yet
         return None
-    params |= {"conversation": runs[0][0], "own": runs[0][1], "id": storable(id_)}
+    params |= {"conversation": runs[0][0], "own": runs[0][1], "id": row_format.storable(id_)}
     # By the conversation's index: by the primary key the messages of all conversations would be read.
     rows = db.rows(
         "SELECT m.seq FROM messages c CROSS JOIN messages m WHERE c.agent_id = :agent_id"

@@ -8,31 +8,23 @@ from datetime import datetime
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import SandboxId, VariableId
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Secret, Variable
-from perdure.storage.database.row_format import (
-    BYTES,
-    JSON,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    insert_into,
-    iso,
-    storable,
-)
+from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first
 
-_SECRET = RowFormat(
+_SECRET = row_format.RowFormat(
     lambda value, **columns: Secret(sealed=value, **columns),
     "owner_id, name, value, created_at, updated_at",
-    {BYTES: "value", TIME: "created_at updated_at"},
+    {row_format.BYTES: "value", row_format.TIME: "created_at updated_at"},
 )
-_CONFIG = RowFormat(
-    SandboxConfig, "id, settings, created_at, updated_at", {JSON: "settings", TIME: "created_at updated_at"}
+_CONFIG = row_format.RowFormat(
+    SandboxConfig,
+    "id, settings, created_at, updated_at",
+    {row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
 )
-_VARIABLE = RowFormat(
+_VARIABLE = row_format.RowFormat(
     Variable,
     "id, config_id, name, sealed, description, created_at, updated_at",
-    {TEXT: "name description", BYTES: "sealed", TIME: "created_at updated_at"},
+    {row_format.TEXT: "name description", row_format.BYTES: "sealed", row_format.TIME: "created_at updated_at"},
 )
 _OF_OWNER = "org_id = :org_id AND owner_id = :agent_id"
 
@@ -46,20 +38,20 @@ class Secrets(Table):
             f" SELECT :org_id, :agent_id, :name, :value, :at, :at WHERE 1 = 1{owned}"
             " ON CONFLICT (org_id, owner_id, name) DO UPDATE SET value = excluded.value,"
             f" updated_at = excluded.updated_at RETURNING {_SECRET.columns}",
-            agent_id=storable(owner_id),
-            name=storable(name),
-            value=BYTES.store(sealed),
-            at=iso(at),
+            agent_id=row_format.storable(owner_id),
+            name=row_format.storable(name),
+            value=row_format.BYTES.store(sealed),
+            at=row_format.iso(at),
         )
         secret = _SECRET.read(first(rows, "agent", owner_id))
         if secret.created_at == secret.updated_at:  # it is new
-            rows = self._rows(f"SELECT COUNT(*) FROM secrets WHERE {_OF_OWNER}", agent_id=storable(owner_id))
+            rows = self._rows(f"SELECT COUNT(*) FROM secrets WHERE {_OF_OWNER}", agent_id=row_format.storable(owner_id))
             self._limits.check("secrets_per_owner", int(rows[0][0]))
         return secret
 
     def find(self, owner_id: str, name: str) -> Secret | None:
         sql = f"SELECT {_SECRET.columns} FROM secrets WHERE {_OF_OWNER} AND name = :name{self._db.for_update}"
-        rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name))
+        rows = self._rows(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name))
         return _SECRET.read(rows[0]) if rows else None
 
     def list(self, owner_id: str) -> Sequence[Secret]:
@@ -77,13 +69,13 @@ class Secrets(Table):
             f"SELECT {_SECRET.columns} FROM secrets WHERE org_id = :org_id AND (owner_id, name) > (:agent_id, :name)"
             f" ORDER BY owner_id, name LIMIT :limit{self._db.for_update}"
         )
-        rows = self._rows(sql, agent_id=storable(owner_id), name=storable(name), limit=limit)
+        rows = self._rows(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name), limit=limit)
         return [_SECRET.read(row) for row in rows]
 
     def delete(self, owner_id: str, name: str) -> None:
         """Raises: NotFound."""
         sql = f"DELETE FROM secrets WHERE {_OF_OWNER} AND name = :name"
-        if not self._run_counted(sql, agent_id=storable(owner_id), name=storable(name)):
+        if not self._run_counted(sql, agent_id=row_format.storable(owner_id), name=row_format.storable(name)):
             raise NotFound("secret", name)
 
 
@@ -91,7 +83,7 @@ class Sandbox(Table):
     def put(self, config: SandboxConfig) -> SandboxConfig:
         """Store the organisation's configuration; return it with the id and time of the one that was there."""
         rows = self._rows(
-            f"{insert_into('sandbox_configs', f'org_id, {_CONFIG.columns}')} ON CONFLICT (org_id) DO UPDATE"
+            f"{row_format.insert_into('sandbox_configs', f'org_id, {_CONFIG.columns}')} ON CONFLICT (org_id) DO UPDATE"
             f" SET settings = excluded.settings, updated_at = excluded.updated_at RETURNING {_CONFIG.columns}",
             **_CONFIG.params(config),
         )
@@ -117,7 +109,7 @@ class Sandbox(Table):
 
     def add_variable(self, variable: Variable) -> None:
         """Raises: AlreadyExists: its name exists; TooMany."""
-        sql = f"{insert_into('sandbox_variables', f'org_id, {_VARIABLE.columns}')} ON CONFLICT DO NOTHING"
+        sql = f"{row_format.insert_into('sandbox_variables', f'org_id, {_VARIABLE.columns}')} ON CONFLICT DO NOTHING"
         if not self._run_counted(sql, **_VARIABLE.params(variable)):
             raise AlreadyExists("variable", variable.name)
         self._limits.check("secrets_per_owner", len(self.list_variables()))
@@ -127,7 +119,7 @@ class Sandbox(Table):
         self.get_variable(variable.id)
         if any(one.name == variable.name and one.id != variable.id for one in self.list_variables()):
             raise AlreadyExists("variable", variable.name)
-        columns = assignments("name, sealed, description, updated_at")
+        columns = row_format.assignments("name, sealed, description, updated_at")
         sql = f"UPDATE sandbox_variables SET {columns} WHERE id = :id AND org_id = :org_id"
         self._run(sql, **_VARIABLE.params(variable))
 
@@ -135,7 +127,7 @@ class Sandbox(Table):
         """Raises: NotFound."""
         where = f"id = :id AND org_id = :org_id{self._db.for_update}"
         sql = f"SELECT {_VARIABLE.columns} FROM sandbox_variables WHERE {where}"
-        return _VARIABLE.read(first(self._rows(sql, id=storable(variable_id)), "variable", variable_id))
+        return _VARIABLE.read(first(self._rows(sql, id=row_format.storable(variable_id)), "variable", variable_id))
 
     def list_variables(self) -> Sequence[Variable]:
         """All of them, by name."""
@@ -145,5 +137,5 @@ class Sandbox(Table):
     def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
         sql = "DELETE FROM sandbox_variables WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, id=storable(variable_id)):
+        if not self._run_counted(sql, id=row_format.storable(variable_id)):
             raise NotFound("variable", variable_id)

@@ -9,117 +9,88 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from perdure.core import runs
 from perdure.core.conversations import SYSTEM_SEQ, ConversationKey, SystemMessage
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, StepId, run_of
 from perdure.core.models import Exchange
-from perdure.core.runs import (
-    NO_USAGE,
-    Failure,
-    Feedback,
-    Prefix,
-    PrefixChange,
-    Recipe,
-    Run,
-    RunKey,
-    Step,
-    StepFilter,
-    StepStatus,
-    StopReason,
-    Usage,
-)
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    from_iso,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
 from perdure.storage.tables.runs import FAILURE, USAGE
 from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, Table, find, find_run_of, first, register
 
 _RECIPE_DEFAULTS: dict[str, Any] = {
     field.name: {} if field.default is MISSING else field.default
-    for field in fields(Recipe)
+    for field in fields(runs.Recipe)
     if field.default is not MISSING or field.default_factory is not MISSING
 }
 
 
-def _dump_recipe(recipe: Recipe) -> str:
+def _dump_recipe(recipe: runs.Recipe) -> str:
     """The fields of the recipe that differ from their defaults."""
-    values = {name: getattr(recipe, name) for name in Recipe.__slots__}
-    return dump({name: value for name, value in values.items() if value != _RECIPE_DEFAULTS.get(name)})
+    values = {name: getattr(recipe, name) for name in runs.Recipe.__slots__}
+    return row_format.dump({name: value for name, value in values.items() if value != _RECIPE_DEFAULTS.get(name)})
 
 
-def _load_recipe(text: str) -> Recipe:
-    values = load(text)
+def _load_recipe(text: str) -> runs.Recipe:
+    values = row_format.load(text)
     if isinstance(choice := values.get("tool_choice"), list):
         values["tool_choice"] = tuple(choice)
-    return Recipe(**values | {"stubs": {int(seq): chars for seq, chars in values.get("stubs", {}).items()}})
+    return runs.Recipe(**values | {"stubs": {int(seq): chars for seq, chars in values.get("stubs", {}).items()}})
 
 
-def _dump_changes(changes: Sequence[PrefixChange]) -> str:
-    return dump([[change.what, change.name, change.change, change.by] for change in changes])
+def _dump_changes(changes: Sequence[runs.PrefixChange]) -> str:
+    return row_format.dump([[change.what, change.name, change.change, change.by] for change in changes])
 
 
-def _load_changes(text: str) -> tuple[PrefixChange, ...]:
-    return tuple(PrefixChange(*fields) for fields in load(text))
+def _load_changes(text: str) -> tuple[runs.PrefixChange, ...]:
+    return tuple(runs.PrefixChange(*fields) for fields in row_format.load(text))
 
 
-def _build_step(*, step_index: int, **columns: Any) -> Step:
-    return Step(index=step_index, **columns)
+def _build_step(*, step_index: int, **columns: Any) -> runs.Step:
+    return runs.Step(index=step_index, **columns)
 
 
 # Few steps have tags: without any the column is empty.
-_TAGS = JSON_TUPLE._replace(null=())
+_TAGS = row_format.JSON_TUPLE._replace(null=())
 
-_STEP = RowFormat(
+_STEP = row_format.RowFormat(
     _build_step,
     "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, usage, stop_reason, failure, created_at,"
     " ended_at, feedback, tags",
     {
-        TEXT: "model",
-        Codec(_dump_recipe, _load_recipe): "recipe",
+        row_format.TEXT: "model",
+        row_format.Codec(_dump_recipe, _load_recipe): "recipe",
         USAGE: "usage",
         FAILURE: "failure",
-        TIME: "created_at ended_at",
+        row_format.TIME: "created_at ended_at",
         _TAGS: "tags",
     },
     {"step_index": attrgetter("index")},
 )
-_PREFIX = RowFormat(
-    Prefix,
+_PREFIX = row_format.RowFormat(
+    runs.Prefix,
     "agent_id, seq, conversation_seq, reason, system, tools, seen, from_message_seq, settings_revision, tokens,"
     " created_at, opening, summary, nodes, pinned, client_tools, marker, hides_notice, parts, changes",
     {
-        TEXT: "system opening summary",
-        JSON: "seen parts",
-        JSON_TUPLE: "tools nodes pinned",
-        FLAG: "hides_notice",
-        Codec(_dump_changes, _load_changes): "changes",
-        TIME: "created_at",
+        row_format.TEXT: "system opening summary",
+        row_format.JSON: "seen parts",
+        row_format.JSON_TUPLE: "tools nodes pinned",
+        row_format.FLAG: "hides_notice",
+        row_format.Codec(_dump_changes, _load_changes): "changes",
+        row_format.TIME: "created_at",
     },
 )
-_SYSTEM_MESSAGE = RowFormat(
+_SYSTEM_MESSAGE = row_format.RowFormat(
     SystemMessage,
     "id, agent_id, conversation_seq, text, blocks, compiled_at, created_at",
-    {TEXT: "text", JSON: "blocks", TIME: "compiled_at created_at"},
+    {row_format.TEXT: "text", row_format.JSON: "blocks", row_format.TIME: "compiled_at created_at"},
 )
 _OWN_STEP = f"agent_id = :agent_id AND run_seq = :run_seq AND step_index = :step_index AND {OWN_AGENT}"
 _NEW_COLUMNS = "id, agent_id, run_seq, step_index, status, model, recipe, lease_number, created_at"
-_INSERT = insert_into("steps", _NEW_COLUMNS)
+_INSERT = row_format.insert_into("steps", _NEW_COLUMNS)
 _END_COLUMNS = "status, usage, stop_reason, failure, ended_at"
-_END = f"UPDATE steps SET {assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
+_END = f"UPDATE steps SET {row_format.assignments(_END_COLUMNS)} WHERE {_OWN_STEP}"
 
 
 class Call(NamedTuple):
@@ -130,9 +101,11 @@ class Call(NamedTuple):
 
 
 class Steps(Table):
-    def add(self, run: Run, step_id: StepId, *, index: int, model: str, recipe: Recipe, at: datetime) -> Step:
+    def add(
+        self, run: runs.Run, step_id: StepId, *, index: int, model: str, recipe: runs.Recipe, at: datetime
+    ) -> runs.Step:
         """Add a pending step: its model is about to be called. Raises: NotFound: no such run."""
-        step = Step(
+        step = runs.Step(
             id=step_id,
             agent_id=run.key.agent_id,
             run_seq=run.key.seq,
@@ -151,14 +124,14 @@ class Steps(Table):
             register(self._db, self._org_id, run.key.agent_id, [(step_id, run.key.seq)])
         return step
 
-    def get(self, step_id: StepId) -> Step:
+    def get(self, step_id: StepId) -> runs.Step:
         """Raises: NotFound."""
         place = find(self._db, self._org_id, "step", step_id) or find_run_of(self._db, self._org_id, step_id)
         where = f"agent_id = :agent_id AND run_seq = :run_seq AND id = :id{self._db.for_update}"
-        steps = place and self._read(where, agent_id=place[0], run_seq=place[1], id=storable(step_id))
+        steps = place and self._read(where, agent_id=place[0], run_seq=place[1], id=row_format.storable(step_id))
         return first(steps or (), "step", step_id)
 
-    def list_by_run(self, key: RunKey) -> Sequence[Step]:
+    def list_by_run(self, key: runs.RunKey) -> Sequence[runs.Step]:
         return self._read(
             "agent_id = :agent_id AND run_seq = :run_seq ORDER BY step_index", agent_id=key.agent_id, run_seq=key.seq
         )
@@ -169,8 +142,8 @@ class Steps(Table):
         *,
         conversation_seq: int | None = None,
         limit: int = 100,
-        before: Step | None = None,
-    ) -> Sequence[Step]:
+        before: runs.Step | None = None,
+    ) -> Sequence[runs.Step]:
         """The steps of an agent or of one conversation, newest first; with `before`, those older than it."""
         where = Conditions("agent_id = :agent_id")
         where.add(
@@ -183,7 +156,7 @@ class Steps(Table):
         order = "ORDER BY run_seq DESC, step_index DESC LIMIT :limit"
         return self._read(f"{where} {order}", agent_id=agent_id, limit=limit, **where.params)
 
-    def count_before(self, step: Step, conversation_seq: int) -> int:
+    def count_before(self, step: runs.Step, conversation_seq: int) -> int:
         """Return how many steps of the conversation are older than this one."""
         rows = self._rows(
             "SELECT COUNT(*) FROM steps s JOIN runs r ON r.agent_id = s.agent_id AND r.seq = s.run_seq"
@@ -198,13 +171,13 @@ class Steps(Table):
 
     def page(
         self,
-        where: StepFilter,
+        where: runs.StepFilter,
         *,
         limit: int = 100,
         newest_first: bool = True,
-        after: Step | None = None,
-        before: Step | None = None,
-    ) -> Sequence[Step]:
+        after: runs.Step | None = None,
+        before: runs.Step | None = None,
+    ) -> Sequence[runs.Step]:
         """A page of the steps of all agents, those of hidden runs left out: by number for one agent, by time for
         several. `after` and `before` are relative to that order; with `before` alone the page leads up to it."""
         columns = _PLACE if where.agent_id is None else _PLACE[2:]
@@ -220,11 +193,11 @@ class Steps(Table):
         )
         return [_STEP.read(row) for row in rows]
 
-    def put_feedback(self, step: Step, feedback: Feedback | None, tags: Sequence[str]) -> Step:
+    def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
         step = replace(step, feedback=feedback, tags=tuple(tags))
         params = _STEP.params(step, "agent_id, run_seq, step_index, feedback, tags")
-        self._run(f"UPDATE steps SET {assignments('feedback, tags')} WHERE {_OWN_STEP}", **params)
+        self._run(f"UPDATE steps SET {row_format.assignments('feedback, tags')} WHERE {_OWN_STEP}", **params)
         return step
 
     def find_last_time(self, agent_id: AgentId) -> datetime | None:
@@ -234,7 +207,7 @@ class Steps(Table):
             " ORDER BY run_seq DESC, step_index DESC LIMIT 1",
             agent_id=agent_id,
         )
-        return TIME.load(rows[0][0]) if rows else None
+        return row_format.TIME.load(rows[0][0]) if rows else None
 
     def list_calls(self, agent_id: AgentId, conversation_seq: int, *, limit: int = 100) -> Sequence[Call]:
         """The last model calls of a conversation, newest first."""
@@ -246,18 +219,18 @@ class Steps(Table):
             conversation=conversation_seq,
             limit=limit,
         )
-        return [Call(run_seq, TIME.load(created_at)) for run_seq, created_at in rows]
+        return [Call(run_seq, row_format.TIME.load(created_at)) for run_seq, created_at in rows]
 
     def end(
         self,
-        step: Step,
+        step: runs.Step,
         *,
-        status: StepStatus,
+        status: runs.StepStatus,
         at: datetime,
-        usage: Usage = NO_USAGE,
-        stop_reason: StopReason | None = None,
-        failure: Failure | None = None,
-    ) -> Step:
+        usage: runs.Usage = runs.NO_USAGE,
+        stop_reason: runs.StopReason | None = None,
+        failure: runs.Failure | None = None,
+    ) -> runs.Step:
         """End a step; return it as stored."""
         ended = replace(step, status=status, usage=usage, stop_reason=stop_reason, failure=failure, ended_at=at)
         self._run(_END, **_STEP.params(ended, f"agent_id, run_seq, step_index, {_END_COLUMNS}"))
@@ -266,19 +239,19 @@ class Steps(Table):
     def get_factor(self, model: str) -> float:
         """The tokens that the model's provider counts for each estimated one, at least 1."""
         sql = "SELECT factor FROM token_factors WHERE org_id = :org_id AND model = :model"
-        rows = self._rows(sql, model=storable(model))
+        rows = self._rows(sql, model=row_format.storable(model))
         return float(rows[0][0]) if rows else 1.0
 
     def put_factor(self, model: str, factor: float) -> None:
         """Store the factor of a model."""
         self._run(
-            f"{insert_into('token_factors', 'org_id, model, factor')}"
+            f"{row_format.insert_into('token_factors', 'org_id, model, factor')}"
             " ON CONFLICT (org_id, model) DO UPDATE SET factor = excluded.factor",
-            model=storable(model),
+            model=row_format.storable(model),
             factor=factor,
         )
 
-    def put_exchange(self, step: Step, exchange: Exchange) -> None:
+    def put_exchange(self, step: runs.Step, exchange: Exchange) -> None:
         """Store a step's request and response as sent; a second exchange replaces the first."""
         self._run(
             "INSERT INTO step_exchanges (agent_id, run_seq, step_index, request, response, attempts)"
@@ -288,12 +261,12 @@ class Steps(Table):
             agent_id=step.agent_id,
             run_seq=step.run_seq,
             index=step.index,
-            request=dump(exchange.request),
-            response=dump(exchange.response),
+            request=row_format.dump(exchange.request),
+            response=row_format.dump(exchange.response),
             attempts=exchange.attempts,
         )
 
-    def exchange(self, step: Step) -> Exchange | None:
+    def exchange(self, step: runs.Step) -> Exchange | None:
         """The request and response of a step as sent, if they are stored."""
         rows = self._rows(
             f"SELECT request, response, attempts FROM step_exchanges WHERE {_OWN_STEP}",
@@ -301,9 +274,13 @@ class Steps(Table):
             run_seq=step.run_seq,
             step_index=step.index,
         )
-        return Exchange(request=load(rows[0][0]), response=load(rows[0][1]), attempts=rows[0][2]) if rows else None
+        return (
+            Exchange(request=row_format.load(rows[0][0]), response=row_format.load(rows[0][1]), attempts=rows[0][2])
+            if rows
+            else None
+        )
 
-    def _read(self, where: str, **params: Any) -> Sequence[Step]:
+    def _read(self, where: str, **params: Any) -> Sequence[runs.Step]:
         sql = f"SELECT {_STEP.columns} FROM steps WHERE {OWN_AGENT} AND {where}"
         return [_STEP.read(row) for row in self._rows(sql, **params)]
 
@@ -311,16 +288,16 @@ class Steps(Table):
 _PLACE = ("s.created_at", "s.agent_id", "s.run_seq", "s.step_index")
 
 
-def _place(step: Step) -> tuple[str, str, int, int]:
-    return iso(step.created_at), step.agent_id, step.run_seq, step.index
+def _place(step: runs.Step) -> tuple[str, str, int, int]:
+    return row_format.iso(step.created_at), step.agent_id, step.run_seq, step.index
 
 
-def _conditions(where: StepFilter) -> Conditions:
+def _conditions(where: runs.StepFilter) -> Conditions:
     own = "EXISTS (SELECT 1 FROM agents a WHERE a.id = s.agent_id AND a.org_id = :org_id)"
     conditions = Conditions(own, "r.hidden = 0")
     conditions.equal("s.agent_id", where.agent_id)
     if where.model is not None:
-        name = storable(where.model)
+        name = row_format.storable(where.model)
         # The handle ends with the name, behind a slash.
         conditions.add(f"(s.model = ? OR SUBSTR(s.model, LENGTH(s.model) - {len(name)}) = ?)", name, f"/{name}")
     conditions.equal("s.feedback", where.feedback)
@@ -329,13 +306,13 @@ def _conditions(where: StepFilter) -> Conditions:
     conditions.have_tags("COALESCE(s.tags, '')", where.tags, every=False)
     conditions.among("r.id", where.run_ids)
     conditions.hold("(SELECT d.settings FROM agent_details d WHERE d.agent_id = s.agent_id)", where.holding)
-    conditions.add("s.created_at >= ?", where.since and iso(where.since))
-    conditions.add("s.created_at <= ?", where.until and iso(where.until))
+    conditions.add("s.created_at >= ?", where.since and row_format.iso(where.since))
+    conditions.add("s.created_at <= ?", where.until and row_format.iso(where.until))
     return conditions
 
 
 class Prefixes(Table):
-    def add(self, prefix: Prefix) -> Prefix:
+    def add(self, prefix: runs.Prefix) -> runs.Prefix:
         """Add a prefix, and return it with its number. Raises: NotFound: no such agent."""
         rows = self._rows(
             "UPDATE agents SET prefix_seq = prefix_seq + 1 WHERE id = :id AND org_id = :org_id"
@@ -343,17 +320,17 @@ class Prefixes(Table):
             id=prefix.agent_id,
         )
         prefix = replace(prefix, seq=int(first(rows, "agent", prefix.agent_id)[0]))
-        self._run(insert_into("prefixes", _PREFIX.columns), **_PREFIX.params(prefix))
+        self._run(row_format.insert_into("prefixes", _PREFIX.columns), **_PREFIX.params(prefix))
         return prefix
 
-    def get(self, agent_id: AgentId, seq: int) -> Prefix:
+    def get(self, agent_id: AgentId, seq: int) -> runs.Prefix:
         """Raises: NotFound."""
         sql = f"SELECT {_PREFIX.columns} FROM prefixes WHERE agent_id = :agent_id AND seq = :seq AND {OWN_AGENT}"
         return _PREFIX.read(first(self._rows(sql, agent_id=agent_id, seq=seq), "prefix", f"{seq} of {agent_id}"))
 
     def list_rewrites(
         self, agent_id: AgentId, conversation_seq: int, *, after_seq: int, upto_seq: int
-    ) -> Sequence[tuple[int, str, tuple[PrefixChange, ...]]]:
+    ) -> Sequence[tuple[int, str, tuple[runs.PrefixChange, ...]]]:
         """Number, reason and changes of the conversation's prefixes with numbers in (after_seq, upto_seq], in order."""
         sql = (
             "SELECT seq, reason, changes FROM prefixes WHERE agent_id = :agent_id AND conversation_seq = :conversation"
@@ -362,7 +339,7 @@ class Prefixes(Table):
         rows = self._rows(sql, agent_id=agent_id, conversation=conversation_seq, after=after_seq, upto=upto_seq)
         return [(row[0], row[1], _load_changes(row[2])) for row in rows]
 
-    def list_revised(self, prefix: Prefix) -> Sequence[int]:
+    def list_revised(self, prefix: runs.Prefix) -> Sequence[int]:
         """The numbers of rows behind a prefix that were changed or removed after it was written, in order."""
         rows = self._rows(
             "SELECT DISTINCT r.seq FROM message_revisions r"
@@ -391,7 +368,7 @@ class SystemMessages(Table):
             " compiled_at = excluded.compiled_at RETURNING created_at",
             **params,
         )
-        created_at = from_iso(first(rows, "agent", message.agent_id)[0])
+        created_at = row_format.from_iso(first(rows, "agent", message.agent_id)[0])
         if is_new:
             seq = SYSTEM_SEQ + message.conversation_seq
             register(self._db, self._org_id, message.agent_id, [(message.id, seq)])
@@ -404,8 +381,8 @@ class SystemMessages(Table):
             f" WHERE agent_id = :agent_id AND conversation_seq = :seq AND {OWN_AGENT} RETURNING 1",
             agent_id=agent_id,
             seq=conversation_seq,
-            blocks=dump(blocks),
-            at=iso(at),
+            blocks=row_format.dump(blocks),
+            at=row_format.iso(at),
         )
         return bool(found)
 

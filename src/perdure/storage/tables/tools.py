@@ -14,8 +14,8 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.hosts import EVERY_HOST
 from perdure.core.tools.portable import portable
+from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (

@@ -9,20 +9,7 @@ from typing import Any
 
 from perdure.core.forgetting.values import Correction, CorrectionItem, CorrectionKind, Erasure, title_of
 from perdure.core.ids import AgentId
-from perdure.storage.database.row_format import (
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
+from perdure.storage.database import row_format
 from perdure.storage.tables.table import OWN_AGENT, Table, first, own_agent
 
 CORRECTIONS_MAX = 100
@@ -30,21 +17,23 @@ CORRECTIONS_MAX = 100
 are still forgotten."""
 
 _FORGOTTEN = "kind = 'forget' AND undone_at IS NULL"
-_CORRECTION = RowFormat(
+_CORRECTION = row_format.RowFormat(
     Correction,
     "agent_id, number, kind, text, items, created_at, undone_at",
-    {TEXT: "text", TIME: "created_at undone_at"},
+    {row_format.TEXT: "text", row_format.TIME: "created_at undone_at"},
 )
-_ITEM = RowFormat(CorrectionItem, "kind, id, before, after", {TEXT: "id before"})
-_ERASURE = RowFormat(
+_ITEM = row_format.RowFormat(CorrectionItem, "kind, id, before, after", {row_format.TEXT: "id before"})
+_ERASURE = row_format.RowFormat(
     Erasure,
     "agent_id, number, text, targets, target, after, changed, passes, counts, created_at, updated_at, ended_at, owner",
     {
-        TEXT: "text",
-        Codec(dump, lambda text: tuple((table, owner) for table, owner in load(text))): "targets",
-        JSON_TUPLE: "after",
-        JSON: "counts",
-        TIME: "created_at updated_at ended_at",
+        row_format.TEXT: "text",
+        row_format.Codec(
+            row_format.dump, lambda text: tuple((table, owner) for table, owner in row_format.load(text))
+        ): "targets",
+        row_format.JSON_TUPLE: "after",
+        row_format.JSON: "counts",
+        row_format.TIME: "created_at updated_at ended_at",
     },
 )
 _PROGRESS = "text, targets, target, after, changed, passes, counts, updated_at, ended_at, owner"
@@ -57,7 +46,7 @@ class Corrections(Table):
         rows = self._rows("SELECT COALESCE(MAX(number), 0) + 1 FROM corrections WHERE agent_id = :id", id=own)
         number = int(rows[0][0])
         correction = Correction(agent_id=agent_id, number=number, kind=kind, text=text, items=0, created_at=at)
-        self._run(insert_into("corrections", _CORRECTION.columns), **_CORRECTION.params(correction))
+        self._run(row_format.insert_into("corrections", _CORRECTION.columns), **_CORRECTION.params(correction))
         for table, which in (("correction_items", ""), ("corrections", f" AND NOT ({_FORGOTTEN})")):
             self._run(
                 f"DELETE FROM {table} WHERE agent_id = :id AND number <= :oldest{which}",
@@ -71,7 +60,7 @@ class Corrections(Table):
         own = own_agent(self._db, self._org_id, correction.agent_id)
         key = {"agent_id": own, "number": correction.number}
         self._db.run_many(
-            insert_into("correction_items", f"agent_id, number, seq, {_ITEM.columns}"),
+            row_format.insert_into("correction_items", f"agent_id, number, seq, {_ITEM.columns}"),
             [{**key, "seq": correction.items + place, **_ITEM.params(item)} for place, item in enumerate(items)],
         )
         correction = replace(correction, items=correction.items + len(items))
@@ -117,7 +106,7 @@ class Corrections(Table):
             f" AND i.id = :id AND {OWN_AGENT} ORDER BY i.number, i.seq",
             agent_id=agent_id,
             kind=kind,
-            id=storable(id),
+            id=row_format.storable(id),
         )
         size = len(_CORRECTION.columns.split(", "))
         return [(_CORRECTION.read(row[:size]), _ITEM.read(row[size:])) for row in rows]
@@ -139,7 +128,7 @@ class Corrections(Table):
             f"UPDATE corrections SET undone_at = :at WHERE agent_id = :agent_id AND number = :number AND {OWN_AGENT}",
             agent_id=correction.agent_id,
             number=correction.number,
-            at=iso(at),
+            at=row_format.iso(at),
         )
         return replace(correction, undone_at=at)
 
@@ -161,7 +150,7 @@ class Erasures(Table):
         erasure = Erasure(
             agent_id=agent_id, number=number, text=text, targets=targets, created_at=at, updated_at=at, owner=owner
         )
-        self._run(insert_into("erasures", _ERASURE.columns), **_ERASURE.params(erasure))
+        self._run(row_format.insert_into("erasures", _ERASURE.columns), **_ERASURE.params(erasure))
         return erasure
 
     def get(self, agent_id: AgentId, number: int) -> Erasure:
@@ -173,7 +162,7 @@ class Erasures(Table):
     def put(self, erasure: Erasure) -> Erasure:
         """Store its progress."""
         self._run(
-            f"UPDATE erasures SET {assignments(_PROGRESS)} WHERE agent_id = :agent_id AND number = :number"
+            f"UPDATE erasures SET {row_format.assignments(_PROGRESS)} WHERE agent_id = :agent_id AND number = :number"
             f" AND {OWN_AGENT}",
             **_ERASURE.params(erasure, f"agent_id, number, {_PROGRESS}"),
         )
@@ -203,7 +192,7 @@ class Erasures(Table):
         rows = self._rows(
             f"SELECT 1 FROM erasures WHERE updated_at >= :since AND (agent_id = :agent_id OR targets LIKE :target)"
             f" AND {OWN_AGENT} LIMIT 1",
-            since=iso(since),
+            since=row_format.iso(since),
             agent_id=agent_id,
             target=f'%"{agent_id}"%',
         )

@@ -12,8 +12,7 @@ from typing import Any
 
 from perdure.core.ids import AgentId, OrgId
 from perdure.core.messages import is_embedded
-from perdure.core.upkeep import BlockCheckResult, CheckResult, Fault, FaultKind, Owner
-from perdure.core.vectors import OwnerKind
+from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, FaultKind, Owner, OwnerKind
 from perdure.storage.database.base import Database
 from perdure.storage.database.row_format import ChecksumColumns, Row, load, storable
 from perdure.storage.full_text import index as word_index

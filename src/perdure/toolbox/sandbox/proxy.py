@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import httpx
 
 from perdure.core.errors import AddressRefused
-from perdure.core.tools.hosts import listed_ports
+from perdure.core.tools.sandbox import listed_ports
 from perdure.toolbox.web_guard import ADDRESSES_MAX, PORTS, Resolve, SystemResolver, WebGuard, host_and_port
 
 Admit = Callable[[str, int], Awaitable[Sequence[str]]]

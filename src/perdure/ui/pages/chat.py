@@ -28,7 +28,7 @@ from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, Too
 from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
-from perdure.engine.run.preview import Preview
+from perdure.engine.run.room import Preview
 from perdure.library.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.messages import NewMessage

@@ -19,8 +19,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
 from perdure.server.http import principal_of
-from perdure.ui.format import pretty
-from perdure.ui.render import Data, Notice, Pages, field_of, form_of
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = ("openai", "anthropic", "google_ai", "ollama", "vllm", "lmstudio_openai", "openrouter", "mistral")

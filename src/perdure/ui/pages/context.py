@@ -15,7 +15,7 @@ from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
 from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
-from perdure.engine.run.preview import Preview
+from perdure.engine.run.room import Preview
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape

@@ -23,17 +23,7 @@ if for_work(__name__):
     from perdure.cli.views.json import fields, message_shape
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
     from perdure.cli.work import STDIN, confirm, deleted, get_agent, load_all, none_yet, open_store
-    from perdure.core.groups.group import (
-        GROUP_FAILED_REASONS,
-        SLEEPTIME_KINDS,
-        GroupEvent,
-        GroupMessage,
-        GroupTurn,
-        GroupTurnEnded,
-        SpeakerEvent,
-        SpeakerFailed,
-        SpeakerStarted,
-    )
+    from perdure.core.groups import group as core
     from perdure.core.ids import AgentId
     from perdure.domain.groups.units import GroupChanges
     from perdure.library.groups import AsyncGroup
@@ -109,7 +99,7 @@ async def show(
     shape = _shape(target, names) | {"messages": [_entry_shape(entry) for entry in entries]}
     view.show_long(shape, *_group_view(target, names), *_transcript_view(entries, _colours(target)))
     view.hint(f"`perdure group send {target.id[:SHORT_CHARS]} TEXT` talks to it.")
-    if target.kind in SLEEPTIME_KINDS:
+    if target.kind in core.SLEEPTIME_KINDS:
         view.hint("Only its manager answers; its companion reads what is said, and tidies the memory.")
 
 
@@ -176,7 +166,7 @@ async def send(
     async with open_store(view, empty=none_yet("group", group)) as perdure:
         target = await perdure.groups.get(group)
         colours = _colours(target)
-        events: list[GroupEvent] = []
+        events: list[core.GroupEvent] = []
         turn = await target.submit(text)
         with cancel_on_interrupt(target, turn):
             async for event in perdure.services.groups.follow(turn):
@@ -190,7 +180,7 @@ async def send(
     elif reply.stop_reason in STOPS:
         view.note(STOPS[reply.stop_reason].format(group=target.id[:SHORT_CHARS]))
     view.hint(f"`perdure group show {target.id[:SHORT_CHARS]}` prints who said what.")
-    return int(reply.stop_reason in GROUP_FAILED_REASONS)
+    return int(reply.stop_reason in core.GROUP_FAILED_REASONS)
 
 
 @command("group cancel")
@@ -204,7 +194,7 @@ async def cancel(view: View, group: GroupName) -> None:
 
 
 @contextmanager
-def cancel_on_interrupt(group: AsyncGroup, turn: GroupTurn) -> Iterator[None]:
+def cancel_on_interrupt(group: AsyncGroup, turn: core.GroupTurn) -> Iterator[None]:
     """Have Ctrl-C end the turn, and a second one the program: the turn would go on when the store is opened again."""
     loop, cancelling = asyncio.get_running_loop(), set[asyncio.Task[object]]()
 
@@ -246,18 +236,18 @@ async def delete(view: View, group: GroupName, yes: Yes = False) -> None:
         view.hint(deleted(_name(target), "its agents stay"))
 
 
-def _show_event(view: View, event: GroupEvent, colours: Mapping[AgentId, str]) -> None:
+def _show_event(view: View, event: core.GroupEvent, colours: Mapping[AgentId, str]) -> None:
     """Show who speaks, and what."""
     match event:
-        case SpeakerStarted(speaker=speaker) if speaker.task == "choose":
+        case core.SpeakerStarted(speaker=speaker) if speaker.task == "choose":
             view.show_status(f"{speaker.name} chooses who speaks…")
-        case SpeakerStarted(speaker=speaker):
+        case core.SpeakerStarted(speaker=speaker):
             view.print(Text(visible(speaker.name), style=f"bold {colours.get(speaker.agent_id, '')}".strip()))
-        case SpeakerEvent(speaker=speaker, event=inner) if speaker.task != "choose":
+        case core.SpeakerEvent(speaker=speaker, event=inner) if speaker.task != "choose":
             view.show_event(inner)
-        case SpeakerFailed(speaker=speaker, reason=reason):
+        case core.SpeakerFailed(speaker=speaker, reason=reason):
             view.note(f"{speaker.name} could not speak: {reason}")
-        case SpeakerEvent() | GroupTurnEnded():
+        case core.SpeakerEvent() | core.GroupTurnEnded():
             pass
 
 
@@ -301,7 +291,7 @@ def _group_view(group: AsyncGroup, names: Mapping[AgentId, str]) -> list[Rendera
     return [*lines, *([Text(f"limits: {text}")] if text else [])]
 
 
-def _transcript_view(entries: Sequence[GroupMessage], colours: Mapping[AgentId, str]) -> list[RenderableType]:
+def _transcript_view(entries: Sequence[core.GroupMessage], colours: Mapping[AgentId, str]) -> list[RenderableType]:
     """Who said what, oldest first; what a manager chose stands on one line."""
     lines: list[RenderableType] = []
     for entry in entries:
@@ -315,7 +305,7 @@ def _transcript_view(entries: Sequence[GroupMessage], colours: Mapping[AgentId, 
     return lines
 
 
-def _about(entry: GroupMessage) -> str:
+def _about(entry: core.GroupMessage) -> str:
     """What an entry without a speech says of its agent."""
     if entry.message_id is not None and not entry.parts:
         return "said something that was deleted"
@@ -345,7 +335,7 @@ def _shape(group: AsyncGroup, names: Mapping[AgentId, str]) -> dict[str, Any]:
     }
 
 
-def _entry_shape(entry: GroupMessage) -> dict[str, Any]:
+def _entry_shape(entry: core.GroupMessage) -> dict[str, Any]:
     """An entry of a transcript."""
     return fields(entry, "seq", "turn_seq", "kind", "sender_id", "sender_name", "run_id", "text", "created_at")
 

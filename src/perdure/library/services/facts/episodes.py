@@ -13,7 +13,7 @@ from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import add_episode, create_graph, delete_episodes
 from perdure.engine.facts.extract import extract_texts
 from perdure.library.checks import check_limit, check_text, utc
-from perdure.library.services.facts.conditions import with_entities
+from perdure.library.services.facts.views import with_entities
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 

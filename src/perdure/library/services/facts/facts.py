@@ -42,7 +42,7 @@ from perdure.domain.facts.graphs import (
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
-from perdure.library.services.facts.conditions import (
+from perdure.library.services.facts.views import (
     FactConditions,
     Owner,
     entity_seqs,

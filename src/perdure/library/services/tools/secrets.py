@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from perdure.app import App, open_store
-from perdure.app.keys import add_key, cipher_of, forget_old_keys, key_file_of
+from perdure.app.parts import add_key, cipher_of, forget_old_keys, key_file_of
 from perdure.core.errors import Conflict
 from perdure.core.ids import AgentId, OrgId, SandboxId, ToolId, VariableId
 from perdure.core.ports import Clock

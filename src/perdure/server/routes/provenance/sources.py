@@ -13,19 +13,7 @@ from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins import origin_shape
 from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.answers.sources import (
-    SOURCE,
-    SOURCE_CHARS,
-    ForgetIn,
-    MentionsIn,
-    RevertIn,
-    RevertWritesIn,
-    UndoIn,
-    correction_shape,
-    forgotten_shape,
-    mentions_shape,
-    undone_shape,
-)
+from perdure.server.wire.answers import sources
 from perdure.server.wire.base import fields
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
 
@@ -50,8 +38,8 @@ async def list_source_writes(
         str,
         Query(
             description="As in the list, such as `web:https://example.com`, or the id of a run.",
-            max_length=SOURCE_CHARS,
-            json_schema_extra={"pattern": SOURCE},
+            max_length=sources.SOURCE_CHARS,
+            json_schema_extra={"pattern": sources.SOURCE},
         ),
     ],
     limit: Limit = 100,
@@ -62,7 +50,7 @@ async def list_source_writes(
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert", tags=["agents"])
-async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -> Response:
+async def revert_source(agent_id: AgentIdIn, body: sources.RevertIn, library: Library) -> Response:
     """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
     a conflict."""
     result = await library.services.sources.revert(agent_id, body.source, dry_run=body.dry_run)
@@ -70,23 +58,23 @@ async def revert_source(agent_id: AgentIdIn, body: RevertIn, library: Library) -
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert-writes", tags=["agents"])
-async def revert_writes(agent_id: AgentIdIn, body: RevertWritesIn, library: Library) -> Response:
+async def revert_writes(agent_id: AgentIdIn, body: sources.RevertWritesIn, library: Library) -> Response:
     """Take back some writes; otherwise as of a source."""
     result = await library.services.sources.revert_writes(agent_id, body.writes, dry_run=body.dry_run)
     return json_answer(revert_shape(result, fields))
 
 
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
-async def find_mentions(agent_id: AgentIdIn, body: MentionsIn, library: Library) -> Response:
+async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> Response:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return json_answer(mentions_shape(await library.services.corrections.find_mentions(agent_id, body.text)))
+    return json_answer(sources.mentions_shape(await library.services.corrections.find_mentions(agent_id, body.text)))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
-async def forget(agent_id: AgentIdIn, body: ForgetIn, library: Library) -> Response:
+async def forget(agent_id: AgentIdIn, body: sources.ForgetIn, library: Library) -> Response:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
     result = await library.services.corrections.forget(agent_id, body.text, erase_text=body.erase)
-    return json_answer(forgotten_shape(result))
+    return json_answer(sources.forgotten_shape(result))
 
 
 @router.get("/v1/agents/{agent_id}/corrections", tags=["agents"])
@@ -95,13 +83,13 @@ async def list_corrections(
 ) -> Response:
     """List what was corrected or forgotten, the newest first."""
     corrections = await library.services.corrections.list(agent_id, limit=limit)
-    return json_answer([correction_shape(one) for one in corrections])
+    return json_answer([sources.correction_shape(one) for one in corrections])
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
-async def undo(agent_id: AgentIdIn, body: UndoIn, library: Library) -> Response:
+async def undo(agent_id: AgentIdIn, body: sources.UndoIn, library: Library) -> Response:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
-    return json_answer(undone_shape(await library.services.corrections.undo(agent_id, body.number)))
+    return json_answer(sources.undone_shape(await library.services.corrections.undo(agent_id, body.number)))
 
 
 @router.get("/v1/why", tags=["why"])

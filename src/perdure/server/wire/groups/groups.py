@@ -10,20 +10,7 @@ from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from perdure.core.errors import InvalidInput
-from perdure.core.groups.group import (
-    GROUP_FAILED_REASONS,
-    Group,
-    GroupEvent,
-    GroupKind,
-    GroupMessage,
-    GroupStopReason,
-    GroupTurn,
-    GroupTurnEnded,
-    Speaker,
-    SpeakerEvent,
-    SpeakerFailed,
-    SpeakerStarted,
-)
+from perdure.core.groups import group as core
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.runs import Failure, StopReason
@@ -39,7 +26,7 @@ from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
 from perdure.server.wire.runs import stop_reason, usage_statistics
 
-WireGroupKind = GroupKind | Literal["swarm"]
+WireGroupKind = core.GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
 
 ONE_AGENT_OPTIONS = frozenset(
@@ -90,7 +77,7 @@ class GroupChangesIn(WireRequest):
         values = self.non_null("agent_ids", "description", "project_id", "shared_block_ids", "hidden")
         return cast(GroupChanges, values | (self.manager_config.values if self.manager_config else {}))
 
-    def check_kind(self, group: Group) -> None:
+    def check_kind(self, group: core.Group) -> None:
         """Check that the rule stays the one that the group has. Raises: InvalidInput."""
         kind = self.manager_config and self.manager_config.manager_type
         if kind is not None and kind != group.kind:
@@ -117,7 +104,7 @@ class GroupIn(GroupChangesIn):
         return NewGroup(kind=kind, **values)
 
 
-def group_shape(group: Group) -> dict[str, Any]:
+def group_shape(group: core.Group) -> dict[str, Any]:
     """The group with all fields of the wire; limits of ours where they are set."""
     own = fields(group, "max_tokens", "max_cost_usd")
     return {
@@ -146,7 +133,7 @@ def group_messages(body: SendRequest) -> Sequence[NewMessage]:
     return messages
 
 
-STOP_REASONS: Mapping[GroupStopReason, StopReason] = {
+STOP_REASONS: Mapping[core.GroupStopReason, StopReason] = {
     "end_turn": "end_turn",
     "termination_token": "end_turn",
     "max_turns": "max_steps",
@@ -161,18 +148,18 @@ STOP_REASONS: Mapping[GroupStopReason, StopReason] = {
 """Why a turn ended -> the word that clients know for it. `group_stop_reason` beside it is the exact one."""
 
 
-def _stop_shape(turn: GroupTurn) -> dict[str, Any]:
+def _stop_shape(turn: core.GroupTurn) -> dict[str, Any]:
     """The wire message that says why a turn ended."""
     reason = turn.stop_reason or "error"
     return stop_reason(STOP_REASONS[reason]) | {"group_stop_reason": reason}
 
 
-def _usage_shape(turn: GroupTurn, run_ids: list[RunId]) -> dict[str, Any]:
+def _usage_shape(turn: core.GroupTurn, run_ids: list[RunId]) -> dict[str, Any]:
     """The usage of a turn, with the runs of its speakers."""
     return usage_statistics(turn.usage, turn.step_count, None) | {"run_ids": run_ids}
 
 
-def _by(speaker: Speaker, shape: dict[str, Any]) -> dict[str, Any]:
+def _by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
     """The wire message as one that this agent of the group says. The numbers of its run are not those of the stream."""
     return shape | {"name": speaker.name, "sender_id": speaker.agent_id, "seq_id": None}
 
@@ -205,29 +192,29 @@ class GroupChunks:
 
     owner: ClassVar[str] = "the group"
 
-    def __init__(self, turn: GroupTurn, mode: StreamMode) -> None:
+    def __init__(self, turn: core.GroupTurn, mode: StreamMode) -> None:
         self.name = f"turn {turn.seq} of {turn.group_id}"
         self._mode = mode
-        self._speaker: Speaker | None = None
+        self._speaker: core.Speaker | None = None
         self._chunks: Chunks | None = None
         self._run_ids: list[RunId] = []
-        self._turn: GroupTurn | None = None
+        self._turn: core.GroupTurn | None = None
 
-    def of(self, event: GroupEvent, *, now: datetime) -> Iterator[Chunk]:
+    def of(self, event: core.GroupEvent, *, now: datetime) -> Iterator[Chunk]:
         """The chunks to send for an event; often none."""
         match event:
-            case SpeakerStarted(speaker=speaker, run=run):
+            case core.SpeakerStarted(speaker=speaker, run=run):
                 self._speaker, self._chunks = speaker, Chunks(run, self._mode)
                 self._run_ids.append(run.id)
-            case SpeakerEvent(speaker=speaker, event=inner) if self._chunks is not None:
+            case core.SpeakerEvent(speaker=speaker, event=inner) if self._chunks is not None:
                 for chunk in self._chunks.of(inner, now=now):
                     # A ping is nobody's.
                     yield (
                         chunk if isinstance(chunk, Failure) or chunk["message_type"] == "ping" else _by(speaker, chunk)
                     )
-            case SpeakerFailed(entry=entry):
+            case core.SpeakerFailed(entry=entry):
                 yield from entry_shapes(entry, None, self._mode.display)
-            case GroupTurnEnded(turn=turn):
+            case core.GroupTurnEnded(turn=turn):
                 self._turn = turn
 
     def end(self) -> Iterator[Chunk]:
@@ -235,7 +222,7 @@ class GroupChunks:
         if self._turn is None:
             return
         yield _stop_shape(self._turn)
-        if self._turn.failure is not None and self._turn.stop_reason in GROUP_FAILED_REASONS:
+        if self._turn.failure is not None and self._turn.stop_reason in core.GROUP_FAILED_REASONS:
             yield self._turn.failure
         else:
             yield _usage_shape(self._turn, self._run_ids)
@@ -267,7 +254,7 @@ class GroupChunks:
         return self._run_ids[-1] if self._run_ids else None
 
 
-def entry_shapes(entry: GroupMessage, message: Message | None, display: Display) -> list[dict[str, Any]]:
+def entry_shapes(entry: core.GroupMessage, message: Message | None, display: Display) -> list[dict[str, Any]]:
     """The wire messages of an entry of a transcript. Speeches are those of their agents; what the group itself says of
     one, such as why it failed, is a message of the system."""
     if message is not None:
@@ -288,7 +275,7 @@ def entry_shapes(entry: GroupMessage, message: Message | None, display: Display)
     return [shape] if display.includes(shape["message_type"]) else []
 
 
-def _notice(entry: GroupMessage) -> str:
+def _notice(entry: core.GroupMessage) -> str:
     """What the transcript says of an agent that said nothing itself."""
     if is_deleted(entry, None):
         return f"{entry.sender_name} said something that was deleted."

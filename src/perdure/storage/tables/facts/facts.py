@@ -86,10 +86,6 @@ _SELECT = (
 )
 
 
-SCAN = 1_000
-"""Of an entity of many facts, how many of the newest are looked at."""
-
-
 class Facts(Table):
     def add(self, graph: Graph, versions: Sequence[Fact]) -> Sequence[Fact]:
         """Add versions of facts; return them with their numbers. A version without `first_seq` begins a new fact, every
@@ -148,11 +144,8 @@ class Facts(Table):
         by_graph: dict[str, list[int]] = {}
         for _, graph_id, seq in find_all(self._db, self._org_id, ids):
             by_graph.setdefault(graph_id, []).append(seq)
-        newest: dict[FactId, Fact] = {}
-        for graph_id, seqs in by_graph.items():
-            condition, params = self._db.in_numbers("f.first_seq", "seqs", seqs)
-            for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
-                newest[fact.id] = fact
+        found = (self.list_by_firsts(GraphId(graph_id), seqs) for graph_id, seqs in by_graph.items())
+        newest = {fact.id: fact for facts in found for fact in facts}
         return [newest[fact_id] for fact_id in dict.fromkeys(ids) if fact_id in newest]
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Fact]:
@@ -163,10 +156,25 @@ class Facts(Table):
 
     def list_by_firsts(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Sequence[Fact]:
         """The newest versions of the facts that began with these versions, in order of number."""
+        newest = [versions[-1] for versions in self.histories(graph_id, first_seqs).values()]
+        return sorted(newest, key=lambda fact: fact.seq)
+
+    def histories(self, graph_id: GraphId, first_seqs: Sequence[int]) -> Mapping[int, Sequence[Fact]]:
+        """The number of a fact's first version -> all its versions, oldest first; of facts that exist."""
         condition, params = self._db.in_numbers("f.first_seq", "seqs", first_seqs)
-        versions = self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params)
-        newest = {fact.first_seq: fact for fact in versions}
-        return sorted(newest.values(), key=lambda fact: fact.seq)
+        by_first: dict[int, list[Fact]] = {}
+        for fact in self._read(f"{condition} ORDER BY f.seq", index="facts_by_first", graph_id=graph_id, **params):
+            by_first.setdefault(fact.first_seq, []).append(fact)
+        return by_first
+
+    def list_ended(self, graph_id: GraphId, entities: Sequence[int]) -> Sequence[Fact]:
+        """The versions about these entities, believed or not, that another fact ended."""
+        found: list[Fact] = []
+        for column in ("subject", "object"):
+            condition, params = self._db.in_numbers(f"f.{column}", "entities", entities)
+            where, index = f"{condition} AND f.change = 'supersede'", f"facts_by_{column}"
+            found += self._read(where, index=index, graph_id=graph_id, **params)
+        return found
 
     def list_of_people(self, graph_id: GraphId, *, after: int, limit: int) -> Sequence[Fact]:
         """The newest versions that people wrote, with numbers above `after`, newest first."""
@@ -218,22 +226,21 @@ class Facts(Table):
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
-    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, limit: int) -> Sequence[Fact]:
-        """Facts of an entity that match, of its newest `SCAN`: the newest of each relation, the second of each, and so
-        on up to the limit; in order of age, the newest first."""
+    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int) -> Sequence[Row]:
+        """(seq, subject, object, relation, turn) of the facts of an entity that match: so many of each relation, the
+        newest first, whose turn is 1."""
         conditions = fact_conditions(where)
         ends = " UNION ALL ".join(
-            "SELECT * FROM (SELECT f.seq, f.first_seq, f.relation"
+            "SELECT f.seq, f.subject, f.object, f.relation, f.first_seq"
             f" FROM facts f{self._db.by_index(f'facts_by_{column}')}"
             f" WHERE f.graph_id = :graph_id AND f.{column} = :entity AND {conditions}"
-            f" ORDER BY f.first_seq DESC LIMIT :scan) AS {column}s"
             for column in ("subject", "object")
         )
         turn = "ROW_NUMBER() OVER (PARTITION BY relation ORDER BY first_seq DESC)"
-        turns = f"SELECT seq, first_seq, {turn} AS turn FROM ({ends}) AS e"
-        chosen = f"SELECT seq FROM ({turns}) AS t ORDER BY turn, first_seq DESC LIMIT :limit"
-        sql = f"f.seq IN ({chosen}) ORDER BY f.first_seq DESC"
-        return self._read(sql, graph_id=graph_id, entity=entity, scan=SCAN, limit=limit, **conditions.params)
+        ranked = f"SELECT seq, subject, object, relation, first_seq, {turn} AS turn FROM ({ends}) AS e"
+        sql = f"SELECT seq, subject, object, relation, turn FROM ({ranked}) AS t WHERE turn <= :turns AND {OWN_GRAPH}"
+        order, values = " ORDER BY first_seq DESC", conditions.params
+        return self._rows(sql + order, graph_id=graph_id, entity=entity, turns=turns, **values)
 
     def _last_seq(self, graph_id: GraphId, at: datetime) -> int:
         """The number of the last version that was there at this time; -1: there was none."""
@@ -282,21 +289,16 @@ class Facts(Table):
         return events[:limit]
 
     def list_between(
-        self, graph_id: GraphId, subject: int, object_: int, relation: str, *, limit: int = 100
+        self, graph_id: GraphId, subject: int, object_: int, relation: str | None = None, *, limit: int = 100
     ) -> Sequence[Fact]:
-        """The believed versions with these entities and relation, newest first."""
-        where = (
-            "f.object = :object AND f.subject = :subject AND f.relation = :relation AND f.expired_at IS NULL"
-            " ORDER BY f.first_seq DESC LIMIT :limit"
-        )
-        params = {"subject": subject, "relation": storable(relation), "object": object_, "limit": limit}
-        return self._read(where, index="facts_by_object", graph_id=graph_id, **params)
-
-    def list_said(self, graph_id: GraphId, subject: int, object_: int, *, limit: int = 100) -> Sequence[Fact]:
-        """The newest versions with these entities, believed or not, those of the newest facts first."""
-        where = "f.object = :object AND f.subject = :subject ORDER BY f.first_seq DESC LIMIT :limit"
-        params = {"subject": subject, "object": object_, "limit": limit}
-        return self._read(where, index="facts_by_object", graph_id=graph_id, **params)
+        """The newest versions with these entities, those of the newest facts first; with a relation the believed ones
+        that have it."""
+        where = "f.object = :object AND f.subject = :subject"
+        if relation is not None:
+            where += " AND f.relation = :relation AND f.expired_at IS NULL"
+        where += " ORDER BY f.first_seq DESC LIMIT :limit"
+        params = {"subject": subject, "object": object_} | ({"relation": storable(relation)} if relation else {})
+        return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
         """Replace a text in all versions that have it; the old one is gone from the store. Raises: NotFound."""

@@ -11,20 +11,8 @@ from perdure.core.errors import LeaseLost
 from perdure.core.groups.group import GroupMember, GroupPlan, GroupStopReason, GroupTurn, group_status_of
 from perdure.core.ids import GroupId
 from perdure.core.runs import Failure
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    insert_into,
-    iso,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.tables.groups.groups import OWN_GROUP
 from perdure.storage.tables.runs import FAILURE, USAGE
 from perdure.storage.tables.table import Table, first
@@ -33,7 +21,7 @@ from perdure.storage.tables.table import Table, first
 def _store_plan(plan: GroupPlan) -> str:
     fields = {name: getattr(plan, name) for name in plan.__slots__}
     members = [_fields_of(one) for one in plan.participants]
-    return dump({**fields, "participants": members, "manager": plan.manager and _fields_of(plan.manager)})
+    return row_format.dump({**fields, "participants": members, "manager": plan.manager and _fields_of(plan.manager)})
 
 
 def _fields_of(member: GroupMember) -> dict[str, Any]:
@@ -41,22 +29,22 @@ def _fields_of(member: GroupMember) -> dict[str, Any]:
 
 
 def _load_plan(text: str) -> GroupPlan:
-    fields: Mapping[str, Any] = load(text)
+    fields: Mapping[str, Any] = row_format.load(text)
     participants = tuple(GroupMember(**one) for one in fields["participants"])
     manager = None if fields["manager"] is None else GroupMember(**fields["manager"])
     return GroupPlan(**{**fields, "participants": participants, "manager": manager})
 
 
-_TURN = RowFormat(
+_TURN = row_format.RowFormat(
     GroupTurn,
     "group_id, seq, status, stop_reason, failure, plan, hops, max_steps, usage, step_count, cost_usd,"
     " cancel_requested, lease_owner, lease_number, lease_until, created_at, started_at, ended_at",
     {
         FAILURE: "failure",
-        Codec(_store_plan, _load_plan): "plan",
+        row_format.Codec(_store_plan, _load_plan): "plan",
         USAGE: "usage",
-        FLAG: "cancel_requested",
-        TIME: "lease_until created_at started_at ended_at",
+        row_format.FLAG: "cancel_requested",
+        row_format.TIME: "lease_until created_at started_at ended_at",
     },
 )
 _UNENDED = "status IN ('queued', 'running')"
@@ -93,9 +81,9 @@ class GroupTurns(Table):
         )
         turn = replace(turn, seq=int(first(rows, "group", turn.group_id)[0]))
         self._run(
-            insert_into("group_turns", f"{_TURN.columns}, input, idempotency_key, digest"),
-            input=storable(waiting_input),
-            idempotency_key=None if idempotency_key is None else storable(idempotency_key),
+            row_format.insert_into("group_turns", f"{_TURN.columns}, input, idempotency_key, digest"),
+            input=row_format.storable(waiting_input),
+            idempotency_key=None if idempotency_key is None else row_format.storable(idempotency_key),
             digest=digest,
             **{**_TURN.params(turn), "usage": USAGE.store(turn.usage)},
         )
@@ -104,7 +92,7 @@ class GroupTurns(Table):
     def get(self, group_id: GroupId, seq: int) -> GroupTurn:
         """Raises: NotFound."""
         sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {_OWN}"
-        rows = self._rows(sql, group_id=storable(group_id), seq=seq)
+        rows = self._rows(sql, group_id=row_format.storable(group_id), seq=seq)
         return _TURN.read(first(rows, "group turn", f"{seq} of {group_id}"))
 
     def find_by_key(self, group_id: GroupId, idempotency_key: str) -> tuple[GroupTurn, str] | None:
@@ -112,14 +100,14 @@ class GroupTurns(Table):
         rows = self._rows(
             f"SELECT {_TURN.columns}, digest FROM group_turns"
             f" WHERE group_id = :group_id AND idempotency_key = :key AND {OWN_GROUP}",
-            group_id=storable(group_id),
-            key=storable(idempotency_key),
+            group_id=row_format.storable(group_id),
+            key=row_format.storable(idempotency_key),
         )
         return (_TURN.read(rows[0]), rows[0][-1]) if rows else None
 
     def list(self, group_id: GroupId, *, limit: int = 50, before_seq: int | None = None) -> Sequence[GroupTurn]:
         """The turns of a group, newest first."""
-        where = Conditions("group_id = :group_id", OWN_GROUP, group_id=storable(group_id))
+        where = Conditions("group_id = :group_id", OWN_GROUP, group_id=row_format.storable(group_id))
         where.add("seq < ?", before_seq)
         sql = f"SELECT {_TURN.columns} FROM group_turns WHERE {where} ORDER BY seq DESC LIMIT :limit"
         return [_TURN.read(row) for row in self._rows(sql, limit=limit, **where.params)]
@@ -129,7 +117,7 @@ class GroupTurns(Table):
         rows = self._rows(
             f"SELECT {_TURN.columns} FROM group_turns WHERE group_id = :group_id AND {_UNENDED} AND {OWN_GROUP}"
             " ORDER BY seq LIMIT 1",
-            group_id=storable(group_id),
+            group_id=row_format.storable(group_id),
         )
         return _TURN.read(rows[0]) if rows else None
 
@@ -148,11 +136,11 @@ class GroupTurns(Table):
         lease holds. `dead_owner`: a process known to be dead, whose lease does not count."""
         rows = self._rows(
             _CLAIM,
-            group_id=storable(group_id),
+            group_id=row_format.storable(group_id),
             seq=seq,
             owner=owner,
-            at=iso(at),
-            until=iso(until),
+            at=row_format.iso(at),
+            until=row_format.iso(until),
             dead_owner=dead_owner or "",
         )
         return _TURN.read(rows[0]) if rows else None
@@ -162,7 +150,7 @@ class GroupTurns(Table):
         key = {"group_id": turn.group_id, "seq": turn.seq}
         rows = self._rows(f"SELECT input FROM group_turns WHERE {_OWN}", **key)
         self._run(f"UPDATE group_turns SET plan = :plan, input = NULL WHERE {_OWN}", plan=_store_plan(plan), **key)
-        text = restore(rows[0][0]) if rows and rows[0][0] is not None else None
+        text = row_format.restore(rows[0][0]) if rows and rows[0][0] is not None else None
         return replace(turn, plan=plan), text
 
     def keep_lease(self, turn: GroupTurn, *, until: datetime | None = None) -> GroupTurn:
@@ -180,7 +168,7 @@ class GroupTurns(Table):
             rows = self._rows(sql, **params)
         else:
             sql = f"UPDATE group_turns SET lease_until = :until WHERE {_LEASE_HOLDS} RETURNING {_TURN.columns}"
-            rows = self._rows(sql, until=iso(until), **params)
+            rows = self._rows(sql, until=row_format.iso(until), **params)
         if not rows:
             raise LeaseLost(f"turn {turn.seq} of {turn.group_id} is no longer held by {turn.lease_owner}")
         return _TURN.read(rows[0])
@@ -196,7 +184,7 @@ class GroupTurns(Table):
     def request_cancel(self, group_id: GroupId, seq: int) -> bool:
         """Request a turn's end. Whether it was unended and had no such request yet."""
         sql = f"UPDATE group_turns SET cancel_requested = 1 WHERE {_OWN} AND cancel_requested = 0 AND {_UNENDED}"
-        return bool(self._run_counted(sql, group_id=storable(group_id), seq=seq))
+        return bool(self._run_counted(sql, group_id=row_format.storable(group_id), seq=seq))
 
     def spend(self, turn: GroupTurn) -> None:
         """Store what the runs of a turn have used."""
@@ -218,6 +206,6 @@ class GroupTurns(Table):
             ended_at=at,
         )
         columns = "status, stop_reason, failure, lease_owner, lease_until, ended_at"
-        sql = f"UPDATE group_turns SET {assignments(columns)}, input = NULL WHERE {_OWN} AND {_UNENDED}"
+        sql = f"UPDATE group_turns SET {row_format.assignments(columns)}, input = NULL WHERE {_OWN} AND {_UNENDED}"
         changed = self._run_counted(sql, **_TURN.params(ended, f"group_id, seq, {columns}"))
         return ended if changed else self.get(turn.group_id, turn.seq)

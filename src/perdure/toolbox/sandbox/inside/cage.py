@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import array
+import contextlib
+import fcntl
+import math
 import os
+import resource
 import signal
+import socket
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,9 +28,8 @@ from .kernel import (
     no_new_privileges,
     prctl,
     unshare,
+    write_file,
 )
-from .limits import set_limits
-from .network import limit_buffers, send_listener
 from .root_folder import DEVICES, WORK, mount_packages, mount_work
 
 USER = 1_000
@@ -130,3 +136,91 @@ def _restrict_files(plan: Plan, *, network: bool, packages: str | None) -> None:
     else:
         read = [*plan.readable, *plan.site, *([f"{plan.store}/{packages}"] if packages else [])]
         landlock.restrict(plan.landlock, read=read, write=[], devices=DEVICES, network=network)
+
+
+_HOST, _PORT = "127.0.0.1", 3_128
+_BACKLOG = 16
+_BUFFER_LIMITS = {  # bytes: least, at first, at most; and how many connections wait for a listener
+    "ipv4/tcp_rmem": "4096 65536 131072",
+    "ipv4/tcp_wmem": "4096 16384 131072",
+    "core/somaxconn": str(_BACKLOG),
+}
+_GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
+_INTERFACE = struct.Struct("16sh14x")
+
+_PROXY, _DIRECT = f"http://{_HOST}:{_PORT}", "localhost,127.0.0.1,::1"
+PROXY_VARIABLES = {
+    **dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), _PROXY),
+    **dict.fromkeys(("NO_PROXY", "no_proxy"), _DIRECT),
+}
+"""The environment variables by which programs find the proxy."""
+
+
+def send_listener(channel_fd: int) -> None:
+    """Make a listening socket in this process's network namespace, and give it to the server, which serves it.
+
+    A socket stays in the namespace that it was made in, whoever holds it. Nothing of it is left here.
+    """
+    with socket.socket(fileno=channel_fd) as channel:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+            name, flags = _INTERFACE.unpack(fcntl.ioctl(handle, _GET_FLAGS, _INTERFACE.pack(b"lo", 0)))
+            fcntl.ioctl(handle, _SET_FLAGS, _INTERFACE.pack(name, flags | _UP))
+        with socket.create_server((_HOST, _PORT), backlog=_BACKLOG) as listener:
+            descriptors = array.array("i", [listener.fileno()])
+            channel.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+
+
+def limit_buffers(proc: int) -> None:
+    """Limit the TCP buffers of this process's network namespace; the kernel's default is up to 32 MiB each.
+
+    Where /proc/sys can't be written, as in some containers, only the fork server's measuring of sockets limits them.
+    """
+    for name, value in _BUFFER_LIMITS.items():
+        with contextlib.suppress(OSError):
+            write_file(f"sys/net/{name}", value, proc)
+
+
+MEBIBYTE = 1 << 20
+_OPEN_FILES = 64  # each may be a socket with a full buffer, which no other limit counts
+_PENDING_SIGNALS = 1_024
+_UNUSED = (
+    *(resource.RLIMIT_CORE, resource.RLIMIT_MEMLOCK, resource.RLIMIT_MSGQUEUE),
+    *(resource.RLIMIT_RTPRIO, resource.RLIMIT_NICE),
+)
+"""The limits that are 0 for every call."""
+
+
+def set_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
+    """Set the limits of a call on this process and all its children. They can't be raised again.
+
+    Args:
+        limits: `memory_mb`, `disk_mb`, `processes`.
+        count_processes: whether the call has its own user id, by which the kernel counts its processes.
+    """
+    set_hard(
+        {
+            **dict.fromkeys(_UNUSED, 0),
+            resource.RLIMIT_NOFILE: _OPEN_FILES,
+            resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
+            resource.RLIMIT_FSIZE: limits["disk_mb"] * MEBIBYTE,
+            resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE,
+        }
+    )
+    if count_processes:
+        set_hard({resource.RLIMIT_NPROC: limits["processes"]})
+
+
+def lower_limits(limits: Mapping[str, Any], *, count_processes: bool) -> None:
+    """Set the limits of one job, which can only be lower: `memory_mb`, `cpu_s`, `processes`."""
+    cpu_s = max(1, math.ceil(limits["cpu_s"]))
+    set_hard({resource.RLIMIT_AS: limits["memory_mb"] * MEBIBYTE, resource.RLIMIT_CPU: cpu_s})
+    if count_processes:
+        set_hard({resource.RLIMIT_NPROC: limits["processes"]})
+
+
+def set_hard(values: Mapping[int, int]) -> None:
+    """Set soft and hard limits by kind (`resource.RLIMIT_*`). None can be raised again."""
+    for kind, value in values.items():
+        _, hard = resource.getrlimit(kind)
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))

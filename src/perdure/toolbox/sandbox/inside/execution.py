@@ -4,19 +4,21 @@ from __future__ import annotations
 import __future__
 
 import ast
+import dataclasses
 import inspect
 import io
 import mmap
 import os
 import sys
 import types
-from collections.abc import Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time
+from enum import Enum
+from pathlib import PurePath
 from typing import Any
 
-from .agent_state import AgentState
-from .arguments import ArgumentsDoNotFit, bind_arguments
-from .errors import describe_error
-from .results import NotJson, clean, to_json
+from .results import NotJson, clean, describe_error, to_json
 
 SOURCE_NAME = "<tool>"
 FRAMES_MAX = 20
@@ -182,3 +184,200 @@ def _traceback(error: BaseException, source: str) -> list[tuple[int, str, str]]:
             frames.append((line, clean(code.co_name)[:LINE_CHARS], clean(text)[:LINE_CHARS]))
         traceback = traceback.tb_next
     return frames if len(frames) <= FRAMES_MAX else frames[: FRAMES_MAX // 2] + frames[-FRAMES_MAX // 2 :]
+
+
+class BlockState:
+    """One block: `label`, and `value`, which can be set."""
+
+    def __init__(self, label: str, value: str) -> None:
+        self._label = label
+        self._value = value
+
+    @property
+    def label(self) -> str:
+        return self._label
+
+    @property
+    def value(self) -> str:
+        return self._value
+
+    @value.setter
+    def value(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise TypeError(f"the value of block {self._label!r} must be text, not {type(value).__name__}")
+        self._value = value
+
+    def __repr__(self) -> str:
+        return f"Block(label={self._label!r}, value={self._value!r})"
+
+
+class MemoryState:
+    """The agent's blocks by label."""
+
+    def __init__(self, blocks: Mapping[str, str]) -> None:
+        self._before = dict(blocks)
+        self._blocks = {label: BlockState(label, value) for label, value in blocks.items()}
+
+    @property
+    def blocks(self) -> list[BlockState]:
+        return list(self._blocks.values())
+
+    def get_block(self, label: str) -> BlockState:
+        """The block with this label. Raises: KeyError: there is none; the text lists the labels that there are."""
+        try:
+            return self._blocks[label]
+        except KeyError:
+            raise KeyError(f"the agent has no block {label!r}: it has {', '.join(self._blocks) or 'none'}") from None
+
+    def get_blocks(self) -> list[BlockState]:
+        return self.blocks
+
+    def list_block_labels(self) -> list[str]:
+        return list(self._blocks)
+
+    def update_block_value(self, label: str, value: str) -> None:
+        """Set the value of a block. Raises: KeyError: there is no such block; TypeError: the value is not text."""
+        self.get_block(label).value = value
+
+    def changes(self) -> dict[str, str]:
+        """label -> new value, of the blocks that the tool changed."""
+        return {label: block.value for label, block in self._blocks.items() if block.value != self._before[label]}
+
+    def __iter__(self) -> Iterator[BlockState]:
+        return iter(self.blocks)
+
+
+class AgentState:
+    """The agent: `id`, `name`, `memory`, `blocks`, and the other facts that the job has about it."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        self.__dict__.update({key: value for key, value in facts.items() if key.isidentifier()})
+        self.memory = MemoryState(facts.get("blocks") or {})
+
+    @property
+    def blocks(self) -> list[BlockState]:
+        return self.memory.blocks
+
+
+AGENT_STATE = "agent_state"
+
+
+class ArgumentsDoNotFit(Exception):
+    """The job has no such function, or its arguments don't fit the function; the text says what is wrong."""
+
+
+def bind_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], agent: object) -> dict[str, Any]:
+    """The keyword arguments to call the function with, `agent_state` among them if the function takes it.
+
+    Raises: ArgumentsDoNotFit: one is missing, unknown, or can't be converted to the type of its annotation.
+    """
+    values = dict(arguments)
+    signature = inspect.signature(function)
+    if AGENT_STATE in signature.parameters:
+        values[AGENT_STATE] = agent
+    try:
+        signature.bind(**values)
+    except TypeError as error:
+        name = getattr(function, "__name__", "it")
+        raise ArgumentsDoNotFit(f"the arguments don't fit {name}{signature}: {error}") from None
+    hints = _type_hints(function)
+    for name in values.keys() & hints.keys() - {AGENT_STATE}:
+        try:
+            values[name] = _convert(hints[name], values[name])
+        except Exception as error:
+            text = f"{type(error).__name__}: {error}"[:1_000]
+            type_name = str(getattr(hints[name], "__name__", hints[name]))[:100]
+            raise ArgumentsDoNotFit(f"argument {name!r} can't be made {type_name}: {text}") from None
+    return values
+
+
+def _type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """Parameter -> the type that its annotation names. An annotation that is no type is left out.
+
+    Names that the source does not import have their usual meaning.
+    """
+    names = {**_USUAL_TYPES, **getattr(function, "__globals__", {})}
+    hints: dict[str, Any] = {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        holder = types.SimpleNamespace(__annotations__={name: annotation})
+        try:
+            hints |= typing.get_type_hints(holder, names)
+        except Exception:
+            continue
+    return hints
+
+
+_USUAL_TYPES: Mapping[str, Any] = {
+    **{name: getattr(typing, name) for name in typing.__all__},
+    **{kind.__name__: kind for kind in (datetime, date, time, PurePath)},
+}
+
+
+def _convert(target: Any, value: Any) -> Any:
+    """The value as an instance of a type; as it is, if the type says nothing about it."""
+    origin = typing.get_origin(target)
+    if origin is typing.Annotated:
+        return _convert(typing.get_args(target)[0], value)
+    if origin in {typing.Union, types.UnionType}:
+        return _convert_to_one_of(typing.get_args(target), value)
+    if origin is not None:
+        return _convert_container(origin, typing.get_args(target), value)
+    if isinstance(target, type):
+        return _convert_to_class(target, value)
+    return value
+
+
+def _convert_to_one_of(choices: tuple[Any, ...], value: Any) -> Any:
+    """The value as the first choice that it already is an instance of, else as the first that it converts to."""
+    if value is None and type(None) in choices:
+        return None
+    if type(value) in choices:
+        return value
+    problem: Exception | None = None
+    for choice in choices:
+        if choice is type(None):
+            continue
+        try:
+            return _convert(choice, value)
+        except Exception as error:
+            problem = error
+    if problem is not None:
+        raise problem
+    return value
+
+
+def _convert_container(origin: Any, inner: tuple[Any, ...], value: Any) -> Any:
+    if isinstance(origin, type) and isinstance(value, list) and inner:
+        if issubclass(origin, tuple) and inner[-1:] != (...,):
+            return tuple(_convert(kind, item) for kind, item in zip(inner, value, strict=True))
+        items = [_convert(inner[0], item) for item in value]
+        for kind in (tuple, set, frozenset):
+            if issubclass(origin, kind):
+                return kind(items)
+        return items
+    if isinstance(origin, type) and issubclass(origin, Mapping) and isinstance(value, dict) and len(inner) == 2:
+        return {key: _convert(inner[1], item) for key, item in value.items()}
+    return value
+
+
+def _convert_to_class(target: type, value: Any) -> Any:
+    """The value as an instance of a class, if there is a usual way from JSON to it; else as it is."""
+    if isinstance(value, target):
+        return value
+    if issubclass(target, Enum):
+        return target(value)
+    if isinstance(value, str) and target in {datetime, date, time}:
+        return target.fromisoformat(value)
+    if isinstance(value, str) and issubclass(target, PurePath):
+        return target(value)
+    if isinstance(value, list) and target in {set, frozenset, tuple}:
+        return target(value)
+    if target is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, dict):
+        if callable(validate := getattr(target, "model_validate", None)):
+            return validate(value)
+        if dataclasses.is_dataclass(target):
+            hints = typing.get_type_hints(target)
+            return target(**{key: _convert(hints.get(key, Any), item) for key, item in value.items()})
+    return value

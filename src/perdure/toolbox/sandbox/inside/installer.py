@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import landlock, seccomp
+from .cage import set_hard
 from .identity import current_map, free_range
 from .kernel import PR_SET_PDEATHSIG, drop_capabilities, keep_capabilities, no_new_privileges, prctl
-from .limits import set_hard
 from .root_folder import DEVICES
 
 PROXY_VARIABLE, SETTINGS_PREFIX = "PERDURE_PIP_PROXY", "perdure-settings:"

@@ -1,13 +1,17 @@
-"""The views of the conversations that this process works on, kept from one request to the next."""
+"""What one process has beside the store: views of its conversations, its own end, and signals of other processes."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import replace
+import asyncio
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+from perdure.core.ids import AgentId
 from perdure.core.messages import Message
+from perdure.core.runs import RunKey
 from perdure.engine.run.log import Line, Progress, RequestParts, RunLog, open_calls_in
+from perdure.storage.store import Store
 
 VIEWS_MAX = 256
 VIEWS_BYTES = 32 * 2**20
@@ -66,3 +70,67 @@ class Views(OrderedDict[Line, RequestParts]):
 def size_of(messages: Sequence[Message]) -> int:
     """About so many bytes of memory these messages take."""
     return sum(MESSAGE_BYTES + TOKEN_BYTES * message.tokens for message in messages)
+
+
+class GivenBack(Exception):
+    """The run is given back to other processes instead of beginning its next step."""
+
+
+@dataclass(slots=True)
+class Drain:
+    """Whether this process is about to end, and until when runs may begin a step, by the time of the event loop."""
+
+    steps_until: float | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether no run is begun any more."""
+        return self.steps_until is not None
+
+    def begin(self, within_s: float) -> None:
+        """Let runs begin steps for half of this time, in seconds; the other half is for the last ones."""
+        if self.steps_until is None:
+            self.steps_until = asyncio.get_running_loop().time() + within_s / 2
+
+    def check(self) -> None:
+        """Raises: GivenBack: it is too late to begin a step."""
+        if self.steps_until is not None and asyncio.get_running_loop().time() >= self.steps_until:
+            raise GivenBack
+
+
+LOOK_S = 2.0
+"""How often who waits looks by itself where signals come: one may be lost with the process that would have sent it."""
+
+
+class Signals:
+    """Calls functions with what the topics of others are about. Without `hear` nothing is ever called."""
+
+    def __init__(self) -> None:
+        self._calls: defaultdict[str, list[Callable[[str], None]]] = defaultdict(list)
+        self._are_heard = False
+
+    def hear(self, store: Store) -> None:
+        """Begin to hear, if the store can."""
+        self._are_heard = store.listen(self._pass_on)
+
+    def on(self, kind: str, call: Callable[[str], None]) -> None:
+        """Have `call` called after each topic of this kind, with the rest of it; an empty text: any may have come."""
+        self._calls[kind].append(call)
+
+    def look_s(self, poll_s: float) -> float:
+        """How often to look: every `poll_s` if no signals come."""
+        return max(poll_s, LOOK_S) if self._are_heard else poll_s
+
+    def _pass_on(self, topics: Sequence[str] | None) -> None:
+        if topics is None:
+            topics = list(self._calls)
+        for topic in topics:
+            kind, _, rest = topic.partition(" ")
+            for call in self._calls.get(kind, ()):
+                call(rest)
+
+
+def key_of(rest: str) -> RunKey | None:
+    """The run that a topic `run` is about; None: of any."""
+    agent_id, _, seq = rest.rpartition(" ")
+    return RunKey(AgentId(agent_id), int(seq)) if agent_id and seq.isdecimal() else None

@@ -1,1 +1,0 @@
-"""Queries: the dates, times and names in them."""
