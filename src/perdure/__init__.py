@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
-    from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
+    from perdure.core.facts.values import (
+        Community,
+        CommunityHit,
+        Entity,
+        Fact,
+        FactContext,
+        FactEvent,
+        FactRule,
+        GraphCounts,
+        Profile,
+        ProfileEntry,
+    )
     from perdure.core.files import AgentFile, File
     from perdure.core.groups.group import (
         GroupMessage,
