@@ -15,7 +15,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from perdure.context.sections.pass_input import CONTINUATION, TAG
 from perdure.core.blocks import (
     WORKING_CHECKPOINT,
     Block,
@@ -34,6 +33,7 @@ from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.archives.passages import NewPassage, insert_passage, own_archive
 from perdure.domain.blocks.patches import apply_patch
 from perdure.domain.blocks.units import NewBlock, create_block, detach_block
+from perdure.domain.companions.passes import CONTINUATION, TAG
 from perdure.domain.files.tools import open_files
 from perdure.domain.schedules import SCHEDULE_TOOLS
 from perdure.domain.tools.calls import MemoryCall, edit_own_block, find_own_block
