@@ -107,8 +107,10 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.facts.values": ("Community", "Entity", "Fact", "FactRule", "GraphCounts"),
-    "core.facts.views": ("CommunityHit", "FactContext", "FactEvent", "Profile", "ProfileEntry"),
+    "core.facts.values": (
+        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
+        "ProfileEntry",
+    ),
     "core.files": ("AgentFile", "File"),
     "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
