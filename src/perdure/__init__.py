@@ -21,8 +21,18 @@ if TYPE_CHECKING:
     from perdure.core.conversations import CompactionSettings, Conversation, Reset
     from perdure.core.errors import *
     from perdure.core.events import Delta, MemoryEdited, MessageAdded, RunEnded, StoredEvent
-    from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
-    from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
+    from perdure.core.facts.values import (
+        Community,
+        CommunityHit,
+        Entity,
+        Fact,
+        FactContext,
+        FactEvent,
+        FactRule,
+        GraphCounts,
+        Profile,
+        ProfileEntry,
+    )
     from perdure.core.files import AgentFile, File
     from perdure.core.groups.group import (
         GroupMessage,
@@ -97,8 +107,10 @@ _HOMES = {
     "core.blocks": ("Author", "Block", "BlockVersion"),
     "core.conversations": ("CompactionSettings", "Conversation", "Reset"),
     "core.events": ("Delta", "MemoryEdited", "MessageAdded", "RunEnded", "StoredEvent"),
-    "core.facts.values": ("Community", "Entity", "Fact", "FactRule", "GraphCounts"),
-    "core.facts.views": ("CommunityHit", "FactContext", "FactEvent", "Profile", "ProfileEntry"),
+    "core.facts.values": (
+        "Community", "CommunityHit", "Entity", "Fact", "FactContext", "FactEvent", "FactRule", "GraphCounts", "Profile",
+        "ProfileEntry",
+    ),
     "core.files": ("AgentFile", "File"),
     "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",

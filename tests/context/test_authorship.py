@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import View, assemble, compile_system
-from perdure.context.sections.blocks import blocks_xml
+from perdure.context.request.assemble import View, assemble, blocks_xml, compile_system, skills_section
 from perdure.context.sections.envelopes import (
     REPLACEMENT,
     engine_tokens,
@@ -25,7 +24,6 @@ from perdure.context.sections.envelopes import (
     new_marker,
     without_marker,
 )
-from perdure.context.sections.skills import skills_section
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.blocks import Block, replace_text
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.window.extract import Extract, Item, extract, render_extract, sentences_of, spread
-from perdure.context.window.merge_texts import merge_texts
+from perdure.context.window.summary import merge_texts
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode, message_handle, parse_handle

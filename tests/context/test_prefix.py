@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.prompts import base_prompt
-from perdure.context.request.assemble import Counts, Place, compile_opening, compile_system, compile_tools
-from perdure.context.sections.blocks import blocks_xml
+from perdure.context.request.assemble import Counts, Place, blocks_xml, compile_opening, compile_system, compile_tools
 from perdure.context.sections.envelopes import envelope
 from perdure.core.blocks import Block
 from perdure.core.ids import DEFAULT_ORG, AgentId, BlockId, ToolId

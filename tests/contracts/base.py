@@ -8,11 +8,10 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Author, Block
 from perdure.core.facts.values import Entity, Episode, Fact, Graph
 from perdure.core.files import File, Folder
-from perdure.core.identities import Identity
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -36,8 +35,8 @@ from perdure.core.ids import (
     VariableId,
 )
 from perdure.core.messages import Draft, Message, MessageFilter, MessageKind, Part, Role, Text
+from perdure.core.models import ModelProvider
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.core.providers import ModelProvider
 from perdure.core.runs import Batch, Callback, Run, RunKey, RunOptions
 from perdure.core.secrets import SandboxConfig, Variable
 from perdure.core.text.words import parse_query

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import AgentFilter, Identity, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists, NotFound, TooMany
-from perdure.core.identities import Identity, IdentityFilter
 from perdure.core.ids import IdentityId
 from perdure.storage.tx import Tx
 from tests.contracts.base import AWKWARD, LATER, Contract, raises

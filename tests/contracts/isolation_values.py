@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.access.values import Used
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import AgentFilter, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.events import RunQueued
@@ -18,7 +18,6 @@ from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import CorrectionItem
 from perdure.core.groups.group import GroupFilter, GroupMember, GroupMessage, GroupPlan, GroupTurn
-from perdure.core.identities import IdentityFilter
 from perdure.core.ids import (
     DEFAULT_ORG,
     AgentId,
@@ -37,10 +36,9 @@ from perdure.core.ids import (
 )
 from perdure.core.mcp import McpTool
 from perdure.core.messages import Draft, MessageFilter, Text
-from perdure.core.models import Exchange
+from perdure.core.models import Exchange, ProviderFilter
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import Source
-from perdure.core.providers import ProviderFilter
 from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
 from perdure.core.text.words import parse_query

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.core.agents import Agent
+from perdure.core.agents import Agent, Identity
 from perdure.core.blocks import Block
 from perdure.core.conversations import Conversation, ConversationState, SystemMessage, system_message_id
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
@@ -13,14 +13,12 @@ from perdure.core.facts.values import Community, Entity, Episode, Fact, FactFilt
 from perdure.core.files import File, FilePart, Folder, file_tag
 from perdure.core.forgetting.values import Correction, CorrectionItem, Erasure
 from perdure.core.groups.group import Group, GroupMember, GroupMessage, GroupPlan, GroupTurn, Pass
-from perdure.core.identities import Identity
 from perdure.core.ids import ConversationId, GroupId, McpServerId, StepId, ToolId
 from perdure.core.mcp import McpServer, McpTool
 from perdure.core.messages import Message
-from perdure.core.models import Exchange
+from perdure.core.models import Exchange, ModelProvider
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
-from perdure.core.providers import ModelProvider
 from perdure.core.runs import Batch, Callback, DueCallback, Prefix, Recipe, Run, Step, Usage
 from perdure.core.schedules import Schedule
 from perdure.core.secrets import ORGANISATION, SandboxConfig, Variable

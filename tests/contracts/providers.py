@@ -7,7 +7,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import OrgId, ProviderId
-from perdure.core.providers import ProviderFilter
+from perdure.core.models import ProviderFilter
 from perdure.storage.tx import Tx
 from tests.contracts.base import AWKWARD, LATER, Contract, raises
 

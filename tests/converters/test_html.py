@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.converters.html import html_to_markdown
-from perdure.core.text.html_tags import strip_unreadable
+from perdure.core.text.markup import strip_unreadable
 
 
 @pytest.mark.parametrize(

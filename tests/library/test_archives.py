@@ -11,7 +11,7 @@ import pytest
 
 from perdure import InvalidInput, NewPassage, NotFound
 from perdure.core.passages import PassageFilter
-from perdure.domain import batching
+from perdure.domain import values
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
 from perdure.library.services import passages as passage_service
 from tests.support.library import open_async, open_sync
@@ -64,7 +64,7 @@ def test_archives_are_found_changed_and_deleted(tmp_path: Path) -> None:
 
 def test_many_passages_are_all_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They go in batches and keep their order; one that can't be stored leaves none behind."""
-    monkeypatch.setattr(batching, "BATCH", 2)
+    monkeypatch.setattr(values, "BATCH", 2)
     with open_sync(tmp_path / "agents.db") as perdure:
         archive = perdure.archives.create("notes")
         when = datetime(2020, 1, 1, tzinfo=UTC)

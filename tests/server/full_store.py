@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure import AsyncPerdure
+from perdure.core.agents import Identity
 from perdure.core.blocks import Author
-from perdure.core.identities import Identity
 from perdure.core.ids import AgentId, BlockId, IdentityId, McpServerId, ProviderId, ToolId
 from perdure.core.limits import Limits
 from perdure.core.mcp import Definition, McpServer, ToolListing
 from perdure.core.messages import Text as MessageText
-from perdure.core.providers import ModelProvider
+from perdure.core.models import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server

@@ -11,7 +11,7 @@ from letta_client.types import ToolReturnMessage
 
 from perdure import tool
 from perdure.core.messages import ToolCall
-from perdure.domain.conversations.call_batches import batch_of
+from perdure.domain.conversations.units import batch_of
 from perdure.testing import calls, says
 from tests.support.servers import chunks_of, in_process
 

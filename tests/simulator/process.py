@@ -21,7 +21,7 @@ from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.storage.store import Store
 from perdure.testing.clock import SequentialIds
 from perdure.testing.inline_store import FaultPoint
-from perdure.testing.scripted_embedder import ScriptedEmbedder
+from perdure.testing.scripted_model import ScriptedEmbedder
 from tests.simulator.audit import Facts
 from tests.simulator.faults import Crash, FaultRates, Faults
 from tests.simulator.invariants import Violation

@@ -8,8 +8,7 @@ import logging
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreClosed, StoreError
-from perdure.core.models import EXTRACTIVE
-from perdure.core.providers import ModelProvider
+from perdure.core.models import EXTRACTIVE, ModelProvider
 from perdure.core.secrets import Cipher
 from perdure.engine.process import LOOK_S, Signals
 from perdure.providers.choosing import Choice

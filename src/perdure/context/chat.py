@@ -16,9 +16,8 @@ from perdure.context.retrieval.stubs import apply_stubs, row_tokens
 from perdure.context.sections.envelopes import HOW_TO_OPEN, NOTE, envelope
 from perdure.context.window.budget import Certificate, Segment
 from perdure.context.window.extract import clip
-from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import Evict, Merge, Plan, Situation, Stub
-from perdure.context.window.summary import transcript
+from perdure.context.window.summary import extract_summary, transcript
 from perdure.context.window.tokens import IMAGE_TOKENS, MESSAGE_OVERHEAD_TOKENS, ScriptTokenCounter
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult, parts_to_json, unlogged_message

@@ -18,7 +18,7 @@ from perdure.converters.limits import Limits
 from perdure.converters.mathml import Formula
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
-from perdure.core.text.html_tags import strip_unreadable
+from perdure.core.text.markup import strip_unreadable
 
 
 def _tags(*names: str) -> frozenset[str]:

@@ -1,11 +1,13 @@
-"""Checks of values from outside before they are stored; each error says what would do instead."""
+"""Checks of values from outside before they are stored; each error says what would do instead. And batches of texts
+that one transaction writes or deletes; other writers wait for it.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
@@ -105,3 +107,34 @@ def check_item_limits(
     for value in values.values():
         if value:
             limits.check("metadata_limit_chars", len(json.dumps(value)))
+
+
+BATCH = 500
+"""The most texts of one transaction."""
+
+BATCH_CHARS = 250_000
+"""The most characters of one transaction: indexing a million takes 0.5 s."""
+
+
+class HasText(Protocol):
+    """A passage or a message."""
+
+    @property
+    def text(self) -> str: ...
+
+
+OfText = TypeVar("OfText", bound=HasText)
+
+
+def batches(items: Iterable[OfText]) -> Iterator[list[OfText]]:
+    """Yield the items in order, in batches of at least one that fit a transaction."""
+    batch: list[OfText] = []
+    chars = 0
+    for item in items:
+        if batch and (len(batch) == BATCH or chars + len(item.text) > BATCH_CHARS):
+            yield batch
+            batch, chars = [], 0
+        batch.append(item)
+        chars += len(item.text)
+    if batch:
+        yield batch

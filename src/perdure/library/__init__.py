@@ -10,15 +10,25 @@ from perdure.app import hook, tool
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.core.facts.values import Community, Entity, Fact, FactRule, GraphCounts
-from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile, ProfileEntry
+from perdure.core.facts.values import (
+    Community,
+    CommunityHit,
+    Entity,
+    Fact,
+    FactContext,
+    FactEvent,
+    FactRule,
+    GraphCounts,
+    Profile,
+    ProfileEntry,
+)
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.forgetting import TidyItem
 from perdure.domain.mcp import ToolsByStatus
-from perdure.domain.tools.search import ToolHit
+from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.core.facts.views import FactEvent, Profile
+from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role

@@ -16,10 +16,9 @@ from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import Span, spans
 from perdure.core.text.words import Matches, Query
-from perdure.search.arms import VectorMatches, match_vectors, match_words, report_search
 from perdure.search.history import History
 from perdure.search.hits import HITS_MAX, Hits, MessageHit, SearchReport, SearchRequest, Why
-from perdure.search.query import without_names
+from perdure.search.query import VectorMatches, match_vectors, match_words, report_search, without_names
 from perdure.search.ranking.fuse import Ranking, merge_duplicates, rank
 from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts

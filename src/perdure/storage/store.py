@@ -13,8 +13,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from perdure.core.ids import OrgId
 from perdure.storage.database.base import Database
 from perdure.storage.tables.access.audit import Audit, UsedTable
-from perdure.storage.tables.access.keys import Keys
-from perdure.storage.tables.access.organisations import Organisations, Users
+from perdure.storage.tables.access.organisations import Keys, Organisations, Users
 from perdure.storage.tx import Tx
 
 P = ParamSpec("P")

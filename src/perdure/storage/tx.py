@@ -10,25 +10,21 @@ from perdure.core.ids import DEFAULT_ORG, OrgId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.tables.access.audit import OwnUsed
-from perdure.storage.tables.agent_files import AgentFiles
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.background.batches import Batches, Callbacks
-from perdure.storage.tables.background.passes import Passes
-from perdure.storage.tables.background.queues import Queues
+from perdure.storage.tables.background.passes import Passes, Queues
 from perdure.storage.tables.background.schedules import Schedules
 from perdure.storage.tables.blocks import Blocks
-from perdure.storage.tables.captures import Captures
-from perdure.storage.tables.conversations import Conversations
+from perdure.storage.tables.conversations import Captures, Conversations
 from perdure.storage.tables.events import Events
 from perdure.storage.tables.facts.entities import Entities
 from perdure.storage.tables.facts.episodes import Episodes
 from perdure.storage.tables.facts.facts import Facts
 from perdure.storage.tables.facts.graphs import Graphs
-from perdure.storage.tables.files import Files
+from perdure.storage.tables.files import AgentFiles, Files
 from perdure.storage.tables.folders import Folders
-from perdure.storage.tables.groups.groups import Groups
-from perdure.storage.tables.groups.messages import GroupMessages
+from perdure.storage.tables.groups.groups import GroupMessages, Groups
 from perdure.storage.tables.groups.turns import GroupTurns
 from perdure.storage.tables.identities import Identities
 from perdure.storage.tables.mcp import Mcp

@@ -17,8 +17,16 @@ from perdure.testing.http_model import (
 )
 from perdure.testing.inline_store import InlineStore
 from perdure.testing.local_server import LocalServer
-from perdure.testing.scripted_embedder import ScriptedEmbedder
-from perdure.testing.scripted_model import CALL_FORMS, ScriptedModel, calls, fails, says, thinks, writes_call
+from perdure.testing.scripted_model import (
+    CALL_FORMS,
+    ScriptedEmbedder,
+    ScriptedModel,
+    calls,
+    fails,
+    says,
+    thinks,
+    writes_call,
+)
 
 __all__ = [
     "CALL_FORMS",

@@ -15,8 +15,7 @@ from typing import Any, Self, TypeAlias
 from perdure.core.errors import ModelError
 from perdure.core.messages import Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
-from perdure.testing.scripted_embedder import ScriptedEmbedder
-from perdure.testing.scripted_model import says
+from perdure.testing.scripted_model import ScriptedEmbedder, says
 
 LOOK_S = 0.01
 """How often a server that hangs looks whether its client is still there."""

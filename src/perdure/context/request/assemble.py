@@ -1,16 +1,17 @@
-"""Assemble a request from a prefix, with its texts, the log and a recipe; the canonical form of a request."""
+"""Assemble a request from a prefix, with its texts, the log and a recipe; the canonical form of a request; and the
+prompt's sections of blocks and skills.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, cast
 
 from perdure.context.retrieval.stubs import apply_stubs
-from perdure.context.sections.blocks import blocks_in_words, blocks_xml
 from perdure.context.sections.envelopes import (
     MARKER_RULE,
     envelope,
@@ -379,3 +380,61 @@ def parse_recalled(status: str) -> str:
         return ""
     text = json.loads(status).get("recalled", "")
     return text if isinstance(text, str) else ""
+
+
+def blocks_xml(blocks: Sequence[Block]) -> str:
+    """The blocks in their order, each with description, `chars_current` and `chars_limit`; empty for no blocks."""
+    if not blocks:
+        return ""
+    labels = frozenset(block.label for block in blocks)
+    rendered = "\n\n".join(_block_xml(block, labels) for block in blocks)
+    return f"<memory_blocks>\nThese blocks are your core memory, always in view:\n\n{rendered}\n</memory_blocks>"
+
+
+def blocks_in_words(blocks: Sequence[Block]) -> str:
+    """The blocks that hold something, each as its label and its text; empty for none."""
+    # Indented, so that no value can begin another note.
+    values = ((block.label, block.value.strip().replace("\n", "\n  ")) for block in blocks)
+    notes = "\n".join(f"{label}: {value}" for label, value in values if value)
+    return f"Your notes:\n{notes}" if notes else ""
+
+
+def _block_xml(block: Block, labels: Set[str]) -> str:
+    """Render one block; `labels` are those of all blocks, whose tags no text may hold."""
+    metadata = [f"- chars_current={len(block.value)}", f"- chars_limit={block.limit_chars}"]
+    if block.read_only:
+        metadata.insert(0, "- read_only=true")
+    description = escape_tags(block.description or f"What belongs under {block.label}.", labels)
+    value = escape_tags(block.value, labels)
+    return "\n".join(
+        (
+            f"<{block.label}>",
+            "<description>",
+            description,
+            "</description>",
+            "<metadata>",
+            *metadata,
+            "</metadata>",
+            "<value>",
+            value,
+            "</value>",
+            f"</{block.label}>",
+        )
+    )
+
+
+NOTE = (
+    "Skills that the environment of this request has: instructions for a kind of work, which are not shown here."
+    " Where one fits, read it at its location with your tools before you begin."
+)
+
+
+def skills_section(skills: Sequence[Mapping[str, Any]]) -> str:
+    """Render the section, a line for each skill (`name`, `description`, `location`), sorted by name; empty for none."""
+    if not skills:
+        return ""
+    lines = [
+        json.dumps({key: skill[key] for key in ("name", "description", "location")}, ensure_ascii=False)
+        for skill in sorted(skills, key=lambda skill: (str(skill["name"]), str(skill["location"])))
+    ]
+    return "\n".join(("<available_skills>", NOTE, *map(escape_tags, lines), "</available_skills>"))

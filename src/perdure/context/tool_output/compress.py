@@ -1,22 +1,134 @@
-"""The public functions: `compress`, `decode` and `expand`."""
+"""The public functions: `compress`, `decode` and `expand`; and the kinds of text without a module of their own."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import EXPAND_TOKENS
-from perdure.context.tool_output.csv_text import CsvFamily
-from perdure.context.tool_output.family import Family
+from perdure.context.tool_output.constants import EXPAND_TOKENS, PART_CHARS
 from perdure.context.tool_output.html import HtmlFamily
-from perdure.context.tool_output.json_document import JsonFamily
+from perdure.context.tool_output.json_document import JsonFamily, find_style, write_style
 from perdure.context.tool_output.lines import LinesFamily
 from perdure.context.tool_output.lookup import look_up
-from perdure.context.tool_output.mixed import MixedFamily
 from perdure.context.tool_output.pipeline import DEFAULT_HANDLE, Compressed, Level, compress_text, decode_text
-from perdure.context.tool_output.prose import ProseFamily
-from perdure.context.tool_output.search_results import NdjsonFamily, SearchFamily
-from perdure.context.tool_output.shorten import Room
+from perdure.context.tool_output.search_results import CsvFamily, NdjsonFamily, SearchFamily
+from perdure.context.tool_output.shorten import Family, Room
+
+VAIN_SHARE = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some lines; `style`: how they are written as JSON, None: they are no JSON."""
+
+    text: str
+    style: int | None
+
+
+def find_parts(text: str) -> list[Part]:
+    """Part a text into its long JSON values and what stands between them."""
+    decoder = json.JSONDecoder()
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    at_start = {start: number for number, start in enumerate(starts)}
+    parts: list[Part] = []
+    plain = number = 0
+    # A value that does not end is read to the end of the text, and then again from the next line: only so much in vain.
+    left = VAIN_SHARE * len(text)
+    while number < len(lines):
+        found = None
+        if left > 0 and lines[number][:1] in ("{", "["):
+            value, end = None, 0
+            try:
+                value, end = decoder.raw_decode(text, starts[number])
+            except json.JSONDecodeError as error:
+                left -= error.pos - starts[number]
+            except (ValueError, RecursionError):
+                left -= len(text)
+            if end - starts[number] >= PART_CHARS and end + 1 in at_start:
+                style = find_style(value, text[starts[number] : end])
+                found = None if style is None else Part(text[starts[number] : end], style)
+        if found is None:
+            number += 1
+            continue
+        if plain < number:
+            parts.append(Part("\n".join(lines[plain:number]), None))
+        parts.append(found)
+        number = plain = at_start[starts[number] + len(found.text) + 1]
+    if plain < len(lines):
+        parts.append(Part("\n".join(lines[plain:]), None))
+    return parts
+
+
+class MixedFamily(Family):
+    """Parts of several kinds: JSON, and what is compressed as a string of JSON is."""
+
+    name = "mixed"
+    note = "the parts of the output, one after the other; @n stands for the table or text below"
+
+    def __init__(self, json_family: JsonFamily) -> None:
+        self._json = json_family
+
+    def parse(self, text: str) -> list[Part] | None:
+        parts = find_parts(text)
+        return parts if len(parts) > 1 else None
+
+    def encode(self, parsed: list[Part]) -> str | None:
+        lines: list[str] = []
+        for part in parsed:
+            body, kind = None, "text"
+            if part.style is not None and (document := self._json.parse(part.text)) is not None:
+                document.keep_order = True
+                body, kind = self._json.encode(document), f"json-{part.style}"
+            body = self._json.write_text(part.text) if body is None else body
+            lines += [f"@ {kind} {body.count(chr(10)) + 1}", body]
+        return "\n".join(lines)
+
+    def decode(self, body: str) -> str:
+        lines = iter(body.split("\n"))
+        out = []
+        for line in lines:
+            _, kind, count = line.split(" ")
+            part = "\n".join([next(lines) for _ in range(int(count))])
+            if kind == "text":
+                out.append(self._json.read_text(part))
+            else:
+                out.append(write_style(self._json.decode(part), int(kind.removeprefix("json-"))))
+        return "\n".join(out)
+
+    def shorten(self, parsed: list[Part], room: Room) -> str | None:
+        total = sum(len(part.text) for part in parsed) + 1
+        lines: list[str] = []
+        for part in parsed:
+            share = room.part(len(part.text) / total)
+            document = None if part.style is None else self._json.parse(part.text)
+            short = None if document is None else self._json.shorten(document, share)
+            lines.append(self._json.shorten_text(part.text, share) if short is None else short)
+        return "\n".join(lines)
+
+
+_DIFF = re.compile(r"(?m)^(?:diff --git |--- \S|@@ -\d+)")
+_CODE = re.compile(
+    r"(?m)^[^\S\n]*(?:def |class |async def |import |from \S+ import |function |export |const |func |fn |pub |package "
+    r"|#include |public |private |struct |impl |type \w+ |interface |module )"
+)
+
+
+class ProseFamily(Family):
+    name = "outline"
+    repeats = False
+
+    def parse(self, text: str) -> str | None:
+        lines = text.count("\n") + 1
+        is_code = len(_CODE.findall(text)) * 12 >= lines
+        is_prose = is_code or len(_DIFF.findall(text)) >= 3 or text.count("\n#") + text.startswith("#") >= 3
+        return text if lines >= 20 and is_prose else None
+
 
 # What stands inside another text: no JSON, so that nothing nests without end.
 _INNER: tuple[Family, ...] = (NdjsonFamily(), CsvFamily(), SearchFamily(), HtmlFamily(), ProseFamily(), LinesFamily())

@@ -9,10 +9,9 @@ from typing import Any
 
 from perdure.context.tool_output.constants import PART_LIMITS
 from perdure.context.tool_output.excerpt import Piece, excerpt
-from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.interest import tells_error
-from perdure.context.tool_output.shorten import Room
-from perdure.core.text.html_tags import strip_unreadable
+from perdure.context.tool_output.shorten import Family, Room
+from perdure.core.text.markup import strip_unreadable
 
 _PAGE = re.compile(r"\s*(?:<!doctype html|<html|<\?xml[^>]*>\s*<!doctype html)", re.IGNORECASE)
 _BREAKS = frozenset(

@@ -22,7 +22,6 @@ from perdure.context.tool_output.constants import (
     TEMPLATE_LINES,
     VARIED_SHARE,
 )
-from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.interest import (
     change_points,
     is_sequence,
@@ -32,7 +31,7 @@ from perdure.context.tool_output.interest import (
     rare_rows,
     tells_error,
 )
-from perdure.context.tool_output.shorten import Room
+from perdure.context.tool_output.shorten import Family, Room
 
 _WORD = re.compile(r"[^\s=:,;\"'()\[\]{}<>|/]+")
 _SPACES = re.compile(r"\s+")

@@ -11,10 +11,9 @@ from typing import Any
 
 from perdure.context.retrieval.expand import Span, largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
-from perdure.context.tool_output.csv_text import parse_csv
 from perdure.context.tool_output.excerpt import Piece, part_line
-from perdure.context.tool_output.json_document import parse_json
-from perdure.context.tool_output.records import parse_path, path_name
+from perdure.context.tool_output.json_document import parse_json, parse_path, path_name
+from perdure.context.tool_output.search_results import parse_csv
 from perdure.context.tool_output.table import dump
 from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.errors import ToolError

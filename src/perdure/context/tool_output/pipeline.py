@@ -25,9 +25,8 @@ from perdure.context.tool_output.constants import (
     SURE_SHARE,
 )
 from perdure.context.tool_output.excerpt import excerpt
-from perdure.context.tool_output.family import Family
 from perdure.context.tool_output.lookup import pieces_of
-from perdure.context.tool_output.shorten import Room
+from perdure.context.tool_output.shorten import Family, Room
 from perdure.context.window.tokens import ScriptTokenCounter
 
 Level = Literal["off", "lossless", "full"]

@@ -79,11 +79,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from perdure.core.errors.models import *  # noqa: F403
-from perdure.core.errors.root import PerdureError as PerdureError
+from perdure.core.errors.models import *  # noqa: F403  # noqa: F403
+from perdure.core.errors.models import ToolError as ToolError
 from perdure.core.errors.store import *  # noqa: F403  # noqa: F403
-from perdure.core.errors.tools import *  # noqa: F403
-from perdure.core.errors.tools import ToolError as ToolError
+from perdure.core.errors.store import PerdureError as PerdureError
 from perdure.core.runs import StopReason
 from perdure.core.tools.pip_line import pip_line
 

@@ -1,12 +1,25 @@
-"""What a database says no with, and errors of what is outside: secrets that can't be opened, servers that can't be
-reached, answers that can't be read. `core.errors` has the whole tree; import them from there.
+"""The root of every error, what a database says no with, and errors of what is outside: secrets that can't be opened,
+servers that can't be reached, answers that can't be read. `core.errors` has the whole tree; import them from there.
 """
 
 from __future__ import annotations
 
 import errno
+import re
+from typing import ClassVar
 
-from perdure.core.errors.root import PerdureError
+
+class PerdureError(Exception):
+    """The root: catch this to catch everything Perdure raises on purpose.
+
+    `code` names the error on the wire: `block_read_only` of `BlockReadOnly`, where a class sets no other.
+    """
+
+    code: ClassVar[str] = "error"
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
 class StoreError(PerdureError):

@@ -10,9 +10,8 @@ from typing import Any, TypedDict
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.domain.batching import batches
 from perdure.domain.facts.retraction import retract_deleted
-from perdure.domain.values import check_fields, check_item_limits, check_json
+from perdure.domain.values import batches, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
 NAME_MAX_CHARS = 500

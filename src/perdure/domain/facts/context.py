@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from perdure.core.facts.values import Fact
-from perdure.core.facts.views import FactContext, FactEvent, Profile
+from perdure.core.facts.values import Fact, FactContext, FactEvent, Profile
 
 PROFILE_SHARE, FACTS_SHARE = 0.4, 0.75
 """How much of the budget the profile may take, and the profile and the facts together; events take the rest."""

@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from perdure.core.facts.extraction import USER
-from perdure.core.facts.values import Entity, Fact, FactFilter, Graph
-from perdure.core.facts.views import Profile, ProfileEntry
+from perdure.core.facts.values import Entity, Fact, FactFilter, Graph, Profile, ProfileEntry
 from perdure.core.ids import AgentId
 from perdure.core.provenance.sources import TRUSTED
 from perdure.domain.facts.settings import load_agent_facts, load_graph_settings

@@ -19,8 +19,7 @@ from perdure.core.passages import Passage
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.matches import clip_line
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
-from perdure.domain.files.text import read_lines, read_text
-from perdure.domain.files.views import close_oldest, limits_of, open_view, page_label
+from perdure.domain.files.views import close_oldest, limits_of, open_view, page_label, read_lines, read_text
 from perdure.domain.tools.calls import MemoryCall
 from perdure.storage.tx import Tx
 

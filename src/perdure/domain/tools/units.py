@@ -1,10 +1,14 @@
-"""Units of work on tools: create them from a source, change and delete them; store the built-in ones."""
+"""Units of work on tools: create them from a source, change and delete them; store the built-in ones; search them by
+words.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypedDict
@@ -13,6 +17,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, ToolBuiltIn
 from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.text.reprs import describe_value
+from perdure.core.text.words import index_words
 from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import check_hosts, is_requirement
 from perdure.core.tools.schema import check_schema
@@ -413,3 +418,53 @@ def _check_values(new: NewTool) -> None:
 
 
 _KINDS: Mapping[type, str] = {str: "text", bool: "true or false", Mapping: "mapping"}
+
+
+LOOKED_AT = 2_000
+"""How many of the newest tools are searched."""
+
+NAME_WEIGHT, TAG_WEIGHT = 3.0, 2.0
+"""How much more a word counts in a tool's name and tags than in its description."""
+
+
+@dataclass(frozen=True, slots=True)
+class ToolHit:
+    """A tool and its score: higher is better, no unit."""
+
+    tool: Tool
+    score: float
+
+
+def search_tools(tx: Tx, query: str, *, where: ToolFilter, limit: int) -> Sequence[ToolHit]:
+    """Return the best tools first; for a query without words the newest, with a score of 0.
+
+    Source: sum of inverse document frequencies, after Robertson and Sparck Jones, 1976; words as in every search here.
+    """
+    tools = tx.tools.page(where=where, limit=LOOKED_AT)
+    words = set(index_words(query).split())
+    if not words:
+        return [ToolHit(tool, 0.0) for tool in tools[:limit]]
+    matches = [(tool, _weights(tool, words)) for tool in tools]
+    counts = Counter(word for _, weights in matches for word in weights)
+    rare = {word: math.log(1 + len(tools) / count) for word, count in counts.items()}
+    hits = [ToolHit(tool, sum(rare[word] * weight for word, weight in weights.items())) for tool, weights in matches]
+    return sorted((hit for hit in hits if hit.score > 0), key=lambda hit: -hit.score)[:limit]
+
+
+def text_of_tool(tool: Tool) -> str:
+    """Return the searched text of a tool."""
+    return "\n".join(filter(None, (tool.spec.name, " ".join(tool.tags), tool.spec.description)))
+
+
+def _weights(tool: Tool, words: set[str]) -> dict[str, float]:
+    """Return the words of the query that a tool has, each with its weight."""
+    weights: dict[str, float] = {}
+    name = tool.spec.name
+    fields: Iterable[tuple[str, float]] = (
+        (tool.spec.description, 1.0),
+        (" ".join(tool.tags), TAG_WEIGHT),
+        (f"{name} {name.replace('_', ' ').replace('-', ' ')}", NAME_WEIGHT),
+    )
+    for text, weight in fields:
+        weights |= dict.fromkeys(words.intersection(index_words(text).split()), weight)
+    return weights

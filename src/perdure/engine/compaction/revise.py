@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perdure.context.window.atoms import atoms
-from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import LEAST_SUMMARY, SUMMARY_LIMITS, Evict, Merge
+from perdure.context.window.summary import extract_summary
 from perdure.core.conversations import CompactionSettings, SummarySettings
 from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message

@@ -16,9 +16,15 @@ from perdure.context.retrieval.stubs import stub_chars
 from perdure.context.window.audit import Source, audit_summary, cut_for_missing
 from perdure.context.window.budget import Certificate
 from perdure.context.window.extract import clip, extract
-from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import KEEP_SHARE, LEAST_SUMMARY, Evict, Merge, Situation
-from perdure.context.window.summary import LENGTH_FACTOR, SummaryRejected, check_summary, clean_answer, transcript
+from perdure.context.window.summary import (
+    LENGTH_FACTOR,
+    SummaryRejected,
+    check_summary,
+    clean_answer,
+    extract_summary,
+    transcript,
+)
 from perdure.context.window.summary_request import instructions, own_summary_request, repair_request, summary_request
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, Conversation, SummarySettings

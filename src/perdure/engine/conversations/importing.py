@@ -19,8 +19,8 @@ from perdure.context.request.assemble import View, tail
 from perdure.context.retrieval.stubs import row_tokens
 from perdure.context.sections.envelopes import input_tokens
 from perdure.context.window.budget import Certificate, segments
-from perdure.context.window.merge_texts import extract_summary
 from perdure.context.window.plan import Evict, Merge, plan
+from perdure.context.window.summary import extract_summary
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.conversations import EPHEMERAL, Conversation

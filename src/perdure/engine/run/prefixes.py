@@ -19,6 +19,7 @@ from perdure.context.request.assemble import (
     compile_opening,
     compile_system,
     compile_tools,
+    skills_section,
     tools_text,
 )
 from perdure.context.sections.envelopes import (
@@ -29,7 +30,6 @@ from perdure.context.sections.envelopes import (
     text_for_clients,
     versions_of,
 )
-from perdure.context.sections.skills import skills_section
 from perdure.context.sections.tool_rules import tool_rules_section
 from perdure.context.sections.words import envelope_in_words
 from perdure.context.window.budget import summary_tokens

@@ -25,7 +25,7 @@ from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import ToolWork
 from perdure.core.tools.arguments import fit_arguments, parse_arguments
 from perdure.core.tools.spec import Tool, ToolOutcome
-from perdure.domain.provenance.results import foreign_sources
+from perdure.domain.provenance.policy import foreign_sources
 from perdure.domain.tools.calls import MemoryCall
 from perdure.domain.tools.memory_tools import MEMORY_TOOLS
 from perdure.engine.approvals.answers import changed_tool_outcome, is_usable, tools_of, waits_by_tool, write_waits

@@ -38,8 +38,7 @@ from perdure.core.files import File, FilePart
 from perdure.core.ids import FileId, Ids, OrgId
 from perdure.core.ports import Converter, FileContents
 from perdure.domain.files.folders import add_chunks, drop_chunks
-from perdure.domain.files.text import parts_of
-from perdure.domain.files.views import limits_of, open_if_room
+from perdure.domain.files.views import limits_of, open_if_room, parts_of
 from perdure.engine.ports import Ports
 from perdure.engine.run.leases import is_dead
 from perdure.scratch import scratch_folder

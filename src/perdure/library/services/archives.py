@@ -17,7 +17,7 @@ from perdure.domain.archives.units import (
     detach_archive,
     update_archive,
 )
-from perdure.domain.batching import BATCH
+from perdure.domain.values import BATCH
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text
 from perdure.storage.tx import Tx

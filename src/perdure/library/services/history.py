@@ -12,9 +12,9 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import HISTORY_KINDS, Message
-from perdure.domain.batching import batches
-from perdure.domain.conversations.call_batches import Batch, batch_of, join_rows
 from perdure.domain.conversations.importing import ImportedMessage, Importer, imported_message
+from perdure.domain.conversations.units import Batch, batch_of, join_rows
+from perdure.domain.values import batches
 from perdure.engine.conversations.importing import import_drafts
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import render_system_message

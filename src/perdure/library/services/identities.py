@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from perdure.app import App
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import AgentFilter, Identity, IdentityFilter, IdentityType
 from perdure.core.blocks import Block, BlockFilter
-from perdure.core.identities import Identity, IdentityFilter, IdentityType
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.core.text.reprs import attributes
 from perdure.domain.values import check_item_limits

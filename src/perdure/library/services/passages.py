@@ -26,8 +26,7 @@ from perdure.domain.archives.passages import (
     update_passage,
 )
 from perdure.domain.archives.units import Selection, delete_selected, select_seqs
-from perdure.domain.batching import BATCH, batches
-from perdure.domain.values import filter_tags
+from perdure.domain.values import BATCH, batches, filter_tags
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_text, current_principal, utc
 from perdure.storage.tx import Tx
 

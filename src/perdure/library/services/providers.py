@@ -11,8 +11,7 @@ from datetime import datetime
 from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
 from perdure.core.ids import AgentId, ProviderId
-from perdure.core.models import EXTRACTIVE
-from perdure.core.providers import ModelProvider, ProviderFilter, check_provider
+from perdure.core.models import EXTRACTIVE, ModelProvider, ProviderFilter, check_provider
 from perdure.library.checks import Page, check_page
 from perdure.storage.tx import Tx
 

@@ -15,8 +15,8 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import PREFIXES, AgentId, BatchId, ConversationId, RunId, ToolId, derived_id
 from perdure.core.messages import HISTORY_KINDS, Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter, RunKey, Step, Usage
-from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import Span, spans_of
+from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.batch import digest_of
 from perdure.library.checks import Page, check_callback, check_number, check_text
 from perdure.library.services.conversations import find_conversation

@@ -27,8 +27,8 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Failure, Feedback, Run, RunKey, Step, StepFilter, StepStatus, StopReason, Usage
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.profile import FULL, PROFILE, PROFILES
-from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import StepTimes, times_of
+from perdure.domain.conversations.units import join_batches
 from perdure.domain.values import as_tags, check_item_limits
 from perdure.engine.compaction.summarise import situation_of
 from perdure.engine.context_engines.calls import PAGED

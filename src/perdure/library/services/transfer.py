@@ -20,7 +20,7 @@ from perdure.domain.archives.transfer import (
     parse_line,
     passage_line,
 )
-from perdure.domain.batching import BATCH, batches
+from perdure.domain.values import BATCH, batches
 from perdure.library.checks import outside
 from perdure.storage.tx import Tx
 

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, Unpack
 
-from perdure.core.facts.values import Entity, Fact, FactRule, GraphCounts
-from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
+from perdure.core.facts.values import CommunityHit, Entity, Fact, FactContext, FactEvent, FactRule, GraphCounts, Profile
 from perdure.core.ids import EntityId, FactId
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import TrustLabel

@@ -11,8 +11,7 @@ from perdure.core.secrets import Secret
 from perdure.core.tools.rules import ToolRule
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
-from perdure.domain.tools.search import ToolHit
-from perdure.domain.tools.units import ToolChanges, ToolOptions
+from perdure.domain.tools.units import ToolChanges, ToolHit, ToolOptions
 from perdure.library.portal import Portal
 from perdure.library.services.tools.mcp import McpState
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncMcp, AsyncSecrets, AsyncTools

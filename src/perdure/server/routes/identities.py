@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.core.identities import IdentityFilter, IdentityType
+from perdure.core.agents import IdentityFilter, IdentityType
 from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agents_answer

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import Field
 from starlette.requests import Request
 
-from perdure.core.providers import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
+from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
 from perdure.library.services.providers import ProviderFields

@@ -18,7 +18,7 @@ from perdure.core.ids import MessageId, StepId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.core.text.json_strings import StringMember
-from perdure.domain.conversations.call_batches import batch_of, join_rows
+from perdure.domain.conversations.units import batch_of, join_rows
 from perdure.server.wire.messages import (
     CALL_NUMBERS,
     FIRST_FIELDS,

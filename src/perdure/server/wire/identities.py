@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
 
-from perdure.core.identities import IdentityType
+from perdure.core.agents import IdentityType
 from perdure.library.services.identities import IdentityFields, IdentityState
 from perdure.server.wire.base import WireRequest, fields
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, Name, finite

@@ -11,8 +11,8 @@ from perdure.core.ids import RunId, ToolId, is_id
 from perdure.core.models import Exchange
 from perdure.core.runs import Callback, Feedback, Run, RunStatus, Step, Usage
 from perdure.core.text.reprs import hide_query
-from perdure.domain.conversations.call_batches import join_batches
 from perdure.domain.conversations.spans import Span, StepTimes, trace_id
+from perdure.domain.conversations.units import join_batches
 from perdure.library.reply import Reply, Turn
 from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, nulls, stamp
 from perdure.server.wire.fields import Tags

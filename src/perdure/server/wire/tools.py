@@ -12,8 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.text.reprs import attributes
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
-from perdure.domain.tools.search import ToolHit, text_of_tool
-from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges
+from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, ToolHit, text_of_tool
 from perdure.library.services.tools.tools import ToolState
 from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords

@@ -11,9 +11,8 @@ from psycopg import sql
 from perdure.core.errors import InvalidInput
 from perdure.core.text.addresses import without_password
 from perdure.storage.copy.copier import Progress, copy_store
-from perdure.storage.copy.postgres_alone import Connection, alone
 from perdure.storage.copy.postgres_side import PostgresSide, search_first
-from perdure.storage.copy.split import parts_of, split_tables
+from perdure.storage.copy.split import Connection, alone, parts_of, split_tables
 from perdure.storage.copy.sqlite_side import SqliteSide
 from perdure.storage.database.postgres import PostgresDatabase
 from perdure.storage.database.row_format import iso

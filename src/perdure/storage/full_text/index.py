@@ -1,11 +1,22 @@
 """Writes to the full-text index, and to the one that `storage.full_text.rebuild` builds beside it, as far as it is
-built."""
+built; and the candidates of a search: the rows of one scope that hold the rarest words of a query.
+
+The database's own rank uses the statistics of the whole file and costs a microsecond for every row with any of the
+words, of which a long history has tens of thousands. So each clause is looked up by itself, newest rows first and up to
+a limit. The rows of a rare clause are thus all known, and they matter most. `search.ranking` scores the candidates by
+their texts later.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
+from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
+from perdure.storage.database.conditions import Conditions
 
 IN_USE = 1 << 62
 """The number in `rebuilding` that means: the new index is in use, and the old one is being removed."""
@@ -42,3 +53,154 @@ def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) 
 def next_table(table: str) -> str:
     """The table of the index that is being rebuilt."""
     return f"{table}_next"
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+PROBED_ROWS = 200
+"""The newest rows of a clause that are read first. Most clauses of a question have fewer."""
+CLAUSE_ROWS = 1_000
+"""The rows that are read of a more frequent clause, if rarer ones give too few candidates."""
+SIFTED_ROWS, SIFT_GROWTH = 6_400, 4
+"""The rows of a clause that are read where only some may be found, and by how much each reading is longer."""
+Weighed = tuple["NDArray[Any]", float]
+"""Rows that hold a clause or a pair of clauses, and its weight."""
+
+
+class _Newest(Protocol):
+    """Reads the newest rows that hold some clauses."""
+
+    def __call__(self, *clauses: Clause, most: int) -> NDArray[Any]: ...
+
+
+PAIRS = 1  # pairs of frequent clauses that are looked up together
+
+
+def matches(
+    db: Database,
+    table: str,
+    number: int,
+    query: Query,
+    *,
+    limit: int,
+    labels: Sequence[str] = (),
+    all_labels: bool = False,
+    below: int | None = None,
+    join: str = "",
+    where: Conditions | None = None,
+    postings: Postings | None = None,
+    few: bool = False,
+    waiting: Sequence[tuple[int, str]] = (),
+    only: NDArray[Any] | None = None,
+) -> Matches:
+    """Return the best `limit` candidates of one scope.
+
+    Args:
+        number: the scope's number.
+        labels: only rows with any of these; with all of them if `all_labels`.
+        below: only rows with lower sequence numbers.
+        join, where: further conditions, and the table that they are about; `{key}` in `join` is the row's sequence
+            number.
+        postings: those of this scope that were read before with the same labels and conditions; it is extended.
+        few: the labels match at most `CLAUSE_ROWS` rows, and there are no conditions.
+        waiting: number and words of rows that are not in the index yet, the newest first; all indexed rows are older.
+        only: sorted numbers of the rows that may be found; of a frequent clause at most `SIFTED_ROWS` are looked at.
+    """
+    import numpy as np
+
+    postings = Postings() if postings is None else postings
+    where = where or Conditions()
+    join = join if where.clauses else ""
+
+    def newest(*clauses: Clause, most: int) -> NDArray[Any]:
+        """The numbers of up to `most` rows that hold these clauses, the newest first."""
+        if (clauses, most) in postings:
+            return postings[clauses, most]
+        text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
+        indexed = db.numbers(
+            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where} AND {where}"
+            f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
+            {**where.params, **text.params, "w_limit": most},
+        )
+        if few:  # an index is read faster forwards than backwards
+            indexed = indexed[::-1]
+        not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
+        rows = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most] if not_indexed else indexed
+        postings[clauses, most] = rows
+        return rows
+
+    def kept(*clauses: Clause, most: int) -> NDArray[Any]:
+        """The same, of the rows that may be found."""
+        return newest(*clauses, most=most) if only is None else _sift(newest, clauses, most, only)
+
+    rows = [kept(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
+    last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
+    frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
+    weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
+    rarest_first = sorted(range(len(rows)), key=frequency.__getitem__)
+    frequent = [] if few else [place for place in rarest_first if len(rows[place]) == PROBED_ROWS]
+    for place in frequent:
+        rarer = [rows[other] for other in rarest_first[: rarest_first.index(place)]]
+        if len({number for numbers in rarer for number in numbers.tolist()}) < limit:
+            rows[place] = kept(query.clauses[place], most=CLAUSE_ROWS)
+    # Rows with several frequent words may be older than all rows read so far.
+    pairs = [
+        (kept(query.clauses[one], query.clauses[other], most=PROBED_ROWS), weights[one] + weights[other])
+        for one, other in itertools.islice(itertools.combinations(frequent, 2), PAIRS)
+    ]
+    return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
+
+
+def _sift(newest: _Newest, clauses: Sequence[Clause], most: int, only: NDArray[Any]) -> NDArray[Any]:
+    """The numbers of up to `most` rows among `only` that hold these clauses, the newest first."""
+    read = most
+    while True:
+        rows = newest(*clauses, most=read)
+        found: NDArray[Any] = rows[_are_in(only, rows)]
+        if len(found) >= most or len(rows) < read or read >= SIFTED_ROWS:
+            return found[:most]
+        read *= SIFT_GROWTH
+
+
+def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
+    """Which of these rows are among sorted ones."""
+    import numpy as np
+
+    if not len(only):
+        return np.zeros(len(rows), np.bool_)
+    places = np.minimum(only.searchsorted(rows), len(only) - 1)
+    return np.asarray(only[places] == rows)
+
+
+def _holds(words: str, clause: Clause) -> bool:
+    """Whether a text with these words holds a clause."""
+    return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
+
+
+def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> list[int]:
+    """The best rows, best first, then the newest. A row scores the sum of the weights of its clauses, and at least the
+    highest weight of its pairs."""
+    import numpy as np
+
+    if not clauses:
+        return []
+    weighed = (*clauses, *pairs)
+    seqs, places = np.unique(np.concatenate([rows for rows, _ in weighed]), return_inverse=True)
+    scores = np.zeros(len(seqs))
+    end = 0
+    for index, (rows, weight) in enumerate(weighed):
+        begin, end = end, end + len(rows)
+        if index < len(clauses):
+            scores[places[begin:end]] += weight  # a clause has each row once
+        else:
+            scores[places[begin:end]] = np.maximum(scores[places[begin:end]], weight)
+    best: list[int] = seqs[np.lexsort((-seqs, -scores))][:limit].tolist()
+    return best
+
+
+def _frequency(newest: NDArray[Any], last: int) -> int:
+    """An estimate of how many rows up to `last` hold a clause, from its newest rows: exact if there are few."""
+    if len(newest) < PROBED_ROWS:
+        return len(newest)
+    return max(len(newest), round(len(newest) * (last + 1) / (last + 1 - int(newest[-1]))))

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import AgentFilter, Identity, IdentityFilter
 from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists, NotFound
-from perdure.core.identities import Identity, IdentityFilter
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, storable

@@ -37,7 +37,7 @@ from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
 from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.candidates import matches
+from perdure.storage.full_text.index import matches
 from perdure.storage.tables.message_rows import (
     BEFORE_NEXT_RUN,
     IN_VIEW,

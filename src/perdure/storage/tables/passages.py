@@ -36,7 +36,7 @@ from perdure.storage.database.row_format import (
     storable,
 )
 from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.candidates import CLAUSE_ROWS, matches
+from perdure.storage.full_text.index import CLAUSE_ROWS, matches
 from perdure.storage.tables.provenance.sources import add_writes
 from perdure.storage.tables.table import (
     OWN_ARCHIVE,

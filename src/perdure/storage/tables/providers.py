@@ -8,7 +8,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import ProviderId
-from perdure.core.providers import ModelProvider, ProviderFilter
+from perdure.core.models import ModelProvider, ProviderFilter
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import (
     BYTES,

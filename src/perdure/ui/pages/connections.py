@@ -12,7 +12,7 @@ from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
-from perdure.core.providers import ProviderFilter
+from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.features.local import pages as local
 from perdure.library.checks import Page

@@ -15,8 +15,17 @@ from starlette.requests import Request
 
 from perdure.core.agents import Agent
 from perdure.core.errors import InvalidInput, NotFound
-from perdure.core.facts.values import KNOWN_STATES, Entity, Fact, FactRule, FactState, Graph
-from perdure.core.facts.views import CommunityHit, FactEvent, Profile
+from perdure.core.facts.values import (
+    KNOWN_STATES,
+    CommunityHit,
+    Entity,
+    Fact,
+    FactEvent,
+    FactRule,
+    FactState,
+    Graph,
+    Profile,
+)
 from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural

@@ -12,15 +12,16 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import AsyncIterator
+from datetime import datetime
 
 from perdure.app import start_organisation
 from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.domain.access.work import has_work
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.access import Access, remove_organisation, trim_audit
 from perdure.storage.store import Directory
+from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
 
@@ -223,3 +224,19 @@ async def open_organisation(default: AsyncPerdure, name_or_id: str) -> AsyncIter
         return
     async with AsyncPerdure(await start_organisation(app, found.id)) as library:
         yield library
+
+
+def has_work(tx: Tx, embedding: str | None, *, at: datetime) -> bool:
+    """Whether something has to be done that a running engine would do by itself: runs, turns of groups, passes of
+    companions, schedules and reports that are due, files, texts to embed with this model, or removals."""
+    return bool(
+        tx.runs.list_oldest(limit=1)
+        or tx.group_turns.list_oldest(limit=1)
+        or tx.passes.list_unended(limit=1)
+        or tx.schedules.list_due(at=at, limit=1)
+        or tx.callbacks.list_due(at=at, limit=1)
+        or tx.files.has_work()
+        or tx.upkeep.unfinished_deletes()
+        or tx.resets.list_agents(limit=1)
+        or (embedding is not None and tx.vectors.has_work(embedding, at=at))
+    )

@@ -10,8 +10,17 @@ from typing import Any, TypedDict
 
 from perdure.app import App
 from perdure.core.errors import NotFound
-from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter, FactState, Graph
-from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
+from perdure.core.facts.values import (
+    KNOWN_STATES,
+    CommunityHit,
+    Fact,
+    FactContext,
+    FactEvent,
+    FactFilter,
+    FactState,
+    Graph,
+    Profile,
+)
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TrustLabel

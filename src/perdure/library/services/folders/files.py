@@ -20,8 +20,7 @@ from perdure.core.errors import AlreadyExists, FileNameInvalid, FileTooLarge, In
 from perdure.core.files import AgentFile, File, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
 from perdure.domain.files.folders import add_file, place_file
-from perdure.domain.files.text import read_lines, read_text
-from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_view
+from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_lines, read_text, read_view
 from perdure.engine.workers.files import UPLOAD_PART_BYTES, key_of, write_contents
 from perdure.library.checks import LIMIT_MAX, Page, check_choice, check_limit, check_number, check_page, check_text
 from perdure.library.services.folders.folders import POLL_S

@@ -17,14 +17,15 @@ from perdure.core.tools.source import needs_agent
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.blocks.units import change_blocks
 from perdure.domain.tools.environment import load_inputs
-from perdure.domain.tools.search import ToolHit, search_tools
 from perdure.domain.tools.units import (
     NewTool,
     ToolChanges,
+    ToolHit,
     build_tool,
     create_tool,
     delete_tool,
     put_tools,
+    search_tools,
     update_tool,
     upsert_tool,
 )

@@ -11,8 +11,17 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.values import Entity, FactRule, FactState, Graph, GraphCounts
-from perdure.core.facts.views import CommunityHit, FactContext, FactEvent, Profile
+from perdure.core.facts.values import (
+    CommunityHit,
+    Entity,
+    FactContext,
+    FactEvent,
+    FactRule,
+    FactState,
+    Graph,
+    GraphCounts,
+    Profile,
+)
 from perdure.core.ids import AgentId, GraphId
 from perdure.domain.facts.context import context_facts
 from perdure.domain.facts.graphs import FACT_MAX_CHARS, FactFields

@@ -14,7 +14,7 @@ from perdure.core.groups import group as core
 from perdure.core.ids import RunId
 from perdure.core.messages import Message
 from perdure.core.runs import Failure, StopReason
-from perdure.domain.conversations.call_batches import join_batches
+from perdure.domain.conversations.units import join_batches
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
 from perdure.library.services.groups.groups import GroupReply, SpeakerReply, entry_id, is_deleted
 from perdure.library.services.messages import NewMessage

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from perdure.core.facts.values import Fact, FactFilter, Graph
-from perdure.core.facts.views import EventKind, FactEvent
+from perdure.core.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
 from perdure.storage.database.conditions import Conditions

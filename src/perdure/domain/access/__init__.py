@@ -1,1 +1,0 @@
-"""What an organisation has to do, and its removal."""
