@@ -111,7 +111,7 @@ async def test_a_key_is_documented_where_there_is_one() -> None:
         ("PUT", "/v1/agents", "GET, POST"),
         ("DELETE", "/v1/agents/x/messages", "GET, POST"),
         ("OPTIONS", "/v1/agents/x", "DELETE, GET, PATCH"),
-        ("HEAD", "/v1/health/", "GET"),
+        ("HEAD", "/v1/agents/", "GET, POST"),
         ("BREW", "/v1/tools/count", "GET"),
         # Not an id, which other methods of the other route would answer 422.
         ("PATCH", "/v1/agents/count", "GET"),

@@ -10,35 +10,23 @@ from perdure.core.agents import DEFAULT_AGENT_TYPE, Agent, AgentFilter, AgentOrd
 from perdure.core.errors import AlreadyExists
 from perdure.core.ids import AgentId
 from perdure.core.tools.loops import SLEEPTIME_TYPES
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    insert_into,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.tables.identities import add_identity_conditions
 from perdure.storage.tables.table import OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
-AGENT = RowFormat(
+AGENT = row_format.RowFormat(
     Agent,
     "id, org_id, number, name, agent_type, model, follows_default, system, description, timezone, tags, metadata,"
     " settings, settings_revision, hidden, created_at, updated_at, created_by, updated_by, message_count",
     {
-        TEXT: "name model system description timezone created_by updated_by",
-        JSON: "metadata settings",
-        JSON_TUPLE: "tags",
-        FLAG: "follows_default hidden",
-        TIME: "created_at updated_at",
+        row_format.TEXT: "name model system description timezone created_by updated_by",
+        row_format.JSON: "metadata settings",
+        row_format.JSON_TUPLE: "tags",
+        row_format.FLAG: "follows_default hidden",
+        row_format.TIME: "created_at updated_at",
     },
 )
 _DETAILS = "system, description, tags, metadata, settings"
@@ -67,8 +55,8 @@ class Agents(Table):
             "id, org_id, number, name, agent_type, model, follows_default, timezone, settings_revision, hidden,"
             " created_at, updated_at, created_by, updated_by"
         )
-        self._run(insert_into("agents", columns), **params)
-        self._run(insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
+        self._run(row_format.insert_into("agents", columns), **params)
+        self._run(row_format.insert_into("agent_details", f"agent_id, {_DETAILS}"), agent_id=agent.id, **params)
         open_scope_of(self._db, self._org_id, agent.number, "agent", agent.id)
         return agent
 
@@ -85,8 +73,10 @@ class Agents(Table):
 
     def model(self, agent_id: AgentId) -> str:
         """The handle of the agent's model. Raises: NotFound."""
-        rows = self._rows("SELECT model FROM agents WHERE id = :id AND org_id = :org_id", id=storable(agent_id))
-        return restore(first(rows, "agent", agent_id)[0])
+        rows = self._rows(
+            "SELECT model FROM agents WHERE id = :id AND org_id = :org_id", id=row_format.storable(agent_id)
+        )
+        return row_format.restore(first(rows, "agent", agent_id)[0])
 
     def loop_settings(self, agent_id: AgentId) -> tuple[str, dict[str, Any]]:
         """(The agent's type, its settings if the loop depends on them, else empty); most agents have the usual type and
@@ -98,7 +88,7 @@ class Agents(Table):
             agent_id=agent_id,
             usual=DEFAULT_AGENT_TYPE,
         )
-        return (rows[0][0], load(rows[0][1])) if rows else (DEFAULT_AGENT_TYPE, {})
+        return (rows[0][0], row_format.load(rows[0][1])) if rows else (DEFAULT_AGENT_TYPE, {})
 
     def lock(self, agent_id: AgentId) -> None:
         """Lock the agent, if there is one, until the end of this transaction, in a database with concurrent writers."""
@@ -110,7 +100,7 @@ class Agents(Table):
 
     def find_by_name(self, name: str) -> Agent | None:
         """The newest agent of this name."""
-        return self._newest("a.name = :name", "a.number", name=storable(name))
+        return self._newest("a.name = :name", "a.number", name=row_format.storable(name))
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
         """Newest first; `after` is the last agent of the page before."""
@@ -150,7 +140,7 @@ class Agents(Table):
     def list_tags(self) -> Sequence[str]:
         """Each tag that an agent has, once, in the order of code points."""
         rows = self._rows(f"SELECT DISTINCT d.tags FROM {AGENT_SOURCE} WHERE a.org_id = :org_id AND d.tags <> '[]'")
-        return sorted({tag for row in rows for tag in load(row[0])})
+        return sorted({tag for row in rows for tag in row_format.load(row[0])})
 
     def find_latest(self) -> Agent | None:
         """The agent with the newest run; without any run, the newest agent. Hidden ones and companions don't count."""
@@ -169,12 +159,12 @@ class Agents(Table):
         columns = "name, agent_type, model, follows_default, timezone, hidden, updated_at, updated_by"
         params = AGENT.params(agent) | {"id": OwnId(before.id)}
         rows = self._rows(
-            f"UPDATE agents SET {assignments(columns)}, settings_revision = settings_revision + :is_shaping"
+            f"UPDATE agents SET {row_format.assignments(columns)}, settings_revision = settings_revision + :is_shaping"
             " WHERE id = :id RETURNING settings_revision",
             is_shaping=int(is_shaping),
             **params,
         )
-        self._run(f"UPDATE agent_details SET {assignments(_DETAILS)} WHERE agent_id = :id", **params)
+        self._run(f"UPDATE agent_details SET {row_format.assignments(_DETAILS)} WHERE agent_id = :id", **params)
         return replace(agent, settings_revision=int(rows[0][0]))
 
     def delete(self, agent_id: AgentId) -> None:

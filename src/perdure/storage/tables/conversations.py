@@ -23,22 +23,8 @@ from perdure.core.conversations import (
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.runs import Prefix
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    TEXT,
-    TIME,
-    Codec,
-    Row,
-    RowFormat,
-    assignments,
-    dump,
-    from_iso,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
 from perdure.storage.tables.agents import AGENT, AGENT_SOURCE, Agents
 from perdure.storage.tables.blocks import shown_blocks
 from perdure.storage.tables.message_rows import IN_VIEW, in_view_of, rows_in_view
@@ -53,18 +39,20 @@ from perdure.storage.tables.table import (
     revise_settings,
 )
 
-_STUBS = Codec(dump, lambda text: {int(seq): chars for seq, chars in load(text).items()})
+_STUBS = row_format.Codec(
+    row_format.dump, lambda text: {int(seq): chars for seq, chars in row_format.load(text).items()}
+)
 """Row number -> characters."""
 
-_CONVERSATION = RowFormat(
+_CONVERSATION = row_format.RowFormat(
     Conversation,
     "id, agent_id, seq, summary, settings, seen, prefix_seq, view_tokens, archived_at, created_at, updated_at,"
     " last_message_at, stubs, overcount, pending_run_seq, pending_from, first_seq",
     {
-        TEXT: "summary",
-        JSON: "settings seen",
+        row_format.TEXT: "summary",
+        row_format.JSON: "settings seen",
         _STUBS: "stubs",
-        TIME: "archived_at created_at updated_at last_message_at",
+        row_format.TIME: "archived_at created_at updated_at last_message_at",
     },
 )
 _C_COLUMNS = _CONVERSATION.columns_of("c")
@@ -127,7 +115,9 @@ class Conversations(Table):
             created_at=at,
             updated_at=at,
         )
-        sql = insert_into("conversations", "agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at")
+        sql = row_format.insert_into(
+            "conversations", "agent_id, seq, id, summary, settings, hidden, seen, created_at, updated_at"
+        )
         self._run(sql, hidden=int(hidden), **_CONVERSATION.params(conversation))
         register(self._db, self._org_id, agent_id, [(conversation_id, conversation.seq)])
         return conversation
@@ -162,10 +152,10 @@ class Conversations(Table):
     def remove(self, conversation: Conversation, *, at: datetime) -> None:
         """Remove a conversation from `get` and all lists; its rows stay. Raises: NotFound."""
         own = {"agent_id": conversation.agent_id, "seq": conversation.seq}
-        self._update(conversation, "removed_at", own | {"removed_at": iso(at)})
+        self._update(conversation, "removed_at", own | {"removed_at": row_format.iso(at)})
 
     def _update(self, conversation: Conversation, columns: str, params: Mapping[str, Any]) -> None:
-        sql = f"UPDATE conversations SET {assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
+        sql = f"UPDATE conversations SET {row_format.assignments(columns)} WHERE {_OWN} AND removed_at IS NULL"
         if not self._run_counted(sql, **params):
             raise NotFound("conversation", conversation.id)
 
@@ -194,7 +184,7 @@ class Conversations(Table):
         source += " CROSS JOIN agents a"  # in this order: SQLite would begin with all agents of the organisation
         # Agent and number decide between equal times, so that pages never overlap.
         columns = (_ORDERS[order], "c.agent_id", "c.seq")
-        place: Row | None = None
+        place: row_format.Row | None = None
         if after is not None:
             of_last = "c.agent_id = :last_agent AND c.seq = :last_seq AND a.id = c.agent_id"
             sql = f"SELECT {', '.join(columns)} FROM {source} WHERE {of_last}"
@@ -243,7 +233,7 @@ class Conversations(Table):
             f" WHERE {{keys}} AND c.last_message_at IS NOT NULL AND {_OWN_C} GROUP BY c.agent_id"
         )
         found = self._rows_of_each(sql, "c.agent_id", agent_ids)
-        return {agent_id: from_iso(rows[0][0]) for agent_id, rows in found.items() if rows}
+        return {agent_id: row_format.from_iso(rows[0][0]) for agent_id, rows in found.items() if rows}
 
     def list_by_keys(self, keys: Sequence[ConversationKey]) -> Sequence[Conversation]:
         """Those of these conversations that there are, in this order."""
@@ -263,7 +253,7 @@ class Conversations(Table):
         Raises: NotFound: also for a conversation that was removed.
         """
         sql = _AGENT_STATE.format(archives=self._db.concat("y.archive_id"))
-        state = first(self._rows(sql, agent_id=storable(agent_id)), "agent", agent_id)
+        state = first(self._rows(sql, agent_id=row_format.storable(agent_id)), "agent", agent_id)
         *_, next_run_seq, next_message_seq, embedded, has_folders, archives, graph_id = state
         agent = AGENT.read(state)
         sql = _CONVERSATION_STATE.format(unended=self._db.by_index("runs_unended"))
@@ -314,7 +304,7 @@ class Conversations(Table):
 
         With a prefix, the tokens of the view are counted again over the rows behind it.
         """
-        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": dump(seen)}
+        params: dict[str, Any] = {"agent_id": agent_id, "seq": seq, "seen": row_format.dump(seen)}
         changes = "seen = :seen"
         if prefix is not None:
             # The sum is made anew only here, when the view begins elsewhere; appending keeps it up to date.
@@ -359,8 +349,8 @@ class Conversations(Table):
             " AND COALESCE(c.last_message_at, c.created_at) < :before AND c.settings LIKE :mark"
             " ORDER BY a.number LIMIT 1",
             after=after,
-            before=iso(before),
-            mark=f"%{dump({EPHEMERAL: True})[1:-1]}%",
+            before=row_format.iso(before),
+            mark=f"%{row_format.dump({EPHEMERAL: True})[1:-1]}%",
         )
         return (ConversationId(rows[0][0]), rows[0][1]) if rows else None
 
@@ -369,11 +359,11 @@ class Conversations(Table):
     ) -> None:
         """Store how the rows in view are shown from now on, and the estimate of their tokens."""
         self._run(
-            f"UPDATE conversations SET {assignments('view_tokens, stubs, overcount')} WHERE {_OWN}",
+            f"UPDATE conversations SET {row_format.assignments('view_tokens, stubs, overcount')} WHERE {_OWN}",
             agent_id=agent_id,
             seq=seq,
             view_tokens=view_tokens,
-            stubs=dump(stubs),
+            stubs=row_format.dump(stubs),
             overcount=overcount,
         )
 

@@ -12,39 +12,26 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, LeaseLost
 from perdure.core.files import AgentFile, File, FilePart, FileStatus, file_tag
 from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    Row,
-    RowFormat,
-    assignments,
-    dump,
-    insert_into,
-    iso,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.tables.table import OwnId, Table, first, keep_places, next_number, place_in
 from perdure.storage.tables.vectors import NEVER
 
-FILE = RowFormat(
+FILE = row_format.RowFormat(
     File,
     "id, org_id, folder_id, number, name, original_name, media_type, size_bytes, digest, kind, status, problem, title,"
     " warnings, done, total, page_count, line_count, char_count, chunk_count, tries, object_key, lease_owner,"
     " lease_until, created_at, updated_at",
     {
-        TEXT: "name original_name media_type problem title",
-        JSON_TUPLE: "warnings",
-        TIME: "lease_until created_at updated_at",
+        row_format.TEXT: "name original_name media_type problem title",
+        row_format.JSON_TUPLE: "warnings",
+        row_format.TIME: "lease_until created_at updated_at",
     },
 )
 _RESULT_COLUMNS = (
     "kind, status, problem, title, warnings, done, total, page_count, line_count, char_count, chunk_count, updated_at"
 )
-_PART = RowFormat(FilePart, "seq, first_line, first_char, text", {TEXT: "text"})
+_PART = row_format.RowFormat(FilePart, "seq, first_line, first_char, text", {row_format.TEXT: "text"})
 
 # Bytes and parts have no organisation column: their file has.
 _OWN_FILE = "file_id = :file_id AND EXISTS (SELECT 1 FROM files WHERE id = :file_id AND org_id = :org_id)"
@@ -70,16 +57,16 @@ class Files(Table):
             "UPDATE folders SET file_seq = file_seq + 1, file_count = file_count + 1, updated_at = :at"
             " WHERE id = :id AND org_id = :org_id RETURNING file_seq - 1",
             id=file.folder_id,
-            at=iso(file.created_at),
+            at=row_format.iso(file.created_at),
         )
         file = replace(file, number=first(rows, "folder", file.folder_id)[0])
-        self._run(insert_into("files", FILE.columns), **FILE.params(file))
+        self._run(row_format.insert_into("files", FILE.columns), **FILE.params(file))
         self._db.signal("files")
         return file
 
     def get(self, file_id: FileId) -> File:
         """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=storable(file_id)), "file", file_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=row_format.storable(file_id)), "file", file_id)
 
     def place(self, file_id: FileId) -> tuple[FolderId, int]:
         """The folder of a file and its number there, also of a deleted one. Raises: NotFound."""
@@ -88,7 +75,7 @@ class Files(Table):
 
     def find(self, folder_id: FolderId, name: str) -> File | None:
         where = f"folder_id = :folder_id AND name = :name{self._db.for_update}"
-        files = self._read(where, folder_id=folder_id, name=storable(name))
+        files = self._read(where, folder_id=folder_id, name=row_format.storable(name))
         return files[0] if files else None
 
     def find_by_digest(self, digest: str, *, suffix: str) -> File | None:
@@ -96,7 +83,7 @@ class Files(Table):
         files = self._read(
             "digest = :digest AND status = 'completed' AND substr(name, length(name) - :more) = :suffix LIMIT 1",
             digest=digest,
-            suffix=storable(suffix),
+            suffix=row_format.storable(suffix),
             more=len(suffix) - 1,
         )
         return files[0] if files else None
@@ -136,7 +123,7 @@ class Files(Table):
         )
         counts: dict[FileId, int] = {}
         for tags, count in rows:
-            for tag in load(tags):
+            for tag in row_format.load(tags):
                 if tag.startswith(file_tag(FileId(""))):
                     file_id = FileId(tag.removeprefix(file_tag(FileId(""))))
                     counts[file_id] = counts.get(file_id, 0) + int(count)
@@ -177,8 +164,8 @@ class Files(Table):
 
     def put_bytes(self, file_id: FileId, seq: int, data: bytes, *, at: datetime) -> None:
         """Store a part of a file's bytes, even before the file is added; parts count from 0."""
-        sql = insert_into("file_uploads", "file_id, seq, bytes, created_at")
-        self._run(sql, file_id=file_id, seq=seq, bytes=data, created_at=iso(at))
+        sql = row_format.insert_into("file_uploads", "file_id, seq, bytes, created_at")
+        self._run(sql, file_id=file_id, seq=seq, bytes=data, created_at=row_format.iso(at))
 
     def get_bytes(self, file_id: FileId, seq: int) -> bytes | None:
         """A part of the bytes; None after the last."""
@@ -190,13 +177,13 @@ class Files(Table):
 
     def has_abandoned(self, *, before: datetime) -> bool:
         """Whether there are parts older than `before` whose file was never added."""
-        return bool(self._rows(f"{_ABANDONED} LIMIT 1", before=iso(before)))
+        return bool(self._rows(f"{_ABANDONED} LIMIT 1", before=row_format.iso(before)))
 
     def drop_abandoned(self, *, before: datetime, limit: int) -> int:
         """Remove up to `limit` parts older than `before` whose file was never added; return how many."""
         parts = f"{_ABANDONED} LIMIT :limit"
         sql = f"DELETE FROM file_uploads WHERE (file_id, seq) IN ({parts})"
-        return self._run_counted(sql, before=iso(before), limit=limit)
+        return self._run_counted(sql, before=row_format.iso(before), limit=limit)
 
     def forget_object(self, file_id: FileId) -> None:
         """Forget the key of a file's bytes, which were removed."""
@@ -219,7 +206,7 @@ class Files(Table):
         dead = Conditions()
         dead.among("lease_owner", dead_owners)
         free = f"org_id = :org_id AND {_UNENDED} AND (lease_owner IS NULL OR lease_until < :at OR {dead})"
-        params = {"at": iso(at), "owner": owner, "until": iso(until), **dead.params}
+        params = {"at": row_format.iso(at), "owner": owner, "until": row_format.iso(until), **dead.params}
         skip = f"{self._db.for_update} SKIP LOCKED" if self._db.for_update else ""  # another process takes it just now
         rows = self._rows(f"SELECT id FROM files WHERE {free} ORDER BY created_at, number LIMIT 8{skip}", **params)
         claims = (self._claim(OwnId(row[0]), free, params) for row in rows)
@@ -260,13 +247,13 @@ class Files(Table):
             file,
             "lease_until = :until, status = COALESCE(:status, status), done = COALESCE(:done, done),"
             " total = COALESCE(:total, total)",
-            {"until": iso(until), "status": status, "done": done, "total": total},
+            {"until": row_format.iso(until), "status": status, "done": done, "total": total},
         )
 
     def end(self, file: File) -> None:
         """Store the result of a claimed file and release it. A readable file increments its folder's version. Raises:
         LeaseLost."""
-        changes = f"{assignments(_RESULT_COLUMNS)}, lease_owner = NULL, lease_until = NULL"
+        changes = f"{row_format.assignments(_RESULT_COLUMNS)}, lease_owner = NULL, lease_until = NULL"
         self._update_claimed(file, changes, FILE.params(file))
         if file.status == "completed":
             self._run("UPDATE folders SET version = version + 1 WHERE id = :id", id=file.folder_id)
@@ -291,15 +278,15 @@ class Files(Table):
         """Add parts of a file's text, and its page starts if given."""
         self.get(file_id)
         self._db.run_many(
-            insert_into("file_parts", f"file_id, {_PART.columns}"),
+            row_format.insert_into("file_parts", f"file_id, {_PART.columns}"),
             [{"file_id": file_id, **_PART.params(part)} for part in parts],
         )
         if page_starts:
             self._run(
-                f"{insert_into('file_pages', 'file_id, starts')}"
+                f"{row_format.insert_into('file_pages', 'file_id, starts')}"
                 " ON CONFLICT (file_id) DO UPDATE SET starts = excluded.starts",
                 file_id=file_id,
-                starts=dump(list(page_starts)),
+                starts=row_format.dump(list(page_starts)),
             )
 
     def drop_parts(self, file_id: FileId) -> None:
@@ -323,7 +310,7 @@ class Files(Table):
     def page_starts(self, file_id: FileId) -> Sequence[int]:
         """The first line of each page, from 1; empty where there are no pages."""
         rows = self._rows(f"SELECT starts FROM file_pages WHERE {_OWN_FILE}", file_id=file_id)
-        return load(rows[0][0]) if rows else []
+        return row_format.load(rows[0][0]) if rows else []
 
     def _read(self, where: str, **params: Any) -> Sequence[File]:
         sql = f"SELECT {FILE.columns} FROM files WHERE org_id = :org_id AND status <> 'deleted' AND {where}"
@@ -366,7 +353,7 @@ class AgentFiles(Table):
             first_line=first_line,
             last_line=last_line,
             version=next_number(self._db),  # a view that is closed and opened again is a new one
-            at=iso(at),
+            at=row_format.iso(at),
         )
         return self.get(agent_id, file_id)
 
@@ -383,7 +370,7 @@ class AgentFiles(Table):
 
     def get(self, agent_id: AgentId, file_id: FileId) -> AgentFile:
         """Raises: NotFound: it is in none of the agent's folders."""
-        files = self._read(agent_id, "f.id = :file_id", file_id=storable(file_id))
+        files = self._read(agent_id, "f.id = :file_id", file_id=row_format.storable(file_id))
         return first(files, "file", file_id, hint="it is in none of the agent's folders")
 
     def list_open(self, agent_id: AgentId) -> Sequence[AgentFile]:
@@ -396,9 +383,9 @@ class AgentFiles(Table):
             agent_id,
             "(f.name = :name OR d.name || '/' || f.name = :name OR substr(f.name, length(f.name) - :length) = :end)"
             " ORDER BY d.name || '/' || f.name <> :name, f.name <> :name, d.number, f.number LIMIT :limit",
-            name=storable(name),
-            end=storable(f"/{name}"),
-            length=len(storable(name)),
+            name=row_format.storable(name),
+            end=row_format.storable(f"/{name}"),
+            length=len(row_format.storable(name)),
             limit=limit,
         )
 
@@ -433,15 +420,15 @@ class AgentFiles(Table):
         return [_agent_file(row) for row in self._rows(sql, agent_id=agent_id, **params)]
 
 
-def _agent_file(row: Row) -> AgentFile:
+def _agent_file(row: row_format.Row) -> AgentFile:
     folder_name, is_open, first_line, last_line, used, version, used_at = row[-7:]
     return AgentFile(
         file=FILE.read(row),
-        folder_name=restore(folder_name),
+        folder_name=row_format.restore(folder_name),
         is_open=bool(is_open),
         first_line=first_line or 1,
         last_line=last_line or 0,
         used=used or 0,
         version=version or 0,
-        used_at=used_at and TIME.load(used_at),
+        used_at=used_at and row_format.TIME.load(used_at),
     )

@@ -18,23 +18,9 @@ from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
 from perdure.core.provenance.sources import MemoryWrite
 from perdure.core.text.words import Matches, Postings, Query, index_words
+from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    ChecksumColumns,
-    Row,
-    RowFormat,
-    assignments,
-    insert_into,
-    iso,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.index import CLAUSE_ROWS, matches
 from perdure.storage.tables.provenance.sources import add_writes
@@ -53,12 +39,17 @@ from perdure.storage.tables.vectors import forget_texts, queue_texts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_PASSAGE = RowFormat(
+_PASSAGE = row_format.RowFormat(
     Passage,
     "id, archive_id, seq, text, tags, metadata, source, created_at, occurred_at, state, state_origin",
-    {TEXT: "text", JSON_TUPLE: "tags", JSON: "metadata source state_origin", TIME: "created_at occurred_at"},
+    {
+        row_format.TEXT: "text",
+        row_format.JSON_TUPLE: "tags",
+        row_format.JSON: "metadata source state_origin",
+        row_format.TIME: "created_at occurred_at",
+    },
 )
-PASSAGE_CHECKSUMS = ChecksumColumns(
+PASSAGE_CHECKSUMS = row_format.ChecksumColumns(
     "passages",
     ("archive_id", "seq"),
     ("archive_id", "seq", "id", "text", "tags", "metadata", "source", "created_at", "occurred_at"),
@@ -82,7 +73,7 @@ class Passages(Table):
             " RETURNING passage_seq - :rows, number, embedding",
             rows=len(passages),
             id=archive_id,
-            at=iso(passages[-1].created_at),
+            at=row_format.iso(passages[-1].created_at),
         )
         first_seq, number, embedding = first(archives, "archive", archive_id)
         added = [
@@ -90,7 +81,7 @@ class Passages(Table):
             for index, passage in enumerate(passages)
         ]
         register(self._db, self._org_id, archive_id, [(passage.id, passage.seq) for passage in added])
-        self._db.run_many(insert_into("passages", f"{_PASSAGE.columns}, checksum"), list(map(_row, added)))
+        self._db.run_many(row_format.insert_into("passages", f"{_PASSAGE.columns}, checksum"), list(map(_row, added)))
         self._tag(archive_id, added)
         word_index.index_words(self._db, "passage_words", number, [_words(passage) for passage in added])
         add_writes(self._db, [_write_of(passage) for passage in added if passage.sources])
@@ -132,7 +123,7 @@ class Passages(Table):
             state=before.state,
             state_origin=before.state_origin,
         )
-        columns = assignments("text, tags, metadata, source, occurred_at, checksum")
+        columns = row_format.assignments("text, tags, metadata, source, occurred_at, checksum")
         self._run(
             f"UPDATE passages SET {columns} WHERE archive_id = :archive_id AND seq = :seq",
             **_row(replace(after, created_at=before.created_at)),
@@ -156,7 +147,8 @@ class Passages(Table):
         archive_id = passages[0].archive_id
         self._check_own(archive_id)
         self._db.run_many(
-            f"UPDATE passages SET {assignments('state, state_origin')} WHERE archive_id = :archive_id AND seq = :seq",
+            f"UPDATE passages SET {row_format.assignments('state, state_origin')} WHERE archive_id = :archive_id"
+            " AND seq = :seq",
             [_PASSAGE.params(passage) for passage in passages],
         )
         self._update_counts(archive_id, 0)  # searches keep what they read of an archive in memory
@@ -196,9 +188,9 @@ class Passages(Table):
     def _tag(self, archive_id: ArchiveId, passages: Sequence[Passage]) -> None:
         """Add the tags of passages, and count their uses."""
         tags, uses = _tag_rows(archive_id, passages)
-        self._db.run_many(insert_into("passage_tags", "archive_id, tag, seq"), tags)
+        self._db.run_many(row_format.insert_into("passage_tags", "archive_id, tag, seq"), tags)
         self._db.run_many(
-            f"{insert_into('archive_tags', 'archive_id, tag, uses')}"
+            f"{row_format.insert_into('archive_tags', 'archive_id, tag, uses')}"
             " ON CONFLICT (archive_id, tag) DO UPDATE SET uses = archive_tags.uses + :uses",
             uses,
         )
@@ -302,9 +294,9 @@ class Passages(Table):
         _, _, numbers, texts, _, _, sources, _, times, _, _, uses = zip(*ordered, strict=True)
         return PassageTexts(
             numbers,
-            list(map(restore, texts)),
+            list(map(row_format.restore, texts)),
             [time.timestamp() for time in map(datetime.fromisoformat, times)],
-            [None if source == "{}" else _origin(load(source)) for source in sources],
+            [None if source == "{}" else _origin(row_format.load(source)) for source in sources],
             ordered,
             uses,
             _PASSAGE.read,
@@ -375,7 +367,7 @@ class Passages(Table):
                 "SELECT t.seq FROM passage_tags t WHERE t.archive_id = :archive_id AND t.tag = :tag"
                 f" AND {OWN_ARCHIVE} ORDER BY t.seq",
                 archive_id=archive_id,
-                tag=storable(where.tags[0]),
+                tag=row_format.storable(where.tags[0]),
             )
         else:
             rows = self._matching(archive_id, where, "p.seq")
@@ -393,7 +385,9 @@ class Passages(Table):
         by_seq = {passage.seq: passage for passage in passages}
         return [by_seq[seq] for seq in seqs if seq in by_seq]
 
-    def _matching(self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int) -> Sequence[Row]:
+    def _matching(
+        self, archive_id: ArchiveId, where: PassageFilter, order: str, **params: int
+    ) -> Sequence[row_format.Row]:
         """The numbers of the passages that match a filter, in this order."""
         conditions = _conditions(where)
         return self._rows(
@@ -433,7 +427,7 @@ def _row(passage: Passage) -> dict[str, Any]:
 
 def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """The rows of the tags of passages, and those of how often each tag is used."""
-    tags = [(storable(tag), passage.seq) for passage in passages for tag in passage.tags]
+    tags = [(row_format.storable(tag), passage.seq) for passage in passages for tag in passage.tags]
     uses = Counter(tag for tag, _ in tags)
     return (
         [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tags],
@@ -464,7 +458,9 @@ def passage_words_of(
         "SELECT seq, tags, text FROM passages WHERE archive_id = :id AND seq BETWEEN :first AND :last",
         {"id": archive_id, "first": first, "last": last},
     )
-    yield from ((seq, tag_labels(load(tags)), index_words(restore(text))) for seq, tags, text in rows)
+    yield from (
+        (seq, tag_labels(row_format.load(tags)), index_words(row_format.restore(text))) for seq, tags, text in rows
+    )
 
 
 def _words(passage: Passage) -> tuple[int, str, str]:
@@ -474,7 +470,7 @@ def _words(passage: Passage) -> tuple[int, str, str]:
 
 def _conditions(where: PassageFilter) -> Conditions:
     conditions = Conditions()
-    tags = [storable(tag) for tag in dict.fromkeys(where.tags)]
+    tags = [row_format.storable(tag) for tag in dict.fromkeys(where.tags)]
     if tags:
         conditions.add(
             "(SELECT COUNT(*) FROM passage_tags t WHERE t.archive_id = p.archive_id AND t.seq = p.seq"
@@ -484,8 +480,8 @@ def _conditions(where: PassageFilter) -> Conditions:
         )
     if set(where.states) not in (set(), set(PASSAGE_STATES)):
         _add_states(conditions, where.states)
-    conditions.add("p.occurred_at >= ?", where.since and iso(where.since))
-    conditions.add("p.occurred_at <= ?", where.until and iso(where.until))
+    conditions.add("p.occurred_at >= ?", where.since and row_format.iso(where.since))
+    conditions.add("p.occurred_at <= ?", where.until and row_format.iso(where.until))
     return conditions
 
 

@@ -9,33 +9,21 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import ProviderId
 from perdure.core.models import ModelProvider, ProviderFilter
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    BYTES,
-    FLAG,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    dump,
-    insert_into,
-    load,
-    restore,
-    storable,
-)
 from perdure.storage.tables.table import PagedTable, first, keep_places, next_number
 
 TRAITS_MAX = 1_000
 
-_PROVIDER = RowFormat(
+_PROVIDER = row_format.RowFormat(
     ModelProvider,
     "id, org_id, number, name, provider_type, base_url, private, sealed, region, api_version, synced_at, created_at,"
     " updated_at",
     {
-        TEXT: "provider_type base_url region api_version",
-        FLAG: "private",
-        BYTES: "sealed",
-        TIME: "synced_at created_at updated_at",
+        row_format.TEXT: "provider_type base_url region api_version",
+        row_format.FLAG: "private",
+        row_format.BYTES: "sealed",
+        row_format.TIME: "synced_at created_at updated_at",
     },
 )
 _CHANGES = "provider_type, base_url, private, sealed, region, api_version, synced_at, updated_at"
@@ -47,7 +35,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def add(self, provider: ModelProvider) -> ModelProvider:
         """Add a provider, and return it with its number. Raises: AlreadyExists: its name is taken."""
         provider = replace(provider, org_id=self._org_id, number=next_number(self._db))
-        sql = f"{insert_into('providers', _PROVIDER.columns)} ON CONFLICT DO NOTHING"
+        sql = f"{row_format.insert_into('providers', _PROVIDER.columns)} ON CONFLICT DO NOTHING"
         if not self._run_counted(sql, **_PROVIDER.params(provider)):
             raise AlreadyExists("provider", provider.name)
         self._db.signal("providers")
@@ -62,7 +50,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def get(self, provider_id: ProviderId) -> ModelProvider:
         """Raises: NotFound."""
         sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _PROVIDER.read(first(self._rows(sql, id=storable(provider_id)), "provider", provider_id))
+        return _PROVIDER.read(first(self._rows(sql, id=row_format.storable(provider_id)), "provider", provider_id))
 
     def list(self, *, limit: int = 1_000) -> Sequence[ModelProvider]:
         """Providers, the oldest first."""
@@ -71,7 +59,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
 
     def put(self, provider: ModelProvider) -> None:
         """Update a provider. Raises: NotFound."""
-        sql = f"UPDATE providers SET {assignments(_CHANGES)} WHERE id = :id AND org_id = :org_id"
+        sql = f"UPDATE providers SET {row_format.assignments(_CHANGES)} WHERE id = :id AND org_id = :org_id"
         if not self._run_counted(sql, **_PROVIDER.params(provider, f"id, {_CHANGES}")):
             raise NotFound("provider", provider.id)
         self._db.signal("providers")
@@ -79,20 +67,24 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def delete(self, provider_id: ProviderId) -> None:
         """Raises: NotFound."""
         keep_places(self._db, self._org_id, {provider_id: {"number": self.get(provider_id).number}})
-        if not self._run_counted("DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=storable(provider_id)):
+        if not self._run_counted(
+            "DELETE FROM providers WHERE id = :id AND org_id = :org_id", id=row_format.storable(provider_id)
+        ):
             raise NotFound("provider", provider_id)
         self._db.signal("providers")
 
     def list_traits(self) -> Mapping[str, Mapping[str, Any]]:
         """Handle -> what was learned of this model."""
         sql = "SELECT model, traits FROM model_traits WHERE org_id = :org_id ORDER BY model LIMIT :limit"
-        return {restore(model): load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)}
+        return {
+            row_format.restore(model): row_format.load(traits) for model, traits in self._rows(sql, limit=TRAITS_MAX)
+        }
 
     def put_traits(self, model: str, traits: Mapping[str, Any]) -> None:
         """Store what was learned of a model."""
         self._run(
-            f"{insert_into('model_traits', 'org_id, model, traits')}"
+            f"{row_format.insert_into('model_traits', 'org_id, model, traits')}"
             " ON CONFLICT (org_id, model) DO UPDATE SET traits = excluded.traits",
-            model=storable(model),
-            traits=dump(traits),
+            model=row_format.storable(model),
+            traits=row_format.dump(traits),
         )

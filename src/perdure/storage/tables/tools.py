@@ -17,26 +17,14 @@ from perdure.core.ids import AgentId, ToolId
 from perdure.core.tools.portable import portable
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    JSON_TUPLE,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    dump_fields,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
 from perdure.storage.tables.table import OwnId, PagedTable, first, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 
 def _load_code(text: str) -> ToolCode:
-    fields = load(text)
+    fields = row_format.load(text)
     if fields.get("network") is True:  # from before a tool listed its hosts
         fields["network"] = [EVERY_HOST]
     lists = {name: tuple(fields.get(name) or ()) for name in ("requirements", "left_empty", "network")}
@@ -44,10 +32,13 @@ def _load_code(text: str) -> ToolCode:
 
 
 _SPEC_FIELDS = tuple(name for name in ToolSpec.__slots__ if name not in ("writes_memory", "traits"))
-_SPEC = Codec(
-    lambda spec: dump({name: getattr(spec, name) for name in _SPEC_FIELDS}), lambda text: ToolSpec(**load(text))
+_SPEC = row_format.Codec(
+    lambda spec: row_format.dump({name: getattr(spec, name) for name in _SPEC_FIELDS}),
+    lambda text: ToolSpec(**row_format.load(text)),
 )
-_TOOL = RowFormat(Tool, "id, spec, tags, metadata", {_SPEC: "spec", JSON_TUPLE: "tags", JSON: "metadata"})
+_TOOL = row_format.RowFormat(
+    Tool, "id, spec, tags, metadata", {_SPEC: "spec", row_format.JSON_TUPLE: "tags", row_format.JSON: "metadata"}
+)
 _CHANGES = "name, tool_type, spec, tags, metadata, code, updated_at"
 
 
@@ -63,8 +54,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
             raise AlreadyExists("tool", tool.spec.name)
         if self._rows("SELECT 1 FROM tools WHERE id = :id", id=tool.id):
             raise AlreadyExists("tool", tool.id)
-        sql = insert_into("tools", f"id, org_id, number, created_at, {_CHANGES}")
-        params = _params(tool, code, at) | {"number": next_number(self._db), "created_at": iso(at)}
+        sql = row_format.insert_into("tools", f"id, org_id, number, created_at, {_CHANGES}")
+        params = _params(tool, code, at) | {"number": next_number(self._db), "created_at": row_format.iso(at)}
         if not self._run_counted(f"{sql} ON CONFLICT (org_id, name) DO NOTHING", **params):
             raise AlreadyExists("tool", tool.spec.name)  # another transaction has just added it
         return tool
@@ -117,7 +108,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
                 id=own,
             )
         params = _params(tool, code, at) | {"id": own}
-        self._run(f"UPDATE tools SET {assignments(_CHANGES)} WHERE id = :id", **params)
+        self._run(f"UPDATE tools SET {row_format.assignments(_CHANGES)} WHERE id = :id", **params)
         return tool
 
     def delete(self, tool_id: ToolId) -> None:
@@ -126,14 +117,14 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def get(self, tool_id: ToolId) -> Tool:
         """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=storable(tool_id)), "tool", tool_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=row_format.storable(tool_id)), "tool", tool_id)
 
     def find_by_name(self, name: str) -> Tool | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=row_format.storable(name))), None)
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
-        rows = self._rows("SELECT code FROM tools WHERE org_id = :org_id AND id = :id", id=storable(tool_id))
+        rows = self._rows("SELECT code FROM tools WHERE org_id = :org_id AND id = :id", id=row_format.storable(tool_id))
         text = first(rows, "tool", tool_id)[0]
         return None if text is None else _load_code(text)
 
@@ -156,7 +147,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
                 names_text = ", ".join(other.spec.name for other in self.list())
                 raise NotFound("tool", name, hint=f"there are {names_text}")
             if self._run_counted(
-                f"{insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id) DO NOTHING",
+                f"{row_format.insert_into('agent_tools', 'agent_id, tool_id')} ON CONFLICT (agent_id, tool_id)"
+                " DO NOTHING",
                 agent_id=own,
                 tool_id=tool_id,
             ):
@@ -177,7 +169,9 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def _find_id(self, name: str) -> OwnId | None:
         """The id of the tool with this name; its definition, which may be large, is not read."""
-        rows = self._rows("SELECT id FROM tools WHERE org_id = :org_id AND name = :name", name=storable(name))
+        rows = self._rows(
+            "SELECT id FROM tools WHERE org_id = :org_id AND name = :name", name=row_format.storable(name)
+        )
         return OwnId(rows[0][0]) if rows else None
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Tool]:
@@ -200,8 +194,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
 def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:
     return _TOOL.params(tool) | {
-        "name": storable(tool.spec.name),
-        "tool_type": storable(tool.spec.tool_type),
-        "code": None if code is None else dump_fields(code),
-        "updated_at": iso(at),
+        "name": row_format.storable(tool.spec.name),
+        "tool_type": row_format.storable(tool.spec.tool_type),
+        "code": None if code is None else row_format.dump_fields(code),
+        "updated_at": row_format.iso(at),
     }

@@ -11,21 +11,8 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import Image, Text, parts_from_json, parts_to_json
 from perdure.core.schedules import Action, Firing, QuietHours, Schedule, ScheduledMessage, ScheduleStatus, Timing
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    TEXT,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    dump,
-    from_iso,
-    insert_into,
-    iso,
-    load,
-    storable,
-)
 from perdure.storage.tables.background.batches import CALLBACK
 from perdure.storage.tables.table import OWN_AGENT, Table, deleted_place, first, keep_places, own_agent
 
@@ -40,15 +27,15 @@ _TIMES = ("at", "starts_at", "ends_at")
 
 def _store_timing(timing: Timing) -> str:
     shape = {one.name: getattr(timing, one.name) for one in fields(timing)}
-    shape |= {name: shape[name] and iso(shape[name]) for name in _TIMES}
+    shape |= {name: shape[name] and row_format.iso(shape[name]) for name in _TIMES}
     if timing.quiet is not None:
         shape["quiet"] = [f"{timing.quiet.start:%H:%M}", f"{timing.quiet.end:%H:%M}", timing.quiet.then]
-    return dump({name: value for name, value in shape.items() if value is not None})
+    return row_format.dump({name: value for name, value in shape.items() if value is not None})
 
 
 def _load_timing(text: str) -> Timing:
-    shape = load(text)
-    shape |= {name: from_iso(shape[name]) for name in _TIMES if name in shape}
+    shape = row_format.load(text)
+    shape |= {name: row_format.from_iso(shape[name]) for name in _TIMES if name in shape}
     if "quiet" in shape:
         start, end, then = shape["quiet"]
         shape["quiet"] = QuietHours(start=time.fromisoformat(start), end=time.fromisoformat(end), then=then)
@@ -60,32 +47,34 @@ def _store_messages(messages: Sequence[ScheduledMessage]) -> str:
     for message in messages:
         shape = {name: getattr(message, name) for name in message.__slots__ if name != "parts"}
         shapes.append(shape | {"parts": parts_to_json(message.parts)})
-    return dump(shapes)
+    return row_format.dump(shapes)
 
 
 def _load_messages(text: str) -> tuple[ScheduledMessage, ...]:
     messages = []
-    for shape in load(text):
+    for shape in row_format.load(text):
         parts = tuple(part for part in parts_from_json(shape.pop("parts")) if isinstance(part, Text | Image))
         messages.append(ScheduledMessage(parts=parts, **shape))
     return tuple(messages)
 
 
-_SCHEDULE = RowFormat(
+_SCHEDULE = row_format.RowFormat(
     Schedule,
     "id, agent_id, seq, name, timing, action, messages, conversation_seq, made_by, status, next_at, firings, max_steps,"
     " callback, form, created_at, updated_at",
     {
-        TEXT: "name",
-        Codec(_store_timing, _load_timing): "timing",
-        Codec(_store_messages, _load_messages): "messages",
-        TIME: "next_at created_at updated_at",
+        row_format.TEXT: "name",
+        row_format.Codec(_store_timing, _load_timing): "timing",
+        row_format.Codec(_store_messages, _load_messages): "messages",
+        row_format.TIME: "next_at created_at updated_at",
         CALLBACK: "callback",
-        JSON: "form",
+        row_format.JSON: "form",
     },
 )
-_FIRING = RowFormat(
-    Firing, "seq, due_at, fired_at, outcome, run_id, missed, reason", {TIME: "due_at fired_at", TEXT: "reason"}
+_FIRING = row_format.RowFormat(
+    Firing,
+    "seq, due_at, fired_at, outcome, run_id, missed, reason",
+    {row_format.TIME: "due_at fired_at", row_format.TEXT: "reason"},
 )
 _SELECT = f"SELECT {_SCHEDULE.columns_of('s')} FROM schedules s"
 _OF_SCHEDULE = f"agent_id = :agent_id AND schedule_seq = :schedule_seq AND {OWN_AGENT}"
@@ -103,7 +92,9 @@ class Schedules(Table):
             self._limits.check("own_schedules_per_agent", 1 + self.count_active(schedule.agent_id, made_by="agent"))
         last = self._rows("SELECT COALESCE(MAX(seq), 0) FROM schedules WHERE agent_id = :agent_id", agent_id=own)
         schedule = replace(schedule, seq=int(last[0][0]) + 1)
-        self._run(insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own})
+        self._run(
+            row_format.insert_into("schedules", _SCHEDULE.columns), **_SCHEDULE.params(schedule) | {"agent_id": own}
+        )
         self._db.signal("schedules")
         old = self._rows(
             "SELECT s.id FROM schedules s WHERE s.agent_id = :agent_id AND s.status <> 'active'"
@@ -126,7 +117,7 @@ class Schedules(Table):
         """The schedule of this id; of this agent, if one is given. Raises: NotFound."""
         where = Conditions("s.id = :id", _OWN)
         where.equal("s.agent_id", agent_id)
-        rows = self._rows(f"{_SELECT} WHERE {where}", id=storable(schedule_id), **where.params)
+        rows = self._rows(f"{_SELECT} WHERE {where}", id=row_format.storable(schedule_id), **where.params)
         return _SCHEDULE.read(first(rows, "schedule" if agent_id is None else "schedule of this agent", schedule_id))
 
     def page(
@@ -146,7 +137,7 @@ class Schedules(Table):
         where.among("s.status", statuses)
         if after is not None:
             sql = f"SELECT s.agent_id, s.seq FROM schedules s WHERE s.id = :id AND {_OWN}"
-            rows = self._rows(sql, id=storable(after))
+            rows = self._rows(sql, id=row_format.storable(after))
             rows = rows or deleted_place(self._db, self._org_id, after, ("agent_id", "seq"))
             rows = [row for row in rows if agent_id in (None, row[0])]
             where.add("(s.agent_id, s.seq) > (?, ?)", *first(rows, "schedule", after))
@@ -156,13 +147,13 @@ class Schedules(Table):
     def list_due(self, *, at: datetime, limit: int) -> Sequence[Schedule]:
         """Schedules that are due, the longest first."""
         sql = f"{_SELECT} WHERE s.next_at <= :at AND {_OWN} ORDER BY s.next_at, s.id LIMIT :limit"
-        return [_SCHEDULE.read(row) for row in self._rows(sql, at=iso(at), limit=limit)]
+        return [_SCHEDULE.read(row) for row in self._rows(sql, at=row_format.iso(at), limit=limit)]
 
     def next_due(self, *, since: datetime) -> datetime | None:
         """The first due time of all schedules that is later than a time."""
         sql = f"SELECT MIN(s.next_at) FROM schedules s WHERE s.next_at > :since AND {_OWN}"
-        rows = self._rows(sql, since=iso(since))
-        return None if rows[0][0] is None else from_iso(rows[0][0])
+        rows = self._rows(sql, since=row_format.iso(since))
+        return None if rows[0][0] is None else row_format.from_iso(rows[0][0])
 
     def advance(self, schedule: Schedule, firing: Firing, *, next_at: datetime | None, at: datetime) -> Schedule | None:
         """Store what became of the schedule's due time, and the next one; without one it has ended. Return it as it is
@@ -180,10 +171,10 @@ class Schedules(Table):
         )
         columns = "next_at, status, firings, updated_at"
         done = self._run_counted(
-            f"UPDATE schedules AS s SET {assignments(columns)} WHERE s.id = :id AND s.status = 'active'"
+            f"UPDATE schedules AS s SET {row_format.assignments(columns)} WHERE s.id = :id AND s.status = 'active'"
             f" AND s.next_at = :due_at AND s.firings = :before AND {_OWN}",
             id=schedule.id,
-            due_at=iso(schedule.next_at),
+            due_at=row_format.iso(schedule.next_at),
             before=schedule.firings,
             **_SCHEDULE.params(changed, columns),
         )
@@ -192,7 +183,7 @@ class Schedules(Table):
         place = {"agent_id": schedule.agent_id, "schedule_seq": schedule.seq}
         last = self._rows(f"SELECT COALESCE(MAX(seq), 0) FROM schedule_firings WHERE {_OF_SCHEDULE}", **place)
         firing = replace(firing, seq=int(last[0][0]) + 1)
-        sql = insert_into("schedule_firings", f"agent_id, schedule_seq, {_FIRING.columns}")
+        sql = row_format.insert_into("schedule_firings", f"agent_id, schedule_seq, {_FIRING.columns}")
         self._run(sql, **place, **_FIRING.params(firing))
         self._run(
             f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE} AND seq <= :old",
@@ -209,7 +200,7 @@ class Schedules(Table):
             "UPDATE schedules AS s SET status = 'cancelled', next_at = NULL, updated_at = :at"
             f" WHERE s.id = :id AND s.status = 'active' AND {_OWN}",
             id=schedule.id,
-            at=iso(at),
+            at=row_format.iso(at),
         )
         return self.get(schedule.id)
 
@@ -220,7 +211,7 @@ class Schedules(Table):
             f" WHERE s.agent_id = :agent_id AND s.action = :action AND s.status = 'active' AND {_OWN}",
             agent_id=agent_id,
             action=action,
-            at=iso(at),
+            at=row_format.iso(at),
         )
 
     def delete(self, schedule_id: ScheduleId) -> None:

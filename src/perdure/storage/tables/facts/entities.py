@@ -8,31 +8,25 @@ from dataclasses import replace
 from perdure.core.facts.values import Community, Entity
 from perdure.core.ids import EntityId, GraphId
 from perdure.core.text.forms import name_key
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    JSON,
-    JSON_TUPLE,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    insert_into,
-    restore,
-    storable,
-)
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.table import Table, first, locate, parts, register
 
-_ENTITY = RowFormat(
+_ENTITY = row_format.RowFormat(
     Entity,
     "id, graph_id, seq, name, type, summary, aliases, attributes, fact_count, community_seq, created_at, updated_at",
-    {TEXT: "name type summary", JSON_TUPLE: "aliases", JSON: "attributes", TIME: "created_at updated_at"},
+    {
+        row_format.TEXT: "name type summary",
+        row_format.JSON_TUPLE: "aliases",
+        row_format.JSON: "attributes",
+        row_format.TIME: "created_at updated_at",
+    },
 )
-_COMMUNITY = RowFormat(
+_COMMUNITY = row_format.RowFormat(
     Community,
     "graph_id, seq, name, summary, size, summary_due, updated_at",
-    {TEXT: "name summary", FLAG: "summary_due", TIME: "updated_at"},
+    {row_format.TEXT: "name summary", row_format.FLAG: "summary_due", row_format.TIME: "updated_at"},
 )
 
 
@@ -45,7 +39,7 @@ class Entities(Table):
         number, _ = Graphs(self._db, self._org_id).take_numbers(graph_id, "entity", len(entities))
         added = [replace(entity, seq=number + index, fact_count=0) for index, entity in enumerate(entities)]
         register(self._db, self._org_id, graph_id, [(entity.id, entity.seq) for entity in added])
-        self._db.run_many(insert_into("entities", _ENTITY.columns), list(map(_ENTITY.params, added)))
+        self._db.run_many(row_format.insert_into("entities", _ENTITY.columns), list(map(_ENTITY.params, added)))
         self._add_names(added)
         return added
 
@@ -57,7 +51,7 @@ class Entities(Table):
     def put(self, entity: Entity) -> None:
         """Update name, type, summary, aliases, attributes and `updated_at`. Raises: NotFound."""
         before = self.get(entity.id)
-        columns = assignments("name, type, summary, aliases, attributes, updated_at")
+        columns = row_format.assignments("name, type, summary, aliases, attributes, updated_at")
         params = _ENTITY.params(replace(entity, graph_id=before.graph_id, seq=before.seq))
         self._run(f"UPDATE entities SET {columns} WHERE graph_id = :graph_id AND seq = :seq", **params)
         gone = "DELETE FROM entity_names WHERE graph_id = :graph_id AND name = :name AND seq = :seq"
@@ -73,7 +67,7 @@ class Entities(Table):
             where.among("name", some)
             sql = f"SELECT name, seq FROM entity_names WHERE {where} ORDER BY seq"
             for key, seq in self._rows(sql, **where.params):
-                by_key.setdefault(restore(key), []).append(seq)
+                by_key.setdefault(row_format.restore(key), []).append(seq)
         return {name: by_key.get(key, []) for name, key in keys.items()}
 
     def list_by_seqs(self, graph_id: GraphId, seqs: Sequence[int]) -> Sequence[Entity]:
@@ -123,8 +117,8 @@ class Entities(Table):
             return
         columns = "name, summary, size, summary_due, updated_at"
         self._run(
-            f"{insert_into('communities', _COMMUNITY.columns)}"
-            f" ON CONFLICT (graph_id, seq) DO UPDATE SET {assignments(columns)}",
+            f"{row_format.insert_into('communities', _COMMUNITY.columns)}"
+            f" ON CONFLICT (graph_id, seq) DO UPDATE SET {row_format.assignments(columns)}",
             **_COMMUNITY.params(community),
         )
 
@@ -147,7 +141,7 @@ class Entities(Table):
         return [_COMMUNITY.read(row) for row in self._rows(sql, **params)]
 
     def _add_names(self, entities: Sequence[Entity]) -> None:
-        self._db.run_many(insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
+        self._db.run_many(row_format.insert_into("entity_names", "graph_id, name, seq"), _name_rows(entities))
 
     def _read(self, where: str, *, index: str = "", **params: object) -> Sequence[Entity]:
         source = f"entities{self._db.by_index(index) if index else ''}"
@@ -159,7 +153,7 @@ class Entities(Table):
 def _name_rows(entities: Sequence[Entity]) -> Sequence[Mapping[str, str | int]]:
     """The names by which these entities are found."""
     return [
-        {"graph_id": entity.graph_id, "name": storable(key), "seq": entity.seq}
+        {"graph_id": entity.graph_id, "name": row_format.storable(key), "seq": entity.seq}
         for entity in entities
         for key in dict.fromkeys(map(name_key, (entity.name, *entity.aliases)))
     ]

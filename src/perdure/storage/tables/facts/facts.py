@@ -13,19 +13,8 @@ from datetime import datetime
 from perdure.core.facts.values import EventKind, Fact, FactEvent, FactFilter, Graph
 from perdure.core.ids import FactId, GraphId, PassageId, derived_id
 from perdure.core.passages import Passage
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    TEXT,
-    TIME,
-    Row,
-    RowFormat,
-    dump,
-    insert_into,
-    iso,
-    restore,
-    storable,
-)
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
 from perdure.storage.tables.passages import Passages
 from perdure.storage.tables.table import Table, find_all, first, locate, register
@@ -43,17 +32,20 @@ def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
             values.extend(of_clause)
 
     def among(column: str, allowed: Sequence[str]) -> None:
-        add(f"~{column} IN ({', '.join('?' * len(allowed))})" if allowed else "1 = 0", *map(storable, allowed))
+        add(
+            f"~{column} IN ({', '.join('?' * len(allowed))})" if allowed else "1 = 0",
+            *map(row_format.storable, allowed),
+        )
 
     if where.as_of is None:
         add("~expired_at IS NULL")
     else:
-        add("~created_at <= ?", iso(where.as_of))
-        add("(~expired_at IS NULL OR ~expired_at > ?)", iso(where.as_of))
+        add("~created_at <= ?", row_format.iso(where.as_of))
+        add("(~expired_at IS NULL OR ~expired_at > ?)", row_format.iso(where.as_of))
     for start, end in ((where.at, where.at), (where.since, where.until)):
-        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and iso(start))
-        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and iso(end))
-    add("~invalid_at <= ?", where.ended_at and iso(where.ended_at))
+        add("(~invalid_at IS NULL OR ~invalid_at > ?)", start and row_format.iso(start))
+        add("(~valid_at IS NULL OR ~valid_at <= ?)", end and row_format.iso(end))
+    add("~invalid_at <= ?", where.ended_at and row_format.iso(where.ended_at))
     if where.entities:
         listed = ", ".join("?" * len(where.entities))  # numbers in the text would make each statement a new one
         add(f"(~subject IN ({listed}) OR ~object IN ({listed}))", *where.entities, *where.entities)
@@ -66,7 +58,7 @@ def fact_conditions(where: FactFilter, alias: str = "f") -> Conditions:
     if where.min_rating > 0:
         add("~rating >= ?", where.min_rating)
     for name, value in where.scope:
-        add("REPLACE(~scope, ?, '') <> ~scope", dump({name: value})[1:-1])
+        add("REPLACE(~scope, ?, '') <> ~scope", row_format.dump({name: value})[1:-1])
     conditions.add(" AND ".join(clauses), *values)
     return conditions
 
@@ -75,9 +67,13 @@ _ROW = (
     "graph_id, seq, id, first_seq, text_seq, subject, object, relation, type, rating, valid_at, invalid_at, created_at,"
     " expired_at, state, change, trust, scope, origin"
 )
-_CODECS = {TEXT: "relation type", TIME: "valid_at invalid_at created_at expired_at", JSON: "scope origin"}
-_STORED = RowFormat(Fact, _ROW, _CODECS)
-_FACT = RowFormat(Fact, f"{_ROW}, text", {**_CODECS, TEXT: "relation type text"})
+_CODECS = {
+    row_format.TEXT: "relation type",
+    row_format.TIME: "valid_at invalid_at created_at expired_at",
+    row_format.JSON: "scope origin",
+}
+_STORED = row_format.RowFormat(Fact, _ROW, _CODECS)
+_FACT = row_format.RowFormat(Fact, f"{_ROW}, text", {**_CODECS, row_format.TEXT: "relation type text"})
 _SELECT = (
     f"SELECT {_STORED.columns_of('f')}, p.text FROM facts f{{index}} JOIN graphs g ON g.id = f.graph_id"
     " JOIN passages p ON p.archive_id = g.fact_archive_id AND p.seq = f.text_seq"
@@ -104,7 +100,7 @@ class Facts(Table):
         new = [(version.id, version.seq) for version in added if version.first_seq == version.seq]
         register(self._db, self._org_id, graph.id, new)
         rows = [{**_STORED.params(version), "graph_version": graph_version} for version in added]
-        self._db.run_many(insert_into("facts", f"{_ROW}, graph_version"), rows)
+        self._db.run_many(row_format.insert_into("facts", f"{_ROW}, graph_version"), rows)
         self._count(graph.id, [version for version in added if version.expired_at is None], 1)
         if of_people := [version.seq for version in added if version.is_of_person]:
             sql = "UPDATE graphs SET person_seq = :seq WHERE id = :graph_id AND org_id = :org_id"
@@ -120,7 +116,12 @@ class Facts(Table):
         self._db.run_many(
             "UPDATE facts SET expired_at = :at, graph_version = :version WHERE graph_id = :graph_id AND seq = :seq",
             [
-                {"at": iso(max(at, fact.created_at)), "version": version, "graph_id": graph_id, "seq": fact.seq}
+                {
+                    "at": row_format.iso(max(at, fact.created_at)),
+                    "version": version,
+                    "graph_id": graph_id,
+                    "seq": fact.seq,
+                }
                 for fact in expired
             ],
         )
@@ -225,7 +226,9 @@ class Facts(Table):
             sql = f"f.seq IN ({' UNION '.join(named)}) {order.replace('f.', '+f.')}"
         return self._read(sql, index=index, graph_id=graph_id, limit=limit, **conditions.params)
 
-    def list_in_turn(self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int) -> Sequence[Row]:
+    def list_in_turn(
+        self, graph_id: GraphId, entity: int, *, where: FactFilter, turns: int
+    ) -> Sequence[row_format.Row]:
         """(seq, subject, object, relation, turn) of the facts of an entity that match: so many of each relation, the
         newest first, whose turn is 1."""
         conditions = fact_conditions(where)
@@ -247,7 +250,7 @@ class Facts(Table):
             f"SELECT MAX(seq) FROM facts{self._db.by_index('facts_by_creation')}"
             " WHERE graph_id = :graph_id AND created_at <= :at"
         )
-        found = self._rows(sql, graph_id=graph_id, at=iso(at))[0][0]
+        found = self._rows(sql, graph_id=graph_id, at=row_format.iso(at))[0][0]
         return -1 if found is None else int(found)
 
     def timeline(
@@ -266,7 +269,7 @@ class Facts(Table):
         conditions, order = fact_conditions(where), "DESC" if newest_first else "ASC"
         if tags:
             marks = ", ".join("?" * len(tags))
-            values = [storable(tag) for tag in tags]
+            values = [row_format.storable(tag) for tag in tags]
             conditions.add(f"(f.relation IN ({marks}) OR f.type IN ({marks}))", *values, *values)
         events: list[FactEvent] = []
         kinds: tuple[tuple[EventKind, str], ...] = (("begin", "valid_at"), ("end", "invalid_at"))
@@ -278,8 +281,8 @@ class Facts(Table):
                 f"{' AND '.join(clauses)} ORDER BY f.{column} {order}, f.seq {order} LIMIT :limit",
                 graph_id=graph_id,
                 limit=limit,
-                **({"from_time": iso(since)} if since else {}),
-                **({"to_time": iso(until)} if until else {}),
+                **({"from_time": row_format.iso(since)} if since else {}),
+                **({"to_time": row_format.iso(until)} if until else {}),
                 **conditions.params,
             )
             events += [FactEvent(at=getattr(fact, column), kind=kind, fact=fact) for fact in found]
@@ -296,7 +299,9 @@ class Facts(Table):
         if relation is not None:
             where += " AND f.relation = :relation AND f.expired_at IS NULL"
         where += " ORDER BY f.first_seq DESC LIMIT :limit"
-        params = {"subject": subject, "object": object_} | ({"relation": storable(relation)} if relation else {})
+        params = {"subject": subject, "object": object_} | (
+            {"relation": row_format.storable(relation)} if relation else {}
+        )
         return self._read(where, index="facts_by_object", graph_id=graph_id, limit=limit, **params)
 
     def put_text(self, graph: Graph, text_seq: int, text: str) -> None:
@@ -334,10 +339,10 @@ class Facts(Table):
                 rows.update((row[0], row[1], row[2]) for row in found)
         return [(subject, object_) for _, subject, object_ in sorted(rows, reverse=True)[:limit]]
 
-    def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[Row]:
+    def columns(self, graph_id: GraphId, *, after_version: int = -1) -> Sequence[row_format.Row]:
         """(seq, text_seq, subject, object, rating, valid_at, invalid_at, created_at, expired_at, relation, type, state,
         trust, scope, graph_version) of the versions that were written or changed after this version of the graph, in
-        order; times as they are stored, `scope` as JSON."""
+        order; times as they are stored, `scope` as row_format.JSON."""
         which, index = "", ""
         if after_version >= 0:
             which, index = " AND graph_version > :after_version", self._db.by_index("facts_by_version")
@@ -349,7 +354,15 @@ class Facts(Table):
             **({"after_version": after_version} if which else {}),
         )
         return [
-            (*row[:9], restore(row[9]), row[10] and restore(row[10]), row[11], row[12], restore(row[13]), row[14])
+            (
+                *row[:9],
+                row_format.restore(row[9]),
+                row[10] and row_format.restore(row[10]),
+                row[11],
+                row[12],
+                row_format.restore(row[13]),
+                row[14],
+            )
             for row in rows
         ]
 
@@ -357,7 +370,7 @@ class Facts(Table):
         """Link facts, by the number of their first version, with episodes that support them; a link may be there."""
         Graphs(self._db, self._org_id).get(graph_id)
         self._db.run_many(
-            f"{insert_into('fact_sources', 'graph_id, first_seq, episode_seq')} ON CONFLICT DO NOTHING",
+            f"{row_format.insert_into('fact_sources', 'graph_id, first_seq, episode_seq')} ON CONFLICT DO NOTHING",
             [{"graph_id": graph_id, "first_seq": fact, "episode_seq": episode} for fact, episode in sources],
         )
 

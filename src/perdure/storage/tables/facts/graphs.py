@@ -8,28 +8,20 @@ from dataclasses import replace
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import FactRule, Graph, GraphCounts
 from perdure.core.ids import AgentId, ArchiveId, GraphId
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    dump,
-    insert_into,
-    load,
-    storable,
-)
 from perdure.storage.tables.table import OWN_AGENT, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_graph
 
-_GRAPH = RowFormat(
+_GRAPH = row_format.RowFormat(
     Graph,
     "id, org_id, number, name, fact_archive_id, entity_archive_id, settings, version, created_at, updated_at",
-    {TEXT: "id name", JSON: "settings", TIME: "created_at updated_at"},
+    {row_format.TEXT: "id name", row_format.JSON: "settings", row_format.TIME: "created_at updated_at"},
 )
-_RULE = RowFormat(
-    FactRule, "graph_id, seq, text, entity, relation, created_at", {TEXT: "text relation", TIME: "created_at"}
+_RULE = row_format.RowFormat(
+    FactRule,
+    "graph_id, seq, text, entity, relation, created_at",
+    {row_format.TEXT: "text relation", row_format.TIME: "created_at"},
 )
 
 # Rows of a graph have no organisation column: the graph has.
@@ -40,12 +32,12 @@ class Graphs(Table):
     def add(self, graph: Graph) -> Graph:
         """Add an empty graph, and return it with its number."""
         graph = replace(graph, org_id=self._org_id, number=next_number(self._db), version=0)
-        self._run(insert_into("graphs", _GRAPH.columns), **_GRAPH.params(graph))
+        self._run(row_format.insert_into("graphs", _GRAPH.columns), **_GRAPH.params(graph))
         return graph
 
     def get(self, graph_id: GraphId) -> Graph:
         """Raises: NotFound."""
-        return first(self._read("id = :graph_id", graph_id=storable(graph_id)), "graph", graph_id)
+        return first(self._read("id = :graph_id", graph_id=row_format.storable(graph_id)), "graph", graph_id)
 
     def find_by_agent(self, agent_id: AgentId) -> Graph | None:
         """The agent's graph; None: nothing was extracted for it yet."""
@@ -58,7 +50,7 @@ class Graphs(Table):
     def find_by_archive(self, archive_id: ArchiveId) -> Graph | None:
         """The graph whose texts are in this archive."""
         where = "(fact_archive_id = :archive_id OR entity_archive_id = :archive_id)"
-        return next(iter(self._read(where, archive_id=storable(archive_id))), None)
+        return next(iter(self._read(where, archive_id=row_format.storable(archive_id))), None)
 
     def lock_names(self) -> None:
         """Keep others from adding graphs until the end of this transaction, in a database with concurrent writers."""
@@ -71,7 +63,7 @@ class Graphs(Table):
 
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
-        params = {"name": TEXT.store(name)}
+        params = {"name": row_format.TEXT.store(name)}
         return next(iter(self._read("name = :name ORDER BY number LIMIT 1", **params)), None)
 
     def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:
@@ -80,7 +72,7 @@ class Graphs(Table):
 
     def put(self, graph: Graph) -> None:
         """Update name, settings and `updated_at`. Raises: NotFound."""
-        columns = assignments("name, settings, updated_at")
+        columns = row_format.assignments("name, settings, updated_at")
         sql = f"UPDATE graphs SET {columns}, version = version + 1 WHERE id = :id AND org_id = :org_id"
         if not self._run_counted(sql, **_GRAPH.params(graph)):
             raise NotFound("graph", graph.id)
@@ -97,7 +89,7 @@ class Graphs(Table):
         own = own_agent(self._db, self._org_id, agent_id, lock=True)
         self.get(graph_id)
         self._run(
-            f"{insert_into('agent_graphs', 'agent_id, graph_id')}"
+            f"{row_format.insert_into('agent_graphs', 'agent_id, graph_id')}"
             " ON CONFLICT (agent_id) DO UPDATE SET graph_id = excluded.graph_id",
             agent_id=own,
             graph_id=graph_id,
@@ -133,7 +125,7 @@ class Graphs(Table):
         before = self.counts(graph_id).dropped
         total = {reason: before.get(reason, 0) + dropped.get(reason, 0) for reason in sorted({*before, *dropped})}
         sql = "UPDATE graphs SET dropped = :dropped WHERE id = :graph_id AND org_id = :org_id"
-        self._run(sql, graph_id=graph_id, dropped=dump(total))
+        self._run(sql, graph_id=graph_id, dropped=row_format.dump(total))
 
     def count_calls(self, graph_id: GraphId, *, calls: int, input_tokens: int, output_tokens: int) -> None:
         """Add what an extraction took of a model, and keep others from changing the graph until the transaction ends.
@@ -168,7 +160,7 @@ class Graphs(Table):
             entities=entities,
             episodes=episodes,
             waiting=waiting,
-            dropped=load(dropped),
+            dropped=row_format.load(dropped),
             calls=calls,
             input_tokens=input_tokens,
             output_tokens=output_tokens,
@@ -177,7 +169,7 @@ class Graphs(Table):
     def add_rule(self, rule: FactRule) -> FactRule:
         """Add what must not be remembered, and return it with its number. Raises: NotFound."""
         rule = replace(rule, seq=self.take_numbers(rule.graph_id, "rule", 1)[0])
-        self._run(insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
+        self._run(row_format.insert_into("fact_rules", _RULE.columns), **_RULE.params(rule))
         return rule
 
     def list_rules(self, graph_id: GraphId) -> Sequence[FactRule]:
@@ -188,7 +180,7 @@ class Graphs(Table):
             " ORDER BY r.seq"
         )
         rows = self._rows(sql, graph_id=graph_id)
-        return [replace(_RULE.read(row), entity_name=TEXT.load(row[-1]) if row[-1] else "") for row in rows]
+        return [replace(_RULE.read(row), entity_name=row_format.TEXT.load(row[-1]) if row[-1] else "") for row in rows]
 
     def delete_rule(self, graph_id: GraphId, seq: int) -> bool:
         """Delete a rule; return whether there was one."""

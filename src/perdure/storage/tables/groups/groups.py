@@ -11,18 +11,8 @@ from perdure.core.errors import NotFound
 from perdure.core.groups.group import SLEEPTIME_KINDS, Group, GroupFilter, GroupMember, GroupMessage
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId
 from perdure.core.messages import parts_from_json, parts_to_json
+from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    FLAG,
-    TEXT,
-    TIME,
-    Codec,
-    RowFormat,
-    assignments,
-    insert_into,
-    restore,
-    storable,
-)
 from perdure.storage.tables.table import OwnId, PagedTable, Table, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import GROUP_ATTACHMENTS, delete_group
 
@@ -30,13 +20,13 @@ _SETTINGS = (
     "description, manager_agent_id, termination_token, max_turns, max_tokens, max_cost_usd, frequency,"
     " max_message_buffer_length, min_message_buffer_length, last_message_id, project_id, hidden, updated_at"
 )
-_GROUP = RowFormat(
+_GROUP = row_format.RowFormat(
     Group,
     f"id, org_id, number, kind, created_at, {_SETTINGS}",
     {
-        TEXT: "description termination_token project_id last_message_id",
-        FLAG: "hidden",
-        TIME: "created_at updated_at",
+        row_format.TEXT: "description termination_token project_id last_message_id",
+        row_format.FLAG: "hidden",
+        row_format.TIME: "created_at updated_at",
     },
 )
 MANAGER = -1
@@ -52,20 +42,20 @@ class Groups(PagedTable[GroupFilter, Group]):
         """Add a group with its agents, and return it with its number; its blocks are shared by `share_block`. Raises:
         NotFound: an agent."""
         group = replace(group, org_id=self._org_id, number=next_number(self._db), shared_block_ids=())
-        self._run(insert_into("groups", _GROUP.columns), **_GROUP.params(group))
+        self._run(row_format.insert_into("groups", _GROUP.columns), **_GROUP.params(group))
         self._put_agents(OwnId(group.id), group)
         return group
 
     def get(self, group_id: GroupId) -> Group:
         """Raises: NotFound."""
         sql = f"SELECT {_GROUP.columns} FROM groups WHERE id = :id AND org_id = :org_id"
-        rows = self._rows(sql, id=storable(group_id))
+        rows = self._rows(sql, id=row_format.storable(group_id))
         return self._with_members([_GROUP.read(first(rows, "group", group_id))])[0]
 
     def lock(self, group_id: GroupId) -> None:
         """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
         sql = f"SELECT 1 FROM groups WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        first(self._rows(sql, id=storable(group_id)), "group", group_id)
+        first(self._rows(sql, id=row_format.storable(group_id)), "group", group_id)
 
     def page(
         self,
@@ -106,7 +96,7 @@ class Groups(PagedTable[GroupFilter, Group]):
 
         Raises: NotFound: the group, or an agent.
         """
-        sql = f"UPDATE groups SET {assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
+        sql = f"UPDATE groups SET {row_format.assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
         if not self._run_counted(sql, **_GROUP.params(group)):
             raise NotFound("group", group.id)
         self._put_agents(OwnId(group.id), group)
@@ -131,17 +121,17 @@ class Groups(PagedTable[GroupFilter, Group]):
             "SELECT a.id, a.name, x.conversation_seq FROM groups g JOIN group_agents x ON x.group_id = g.id"
             " JOIN agents a ON a.id = x.agent_id AND a.org_id = g.org_id"
             " WHERE g.id = :group_id AND g.org_id = :org_id ORDER BY x.position",
-            group_id=storable(group_id),
+            group_id=row_format.storable(group_id),
         )
-        return [(AgentId(row[0]), restore(row[1]), row[2]) for row in rows]
+        return [(AgentId(row[0]), row_format.restore(row[1]), row[2]) for row in rows]
 
     def put_conversation(self, group_id: GroupId, member: GroupMember) -> None:
         """Store in which conversation an agent speaks in this group."""
         self._run(
             "UPDATE group_agents SET conversation_seq = :seq"
             f" WHERE group_id = :group_id AND agent_id = :agent_id AND {OWN_GROUP}",
-            group_id=storable(group_id),
-            agent_id=storable(member.agent_id),
+            group_id=row_format.storable(group_id),
+            agent_id=row_format.storable(member.agent_id),
             seq=member.conversation_seq,
         )
 
@@ -151,7 +141,7 @@ class Groups(PagedTable[GroupFilter, Group]):
         Raises: NotFound: the group, agent or block.
         """
         block = first(
-            self._rows("SELECT id FROM blocks WHERE id = :id AND org_id = :org_id", id=storable(block_id)),
+            self._rows("SELECT id FROM blocks WHERE id = :id AND org_id = :org_id", id=row_format.storable(block_id)),
             "block",
             block_id,
         )
@@ -168,7 +158,7 @@ class Groups(PagedTable[GroupFilter, Group]):
     def unshare_block(self, group_id: GroupId, agent_id: AgentId, block_id: BlockId) -> None:
         """Take a block of the group from an agent, unless the agent has it on its own or because of another group."""
         one = "agent_id = :agent_id AND block_id = :block_id"
-        params = {"id": group_id, "group_id": storable(group_id), "agent_id": agent_id, "block_id": block_id}
+        params = {"id": group_id, "group_id": row_format.storable(group_id), "agent_id": agent_id, "block_id": block_id}
         self._run(f"DELETE FROM agent_blocks WHERE {one} AND {OWN_GROUP} AND {GROUP_ATTACHMENTS}", **params)
         self._run(f"DELETE FROM group_blocks WHERE group_id = :group_id AND {one} AND {OWN_GROUP}", **params)
 
@@ -179,7 +169,7 @@ class Groups(PagedTable[GroupFilter, Group]):
             " JOIN blocks b ON b.id = x.block_id AND b.org_id = :org_id"
             " WHERE x.agent_id = :agent_id AND x.block_id = :block_id AND x.attached = 1"
         )
-        return bool(self._rows(sql, agent_id=storable(agent_id), block_id=storable(block_id)))
+        return bool(self._rows(sql, agent_id=row_format.storable(agent_id), block_id=row_format.storable(block_id)))
 
     def _put_agents(self, group_id: OwnId, group: Group) -> None:
         """Have the group have these agents, in this order."""
@@ -226,14 +216,18 @@ class Groups(PagedTable[GroupFilter, Group]):
         ]
 
 
-_PARTS = Codec(lambda parts: storable(parts_to_json(parts)), lambda text: parts_from_json(restore(text)), null=())
-_MESSAGE = RowFormat(
+_PARTS = row_format.Codec(
+    lambda parts: row_format.storable(parts_to_json(parts)),
+    lambda text: parts_from_json(row_format.restore(text)),
+    null=(),
+)
+_MESSAGE = row_format.RowFormat(
     GroupMessage,
     "group_id, seq, turn_seq, place, kind, sender_id, sender_name, run_id, message_id, message_seq, parts, chosen_id,"
     " ends_turn, seen_seq, created_at",
-    {TEXT: "sender_name", FLAG: "ends_turn", TIME: "created_at", _PARTS: "parts"},
+    {row_format.TEXT: "sender_name", row_format.FLAG: "ends_turn", row_format.TIME: "created_at", _PARTS: "parts"},
 )
-_INSERT = insert_into("group_messages", _MESSAGE.columns)
+_INSERT = row_format.insert_into("group_messages", _MESSAGE.columns)
 _SELECT = f"SELECT {_MESSAGE.columns} FROM group_messages"
 _SHOWN = "seq >= (SELECT begins_at FROM groups WHERE id = :group_id AND org_id = :org_id)"
 """The condition of entries since the last reset; without the group, none fulfils it."""
@@ -245,7 +239,7 @@ class GroupMessages(Table):
         rows = self._rows(
             "UPDATE groups SET message_seq = message_seq + :rows WHERE id = :id AND org_id = :org_id"
             " RETURNING message_seq - :rows",
-            id=storable(group_id),
+            id=row_format.storable(group_id),
             rows=len(messages),
         )
         begin = int(first(rows, "group", group_id)[0])
@@ -264,7 +258,7 @@ class GroupMessages(Table):
         limit: int = 100,
     ) -> Sequence[GroupMessage]:
         """Entries since the last reset, between two numbers, both excluded."""
-        where = Conditions("group_id = :group_id", _SHOWN, group_id=storable(group_id))
+        where = Conditions("group_id = :group_id", _SHOWN, group_id=row_format.storable(group_id))
         where.between("seq", after_seq, before_seq)
         order = "DESC" if newest_first else "ASC"
         sql = f"{_SELECT} WHERE {where} ORDER BY seq {order} LIMIT :limit"
@@ -273,25 +267,27 @@ class GroupMessages(Table):
     def find(self, group_id: GroupId, message_id: MessageId) -> GroupMessage | None:
         """The entry that stands for this message."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND message_id = :message_id AND {OWN_GROUP}"
-        rows = self._rows(sql, group_id=storable(group_id), message_id=storable(message_id))
+        rows = self._rows(sql, group_id=row_format.storable(group_id), message_id=row_format.storable(message_id))
         return _MESSAGE.read(rows[0]) if rows else None
 
     def list_without_message(self, group_id: GroupId) -> Sequence[GroupMessage]:
         """The entries that stand for no message, such as of an agent that failed."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND message_id IS NULL AND {OWN_GROUP} ORDER BY seq"
-        return [_MESSAGE.read(row) for row in self._rows(sql, group_id=storable(group_id))]
+        return [_MESSAGE.read(row) for row in self._rows(sql, group_id=row_format.storable(group_id))]
 
     def list_of_turn(self, group_id: GroupId, turn_seq: int) -> Sequence[GroupMessage]:
         """The entries of one turn, in order."""
         sql = f"{_SELECT} WHERE group_id = :group_id AND turn_seq = :turn_seq AND {OWN_GROUP} ORDER BY seq"
-        return [_MESSAGE.read(row) for row in self._rows(sql, group_id=storable(group_id), turn_seq=turn_seq)]
+        return [
+            _MESSAGE.read(row) for row in self._rows(sql, group_id=row_format.storable(group_id), turn_seq=turn_seq)
+        ]
 
     def find_seen(self, group_id: GroupId, agent_id: AgentId) -> int | None:
         """The last entry since the last reset that the agent was shown before it spoke; None: it has not spoken."""
         rows = self._rows(
             "SELECT MAX(seen_seq) FROM group_messages"
             f" WHERE group_id = :group_id AND sender_id = :agent_id AND {_SHOWN}",
-            group_id=storable(group_id),
-            agent_id=storable(agent_id),
+            group_id=row_format.storable(group_id),
+            agent_id=row_format.storable(agent_id),
         )
         return None if rows[0][0] is None else int(rows[0][0])
