@@ -6,8 +6,7 @@ import io
 
 import pytest
 
-from perdure.converters.docx import docx_document
-from perdure.converters.html import html_to_markdown
+from perdure.converters.html import docx_document, html_to_markdown
 from perdure.converters.limits import Limits
 from perdure.converters.tables import csv_to_markdown
 from perdure.converters.xlsx import xlsx_document

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perdure.core.text.merge import merge_lines
+from perdure.core.text.line_diff import merge_lines
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,8 @@ from perdure.core.schedules import parse_duration, parse_moment, parse_quiet
 from perdure.core.secrets import SecretMask
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, close_json, encodable, read_string
-from perdure.core.text.line_diff import find_line_before, unified_diff
+from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
 from perdure.core.text.markup import escape_tags, unescape_tags
-from perdure.core.text.merge import merge_lines
 from perdure.core.text.words import fold, index_words, parse_query, stems
 from perdure.core.tools.arguments import parse_arguments, unwrap_arguments
 from perdure.core.tools.loops import split_arguments

@@ -18,7 +18,7 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
-from perdure.domain.agents.limits import limits_in
+from perdure.domain.agents.options import limits_in
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import RunLog

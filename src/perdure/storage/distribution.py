@@ -116,11 +116,6 @@ def distributed() -> Mapping[str, str]:
     return {table: column for tables in FAMILIES.values() for table, column in tables.items()}
 
 
-def family_of(table: str) -> str | None:
-    """The first table of a table's family; None: the table is not distributed."""
-    return next((first for first, tables in FAMILIES.items() if table in tables), None)
-
-
 def preparation(table: str | None = None) -> Sequence[str]:
     """The statements after which each unique index of a distributed table, or of all, holds the column of
     distribution."""

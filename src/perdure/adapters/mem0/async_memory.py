@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from pathlib import Path
 from typing import Any
 
 from perdure import AsyncPerdure, Fact, FactHit, NotFound
 from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
+from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.library.services.facts.episodes import NewEpisode
 from perdure.library.services.facts.views import FactConditions
 
@@ -330,3 +332,30 @@ def _as_id(memory_id: str) -> Any:
 
 def _no_memory(memory_id: str) -> ValueError:
     return ValueError(f"there is no memory {memory_id!r:.80}")
+
+
+class Memory(Closing):
+    """Memories of users, agents and runs, as mem0's `Memory` has them.
+
+    Each method is that of `AsyncMemory`.
+
+    Args:
+        address: the store, as `Perdure` takes it: a file, `postgresql://...`, by default the user's own.
+        graph: the name of the graph that holds the memories.
+        options: as `Perdure` takes them.
+    Raises: StoreError, InvalidInput.
+    """
+
+    def __init__(self, address: str | Path | None = None, *, graph: str = "mem0", **options: Any) -> None:
+        self._store = OwnStore(address, **options)
+        self._inner = AsyncMemory(self._store.perdure, graph=graph)
+
+    add = plain(AsyncMemory.add)
+    search = plain(AsyncMemory.search)
+    get = plain(AsyncMemory.get)
+    get_all = plain(AsyncMemory.get_all)
+    update = plain(AsyncMemory.update)
+    delete = plain(AsyncMemory.delete)
+    delete_all = plain(AsyncMemory.delete_all)
+    history = plain(AsyncMemory.history)
+    reset = plain(AsyncMemory.reset)

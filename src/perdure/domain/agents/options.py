@@ -1,16 +1,95 @@
-"""The checks of settings: the options of a model's answer, who writes summaries, and what leaves the view."""
+"""The checks of settings: the options of a model's answer, who writes summaries, what leaves the view, limits, the
+compression of what tools return, and the context engine."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, get_args
 
+from perdure.context.tool_output.pipeline import LEVELS, Level
+from perdure.core.access.values import Limits, limits_of
 from perdure.core.agents import AUTOCLEAR
 from perdure.core.conversations import COMPACTION, SUMMARIES, CompactionMode, CompactionSettings, SummarySettings
 from perdure.core.errors import InvalidInput
 from perdure.core.models import ReasoningEffort
 from perdure.core.text.reprs import describe_value
-from perdure.domain.values import check_json, check_range, read_object
+from perdure.domain.values import check_fields, check_json, check_range, read_object
+
+CONTEXT_ENGINE = "context_engine"
+DEFAULT_ENGINE = "paged"
+NAME_CHARS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """The name of a context engine, and its options."""
+
+    name: str = DEFAULT_ENGINE
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, value: Any, where: str = CONTEXT_ENGINE) -> EngineChoice:
+        """Return the choice that a name, or an object with name and options, stands for. Raises: InvalidInput."""
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, Mapping):
+            raise InvalidInput(f'{where} is {value!r:.80}: give a name, or {{"name": ..., "options": {{...}}}}')
+        check_fields(where, value, ("name", "options"))
+        name, options = value.get("name"), value.get("options") or {}
+        if not isinstance(name, str) or not 0 < len(name) <= NAME_CHARS:
+            raise InvalidInput(f"{where}.name is {name!r:.80}: give the name of an engine")
+        if not isinstance(options, Mapping) or not all(isinstance(one, str) for one in options):
+            raise InvalidInput(f"{where}.options is {options!r:.80}: give an object with the engine's options")
+        return cls(name, dict(options))
+
+
+def engine_choice(settings: Mapping[str, Any]) -> EngineChoice | None:
+    """Return the engine that an agent's settings choose; None: the default one. Raises: InvalidInput."""
+    value = settings.get(CONTEXT_ENGINE)
+    return None if value is None else EngineChoice.parse(value)
+
+
+TOOL_OUTPUT = "tool_output"
+OTHERS = "*"
+"""Stands for the tools that have no level of their own."""
+DEFAULT_LEVEL: Level = "full"
+
+
+def output_level(settings: Mapping[str, Any], tool: str, default: str = DEFAULT_LEVEL) -> Level:
+    """Return how what a tool returns is compressed. `default`: for agents and tools that say nothing of it."""
+    value = settings.get(TOOL_OUTPUT) or default
+    if isinstance(value, Mapping):
+        value = value.get(tool) or value.get(OTHERS) or default
+    return next(level for level in LEVELS if level == value)
+
+
+def check_tool_output(settings: Mapping[str, Any]) -> None:
+    """Check the setting. Raises: InvalidInput."""
+    value = settings.get(TOOL_OUTPUT)
+    levels = list(value.values()) if isinstance(value, Mapping) else [] if value is None else [value]
+    if any(level not in LEVELS for level in levels):
+        raise InvalidInput(
+            f"{TOOL_OUTPUT} is {value!r:.80}: give {', '.join(LEVELS)}, or an object from names of tools to these, in"
+            f' which "{OTHERS}" is any other tool'
+        )
+
+
+LIMITS = "limits"
+_NONE = Limits()
+
+
+def limits_in(settings: Mapping[str, Any]) -> Limits:
+    """Return the limits in an agent's settings."""
+    value = settings.get(LIMITS)
+    return limits_of(value) if value else _NONE
+
+
+def check_limits(settings: Mapping[str, Any]) -> None:
+    """Check an agent's setting `limits`. Raises: InvalidInput, naming field and value."""
+    if (value := settings.get(LIMITS)) is not None:
+        limits_of(value)
+
 
 _MOST = {"temperature": 2, "top_p": 1, "max_output_tokens": 2**53, "max_reasoning_tokens": 2**53, "top_logprobs": 100}
 _FLAGS = ("parallel_tool_calls", "logprobs", "token_ids", AUTOCLEAR)

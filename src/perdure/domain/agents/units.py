@@ -19,11 +19,18 @@ from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic
-from perdure.domain.agents.context_engine import CONTEXT_ENGINE, engine_choice
-from perdure.domain.agents.limits import LIMITS, check_limits
-from perdure.domain.agents.options import check_compaction, check_options, check_summaries
+from perdure.domain.agents.options import (
+    CONTEXT_ENGINE,
+    LIMITS,
+    TOOL_OUTPUT,
+    check_compaction,
+    check_limits,
+    check_options,
+    check_summaries,
+    check_tool_output,
+    engine_choice,
+)
 from perdure.domain.agents.profile import PROFILE_SETTINGS, check_profile
-from perdure.domain.agents.tool_output import TOOL_OUTPUT, check_tool_output
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.facts.settings import FACT_SETTINGS, check_agent_facts
 from perdure.domain.provenance.policy import UNTRUSTED_WRITES, check_policy

@@ -35,7 +35,7 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import UNSEEN_KINDS, Message
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.threads import run_in_own_thread
-from perdure.domain.agents.context_engine import CONTEXT_ENGINE, EngineChoice, engine_choice
+from perdure.domain.agents.options import CONTEXT_ENGINE, EngineChoice, engine_choice
 
 ENTRY_POINT_GROUP = "perdure.context_engines"
 COMPOSITION = "composition"

@@ -19,7 +19,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import Correction, CorrectionItem
 from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId
 from perdure.core.provenance.sources import MemoryWrite, RevertConflict, RevertResult, WriteKind
-from perdure.core.text.merge import merge_lines
+from perdure.core.text.line_diff import merge_lines
 from perdure.domain.archives.units import check_changeable
 from perdure.engine.forgetting.facts import forget_episode
 from perdure.engine.forgetting.forget import STEP, check_idle, delete_passage, put_block_value, record

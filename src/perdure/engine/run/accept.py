@@ -32,7 +32,7 @@ from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
-from perdure.domain.agents.limits import limits_in
+from perdure.domain.agents.options import limits_in
 from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,

@@ -13,7 +13,7 @@ from perdure.context.tool_output.pipeline import Level
 from perdure.core.nodes import UNNUMBERED_HANDLE
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.spec import ToolOutcome, ToolSpec
-from perdure.domain.agents.tool_output import output_level
+from perdure.domain.agents.options import output_level
 from perdure.engine.ports import Ports
 
 AT_ONCE_CHARS = 4_000

@@ -24,7 +24,7 @@ from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode
 from perdure.core.tools.threads import run_in_own_thread
-from perdure.domain.agents.context_engine import CONTEXT_ENGINE
+from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.units import AgentChanges, NewAgent, create_agent, update_agent
 from perdure.domain.companions.passes import with_turns_counter
 from perdure.domain.companions.units import disable_companion, enable_companion, follow_blocks

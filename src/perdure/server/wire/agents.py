@@ -20,10 +20,8 @@ from perdure.core.secrets import Secret
 from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
-from perdure.domain.agents.context_engine import CONTEXT_ENGINE, NAME_CHARS
-from perdure.domain.agents.limits import LIMITS
+from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS, TOOL_OUTPUT
 from perdure.domain.agents.profile import PROFILE_SETTINGS
-from perdure.domain.agents.tool_output import TOOL_OUTPUT
 from perdure.domain.agents.units import CONTEXT_WINDOW_TOKENS_MIN, AgentChanges, NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.facts.settings import FACT_SETTINGS
