@@ -28,7 +28,6 @@ from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import (
     converter_of,
     engine_settings,
-    extractors_of,
     reading_sandbox_of,
     requirements_folder,
     token_counter_of,
@@ -41,9 +40,10 @@ from perdure.app.parts import web_search_engine as web_search_engine
 from perdure.app.telemetry import RegistryNames, listeners_of, price_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
+from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
-from perdure.core.models import Model
+from perdure.core.models import EXTRACTIVE, Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
@@ -60,9 +60,10 @@ from perdure.domain.tools.units import current_tools, put_tools, seal_environmen
 from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
+from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.ports import Ports, SystemClock
+from perdure.engine.ports import Ports, SystemClock, extract_nothing
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
@@ -81,6 +82,7 @@ from perdure.providers.discovery import Listing, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
+from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.registry import ModelRegistry as ModelRegistry
@@ -475,3 +477,23 @@ async def _bring_up_to_date(
     with contextlib.suppress(SecretKeyMissing):
         while unsealed := await store.read(unsealed_tools, limit=SEALED_PER_STEP):
             await store.write(seal_environments, unsealed, cipher=cipher, at=at)
+
+
+def extractors_of(settings: Settings, registry: ModelRegistry, telemetry: Telemetry) -> FindExtractor:
+    """Return what finds the extractor of an agent."""
+    if settings.facts == "off":
+        return extract_nothing
+    return functools.partial(_find_extractor, settings, registry, telemetry)
+
+
+def _find_extractor(
+    settings: Settings, registry: ModelRegistry, telemetry: Telemetry, setting: str, agent_model: str
+) -> Extractor:
+    """Return what derives facts from what was said. Raises: ModelNotFound."""
+    handle = settings.facts_model or agent_model
+    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
+    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
+        return PatternExtractor()
+    if (model := registry.find(handle)) is None:
+        raise registry.not_found(handle)
+    return ModelExtractor(model, handle, telemetry)

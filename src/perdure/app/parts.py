@@ -1,5 +1,5 @@
 """Parts of an engine that the settings choose: hooks, the web tools, the counter of tokens, the keys of secrets, the
-sandboxes, and who derives facts from what was said.
+sandboxes.
 
 The composition root builds the rest.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -17,17 +16,11 @@ from perdure.context.window.tokens import ScriptTokenCounter
 from perdure.core.access.values import Limits as Budget
 from perdure.core.documents import Document
 from perdure.core.errors import InvalidInput
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.hooks import Hook
-from perdure.core.models import EXTRACTIVE
 from perdure.core.ports import Converter, TokenCounter
-from perdure.core.telemetry.port import Telemetry
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.sandbox import Sandbox
-from perdure.engine.facts.model_extractor import ModelExtractor
-from perdure.engine.ports import EngineSettings, extract_nothing
-from perdure.providers.extractive.extractor import PatternExtractor
-from perdure.providers.registry import ModelRegistry
+from perdure.engine.ports import EngineSettings
 from perdure.settings import Settings
 from perdure.storage.cipher import KEY_FILE as KEY_FILE
 from perdure.storage.cipher import AesCipher
@@ -122,28 +115,6 @@ def converter_of(settings: Settings, sandbox: Sandbox) -> Converter:
         return await convert_file(name, file, limits=limits, progress=progress, sandbox=sandbox)
 
     return convert
-
-
-def extractors_of(settings: Settings, registry: ModelRegistry, telemetry: Telemetry) -> FindExtractor:
-    """Return what finds the extractor of an agent."""
-    return (
-        extract_nothing
-        if settings.facts == "off"
-        else functools.partial(_find_extractor, settings, registry, telemetry)
-    )
-
-
-def _find_extractor(
-    settings: Settings, registry: ModelRegistry, telemetry: Telemetry, setting: str, agent_model: str
-) -> Extractor:
-    """Return what derives facts from what was said. Raises: ModelNotFound."""
-    handle = settings.facts_model or agent_model
-    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
-    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
-        return PatternExtractor()
-    if (model := registry.find(handle)) is None:
-        raise registry.not_found(handle)
-    return ModelExtractor(model, handle, telemetry)
 
 
 def configured_hooks(settings: Settings, *, at_home: bool = True) -> list[Hook]:
