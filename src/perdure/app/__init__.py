@@ -22,21 +22,19 @@ from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
 from perdure.app.parts import KEY_FILE as KEY_FILE
-from perdure.app.parts import check_file as check_file
 from perdure.app.parts import cipher_of as cipher_of
 from perdure.app.parts import configured_hooks as configured_hooks
 from perdure.app.parts import (
-    converter_of,
     engine_settings,
-    reading_sandbox_of,
-    requirements_folder,
     token_counter_of,
     web_settings,
 )
 from perdure.app.parts import make_key_file as make_key_file
-from perdure.app.parts import name_text as name_text
-from perdure.app.parts import sandbox_of as sandbox_of
 from perdure.app.parts import web_search_engine as web_search_engine
+from perdure.app.sandboxes import check_file as check_file
+from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
+from perdure.app.sandboxes import name_text as name_text
+from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of, price_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
