@@ -333,7 +333,9 @@ def assert_failed(outcome: Reply | RunFailed, kind: str, stop_reason: str = "llm
 @some_after_calls
 @pytest.mark.parametrize("fault", [*PASSING, *FINAL], ids=str)
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, before: int) -> None:
-    """After a bounded number of tries; the message is kept."""
+    """After a bounded number of tries; the message is kept. An empty answer after calls that succeeded is an end."""
+    if before and fault.name == "empty answer":
+        pytest.skip("after calls that succeeded it ends the turn")
     async with agent_with_provider(fault.provider, *[fault.payload] * fault.tries, before=before) as it:
         assert_failed(await it.send("go"), fault.kind, fault.stop_reason)
         assert len(it.server.received) == bool(before) + fault.tries
@@ -341,7 +343,7 @@ async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, bef
 
 
 @pytest.mark.parametrize("before", [1])
-@pytest.mark.parametrize("fault", PASSING, ids=str)
+@pytest.mark.parametrize("fault", [one for one in PASSING if one.name != "empty answer"], ids=str)
 async def test_a_fault_that_passes_is_not_noticed(fault: Fault, before: int) -> None:
     """The next try succeeds, and the run goes on as if nothing had been."""
     async with agent_with_provider(fault.provider, fault.payload, before=before) as it:

@@ -208,6 +208,8 @@ async def agent_with_provider(
 @pytest.mark.parametrize("fault", [*RETRIED, *FINAL], ids=str)
 async def test_a_fault_that_lasts_ends_the_run_with_its_reason(fault: Fault, stream: bool, before: int) -> None:
     """After a bounded number of tries; the message is kept."""
+    if before and fault.name == "empty reply":
+        pytest.skip("after calls that succeeded it ends the turn")
     # A reply of white space is text that was handed out already.
     tries = TRIES if fault.retried and not (stream and fault.name == "empty reply") else 1
     async with agent_with_provider(*before_lines(before), then=fault.line, stream=stream) as it:

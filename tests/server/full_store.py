@@ -194,6 +194,8 @@ class FullStore:
             "DeleteSelected.text": "zz",
             "NewWireBlock.limit": None,
             "BlockChanges.limit": None,
+            "BlockChanges.value": Text(5_000),
+            "CompletionFunction.name": lambda number: f"function_{number}",
             "tool_ids[]": lambda number: self.tools[number % (len(self.tools) - 20)],
             "include_base_tools": False,
             "source_code": SOURCE.format(name="newest") + "# " + words(1_000),

@@ -123,8 +123,6 @@ class AfterRuns:
         await self._engines.close()
 
 
-log = logging.getLogger(__name__)
-
 WAITS_S = (10.0, 60.0, 300.0, 1_800.0)
 """How long after each failed try the next one is made."""
 TRIES = len(WAITS_S) + 1

@@ -145,6 +145,7 @@ async def list_of_agent(agent_id: AgentIdIn, library: Library) -> Response:
 @router.post("/v1/agents/{agent_id}/mcp-servers/tools/search")
 async def search_tools_of_agent(agent_id: AgentIdIn, body: ToolSearchIn, library: Library) -> Response:
     """Search the agent's tools of servers by words, best first; without words the newest."""
+    await library.agent(agent_id)
     where = ToolFilter(types=("external_mcp",), agent_id=agent_id)
     hits = await library.services.tools.search(body.query or "", where, limit=body.limit)
     return json_answer([hit_shape(hit, rank, code) for rank, (hit, code) in enumerate(hits, start=1)])

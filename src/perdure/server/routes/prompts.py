@@ -27,7 +27,7 @@ from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk
-from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, keywords
+from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
@@ -42,7 +42,7 @@ class CompletionMessage(WireRequest):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | Items[Part] | None = None
     name: str | None = None
-    tool_call_id: str | None = None
+    tool_call_id: Name | None = None
 
 
 class CompletionFunction(WireRequest):

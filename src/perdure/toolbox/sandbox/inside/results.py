@@ -210,7 +210,7 @@ def _describe_type(name: str) -> str:
 
 PARTS_MAX = 5
 PART_CHARS = 600
-DEPTH_MAX = 3
+GROUP_DEPTH = 3
 
 
 def describe_error(error: BaseException, describe_one: Callable[[BaseException], str], depth: int = 0) -> str:
@@ -220,7 +220,7 @@ def describe_error(error: BaseException, describe_one: Callable[[BaseException],
         describe_one: the text of a single exception.
     """
     text = describe_one(error)
-    if not isinstance(error, BaseExceptionGroup) or depth == DEPTH_MAX:
+    if not isinstance(error, BaseExceptionGroup) or depth == GROUP_DEPTH:
         return text
     parts = [describe_error(part, describe_one, depth + 1)[:PART_CHARS] for part in error.exceptions[:PARTS_MAX]]
     more = len(error.exceptions) - len(parts)
