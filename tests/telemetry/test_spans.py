@@ -20,15 +20,18 @@ MODEL = "test/scripted"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 PARENT = "b7ad6b7169203331"
 _EXPORTER = InMemorySpanExporter()
+_LISTENED: list[TracerProvider] = []
 
 
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
-    """What the SDK receives. A process has one SDK, so it stays."""
-    if not isinstance(trace.get_tracer_provider(), TracerProvider):
-        provider = TracerProvider()
+    """What the SDK receives. A process has one SDK, so it stays, whichever test has set it up."""
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        trace.set_tracer_provider(provider := TracerProvider())
+    if provider not in _LISTENED:
+        _LISTENED.append(provider)
         provider.add_span_processor(SimpleSpanProcessor(_EXPORTER))
-        trace.set_tracer_provider(provider)
     _EXPORTER.clear()
     yield _EXPORTER
     _EXPORTER.clear()
