@@ -20,6 +20,8 @@ from tests.engine.facts.test_background import Scribe, opened, steps
 
 ROUNDS = 500 if os.environ.get("PERDURE_FAULTS") == "full" else 10
 ACTIONS = 24
+FAILED_ONCE = (13, 42, 51, 57)
+"""Stories in which a text became a fact while it was forgotten, behind the place that the scan had come to."""
 
 
 class Held(Scribe):
@@ -203,7 +205,7 @@ class Story:
 
 @pytest.mark.parametrize("part", range(10))
 async def test_random_changes_while_models_are_asked(part: int, tmp_path: Path) -> None:
-    for number in range(part, ROUNDS, 10):
+    for number in (*range(part, ROUNDS, 10), *FAILED_ONCE[part : part + 1]):
         chance = random.Random(number)
         path = tmp_path / f"{number}.db"
         async with opened(scribe := Held(chance), store=path) as perdure:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -58,8 +59,10 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
     text = await ports.store.read(resolve_text, agent_id, text_or_id)
     redactor = Redactor(text)
     await ports.store.read(check_idle, [agent_id])
-    correction: Correction | None = None
-    counts: Counter[Place] = Counter()
+    # First what waits to be read: else it might become a fact behind the place that the scan has come to.
+    now, unread = ports.clock.now, partial(_forget_waiting, agent_id=agent_id, redactor=redactor)
+    correction, places = await ports.store.write(unread, at=now(), correction=None, news=False)
+    counts: Counter[Place] = Counter(places)
     is_out_of_view = False
     async for found in scan(ports, agent_id, redactor, places=(*IN_VIEW, *IN_FILES)):
         spots = [spot for spot in found if spot.mention.place in IN_VIEW]
@@ -70,10 +73,10 @@ async def forget(ports: Ports, agent_id: AgentId, text_or_id: str, *, author: Au
                 _forget_step, agent_id, part, redactor, correction, ports.inputs(), author=author
             )
             counts.update(places)
-    correction, places = await ports.store.write(_forget_news, agent_id, redactor, correction, ports.clock.now())
+    correction, places = await ports.store.write(unread, at=now(), correction=correction, news=True)
     counts.update(places)
     if correction is None and is_out_of_view:
-        await ports.store.write(record, agent_id, "forget", text, (), at=ports.clock.now())
+        await ports.store.write(record, agent_id, "forget", text, (), at=now())
     return ForgetResult(dict(counts), correction if counts else None)
 
 
@@ -118,12 +121,12 @@ def _forget_step(
     return correction, [item.kind for item in done]
 
 
-def _forget_news(
-    tx: Tx, agent_id: AgentId, redactor: Redactor, correction: Correction | None, at: datetime
+def _forget_waiting(
+    tx: Tx, agent_id: AgentId, redactor: Redactor, at: datetime, correction: Correction | None, *, news: bool
 ) -> tuple[Correction | None, Sequence[Place]]:
-    """Keep the text out of what the agent is to be told of facts; the correction with that, and their places."""
+    """Take the text out of what waits to be read, and with `news` of what is to be told; return as `_forget_step`."""
     tx.agents.lock(agent_id)
-    items = [*forget_news(tx, agent_id, redactor), *forget_waiting(tx, agent_id, redactor, at=at)]
+    items = [*(forget_news(tx, agent_id, redactor) if news else ()), *forget_waiting(tx, agent_id, redactor, at=at)]
     if items:
         correction = record(tx, agent_id, "forget", redactor.text, items, at=at, correction=correction)
     return correction, [item.kind for item in items]
