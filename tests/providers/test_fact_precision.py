@@ -115,7 +115,20 @@ def test_there_are_three_hundred_sentences() -> None:
         ("I live in Oslo.", "I never lived in Oslo.", [], ["Lives in: Oslo"]),
         ("I live in Turin.", "No, in Milan.", [], []),
         ("", "I live in Turin. No, in Milan.", ["Lives in: Milan"], []),
-        ("", "I live in Turin. No, Milan.", ["Lives in: Milan"], []),
+        ("", "我住在都灵。不，在米兰。", ["Lives in: 米兰"], []),
+        *(
+            ("", f"I live in Turin. {more}", ["Lives in: Turin"], [])
+            for more in ("Sorry, Bob.", "No, Thanks.", "No, Sam.", "Actually in summer it is hot.", "No, in March.")
+        ),
+        *(("", f"我住在上海。{more}", ["Lives in: 上海"], []) for more in ("不是北京。", "不在家。", "不，谢谢。")),
+        *(
+            ("", text, [], [])
+            for text in (
+                "I went off to Paris.",
+                "I quit smoking.",
+                "I left early.",
+            )
+        ),
         ("", "I like 围棋.", ["Likes: 围棋"], []),
         ("", "I live in Turin. I no longer live in Turin.", [], ["Lives in: Turin"]),
     ],

@@ -75,14 +75,13 @@ _BIRTHDAY = re.compile(
 _CORRECTS = re.compile(
     r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*I\s+(?:meant|mean)(?:\s+to\s+say)?\s+
         (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
-      | \s*(?:no|sorry|wait|oops|actually)\b[,.!\s]+
-        (?:(?:in|at|from)\s+(?P<in>[^,.;!?]+?)|(?P<bare>[A-Z][\w'-]*(?:\s[A-Z][\w'-]*)?))
-        (?:,?\s+not\s+(?P<old_in>[^,.;!?]+))?[\s.!]*$
-      | \s*(?:不对|不是|不|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是|在|住在)\s*
+      | \s*no\b[,.!\s]+(?:in|at|from)\s+(?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
+      | \s*(?:(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
+        |不[，,。！]\s*(?:是|在|住在))\s*
         (?P<zh>[^，,。！？]+?)[。！\s]*$""",
     re.VERBOSE | re.IGNORECASE,
 )
-_CORRECT_NAMES = ("v", "in", "bare", "zh")
+_CORRECT_NAMES = ("v", "in", "zh")
 _FORGETS = re.compile(
     r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?(?=I\b|my\b)"
     r"|(?:请|你|可以|帮我)*(?:忘掉|忘了|忘记|别记|不要记)(?:得|住)?(?=我)",
@@ -104,7 +103,6 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI\s+(?:no\s+longer|do\s+not|don't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "not"),
     (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
     (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+(?:liking|loving|enjoying)\b", "I don't like", "is"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:gone|went)\s+off\b", "I don't like", "is"),
     (
         r"\bI(?:'m|\s+am)\s+(?:not|no\s+longer)\s+(?:(?:really|much\s+of|such)\s+)?(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b",
         "I don't like",
@@ -113,11 +111,14 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI(?:'m|\s+am)\s+(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b", "I like", "is"),
     (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+living\s+in\b", "I live in", "was"),
     (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+working\s+(?=at|for|as)", "I work ", "was"),
-    (r"\bI\s+(?:hate|dislike)\b(?=.*\bno\s+longer\b|.*\bany\s?more\b)", "I like", "is"),
     (r"\bI\s+used\s+to\s+", "I ", "was"),
     (r"\bI\s+lived\s+in\b", "I live in", "was"),
     (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
-    (r"\bI\s+(?:have\s+|'ve\s+)?(?:just\s+)?(?:left|quit)\s+(?:my\s+job\s+at\s+)?", "I work at ", "was"),
+    (
+        r"\bI\s+(?:have\s+|'ve\s+)?(?:just\s+)?(?:left|quit)\s+(?:my\s+job\s+at\s+|(?=(?:the\s+)?(?-i:[^\Wa-z])))",
+        "I work at ",
+        "was",
+    ),
     (r"\bI(?:\s+have|'ve)\s+(?:been\s+living|lived)\s+in\b", "I live in", "is"),
     (r"\bI(?:\s+have|'ve)\s+(?:been\s+working|worked)\s+(?=at|for|as)", "I work ", "is"),
     (r"\bI(?:'m|\s+am)\s+(?:now\s+)?working\s+(?=at|for|as)", "I work ", "is"),
@@ -145,7 +146,7 @@ _PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for f
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
-_IDLE_WORDS = re.compile(r"\s+any\s?more\b|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
+_IDLE_WORDS = re.compile(r"\s+any\s?more\b(?!\s+than)|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
 _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
 _LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
 _ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
@@ -209,7 +210,9 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Se
             continue
         if correction := _CORRECTS.match(sentence.masked):
             value = sentence.cut(*next(correction.span(name) for name in _CORRECT_NAMES if correction[name])).text
-            old = correction["old"] or correction["old_in"] or ""
+            if correction["in"] and spans(sentence.masked, now=now):
+                continue  # "No, in March" corrects no place
+            old = correction["old"] or ""
             found.append(Statement(relation=CORRECTION, object=_tidy(value), old=_tidy(old)))
             continue
         for clause in _clauses(sentence):
