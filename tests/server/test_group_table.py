@@ -17,7 +17,7 @@ from letta_client.types.agents import AssistantMessage, LettaResponse, LettaStre
 from letta_client.types.agents.letta_streaming_response import LettaStopReason
 
 from perdure.core.groups.group import SLEEPTIME_KINDS
-from perdure.server.wire.groups.groups import STOP_REASONS
+from perdure.server.wire.groups import STOP_REASONS
 from tests.engine.groups.test_table import NAMES, PAGE, Row, group_of, row_of, rows
 from tests.server.routed import Routed, connected
 from tests.support.groups import Team, open_team

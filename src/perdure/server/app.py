@@ -35,6 +35,7 @@ from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.prompt import READY_S, PromptRead
 from perdure.server.routes import (
+    access,
     agents,
     archives,
     blocks,
@@ -52,48 +53,41 @@ from perdure.server.routes import (
     providers,
     runs,
     sandbox,
+    schedules,
     search,
-    steps,
+    sources,
     tools,
 )
-from perdure.server.routes.access import access
 from perdure.server.routes.agent_files import agent_files
-from perdure.server.routes.provenance import sources
-from perdure.server.routes.schedules import schedules
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
 TITLE = "Perdure"
 MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
-    *(
-        health,
-        agents,
-        agent_files,
-        folders,
-        blocks,
-        archives,
-        search,
-        passages,
-        sources,
-        facts,
-        jobs,
-        messages,
-    ),
-    *(
-        schedules,
-        conversations,
-        runs,
-        steps,
-        identities,
-        groups,
-        sandbox,
-        tools,
-        prompts,
-        providers,
-        mcp_servers,
-        access,
-    ),
+    health,
+    agents,
+    agent_files,
+    folders,
+    blocks,
+    archives,
+    search,
+    passages,
+    sources,
+    facts,
+    jobs,
+    messages,
+    schedules,
+    conversations,
+    runs,
+    identities,
+    groups,
+    sandbox,
+    tools,
+    prompts,
+    providers,
+    mcp_servers,
+    access,
 )
 
 

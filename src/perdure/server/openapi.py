@@ -21,7 +21,7 @@ from perdure.core.ids import ID_PATTERNS
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
-from perdure.server.routes import providers, sandbox, search
+from perdure.server.routes import jobs, providers, sandbox, search
 from perdure.server.wire import (
     agents,
     archives,
@@ -29,6 +29,7 @@ from perdure.server.wire import (
     conversations,
     facts,
     folders,
+    groups,
     identities,
     mcp,
     runs,
@@ -37,10 +38,9 @@ from perdure.server.wire import (
     tools,
 )
 from perdure.server.wire import answers as wire
-from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
+from perdure.server.wire.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
 from perdure.server.wire.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
-from perdure.server.wire.groups import groups
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
 from perdure.server.wire.sources import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.tools import ApprovalChange
@@ -204,9 +204,9 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"\w+ /v1/agents/{agent_id}/schedule/{scheduled_message_id}(/cancel)?", schedules.ScheduleShape),
     (r"PATCH /v1/groups/{group_id}/reset-messages", None),
     (r"GET /v1/runs/active", list[runs.Run]),
-    (r"GET /v1/jobs/active", list[wire.Job]),
+    (r"GET /v1/jobs/active", list[jobs.Job]),
     (r"GET /v1/messages/batches/{batch_id}/messages", wire.BatchMessages),
-    (r"PATCH /v1/(messages/batches|jobs)/{\w+}/cancel|DELETE /v1/jobs/{job_id}", wire.Job),
+    (r"PATCH /v1/(messages/batches|jobs)/{\w+}/cancel|DELETE /v1/jobs/{job_id}", jobs.Job),
     (r"GET /v1/runs/{run_id}/trace", list[runs.Span]),
     (r"GET /v1/runs/{run_id}/metrics", runs.RunMetrics),
     (r"PATCH /v1/steps/{step_id}/feedback", runs.Step),
@@ -256,8 +256,8 @@ _THINGS: Mapping[str, Any] = {
     "messages": wire.Message,
     "runs": runs.Run,
     "steps": runs.Step,
-    "jobs": wire.Job,
-    "batches": wire.Job,
+    "jobs": jobs.Job,
+    "batches": jobs.Job,
     "groups": groups.Group,
     "tools": tools.Tool,
     "mcp-servers": mcp.McpServer,

@@ -20,9 +20,9 @@ from perdure.server.errors import failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
 from perdure.server.sse import Streams
+from perdure.server.wire import groups as wire
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
-from perdure.server.wire.groups import groups as wire
 from perdure.server.wire.input import MessageChange, SendRequest, read_send
 from perdure.server.wire.messages import Display
 

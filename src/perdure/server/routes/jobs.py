@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
-from perdure.core.runs import Batch, IfBusy
+from perdure.core.runs import Batch, IfBusy, StopReason
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.engine.run.batch import named_request
 from perdure.library.checks import Page
+from perdure.library.services import runs as services
 from perdure.library.services.messages import BatchPart
-from perdure.library.services.runs import Job
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
-from perdure.server.wire.conversations import context_message
-from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, keywords
+from perdure.server.wire.conversations import StoredMessage
+from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
 from perdure.server.wire.input import SendRequest, check_send
-from perdure.server.wire.runs import callback_fields, duration_ns, wire_run, wire_status
+from perdure.server.wire.runs import WireRunStatus, callback_fields, duration_ns, wire_run, wire_status
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 _SHARED = (
     *("status", "created_at", "completed_at", "agent_id", "background", "metadata", "stop_reason"),
@@ -74,7 +76,7 @@ def _part(place: int, body: BatchPartIn) -> BatchPart:
         )
 
 
-def wire_job(job: Job) -> dict[str, Any]:
+def wire_job(job: services.Job) -> dict[str, Any]:
     """A run or batch as a job."""
     if isinstance(job, Batch):
         return wire_batch(job)
@@ -88,24 +90,35 @@ def wire_job(job: Job) -> dict[str, Any]:
     }
 
 
-def wire_batch(batch: Batch) -> dict[str, Any]:
-    """A batch. `metadata.runs` counts its runs by status."""
-    ended_at = batch.ended_at if batch.ended else None
-    return {
-        "id": batch.id,
-        "job_type": "batch",
-        "status": wire_status(batch.status),
-        "created_at": stamp(batch.created_at),
-        "updated_at": stamp(batch.ended_at or batch.created_at),
-        "completed_at": stamp(ended_at),
-        "background": True,
-        "metadata": {"runs": {wire_status(status): count for status, count in batch.runs.items()}},
-        **callback_fields(batch.callback),
-        "total_duration_ns": duration_ns(batch.created_at, ended_at),
-        **nulls("agent_id", "stop_reason", "ttft_ns"),
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-    }
+class Job(
+    WireShape,
+    of=Batch,
+    same="created_at",
+    unlisted={"ttft_ns": None, "created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID},
+):
+    """A batch, or a run as older clients know it. `metadata.runs` counts the runs of a batch by status."""
+
+    id: JobIdIn
+    job_type: Literal["run", "batch"] = "batch"
+    agent_id: AgentIdIn | None = None
+    status: WireRunStatus = computed(lambda batch: wire_status(batch.status))
+    updated_at: Time = computed(lambda batch: stamp(batch.ended_at or batch.created_at))
+    completed_at: Time | None = computed(lambda batch: stamp(_end_of(batch)))
+    background: bool | None = True
+    metadata: Object = computed(lambda batch: {"runs": {wire_status(one): batch.runs[one] for one in batch.runs}})
+    stop_reason: StopReason | None = None
+    callback_url: str | None
+    total_duration_ns: int | None = computed(lambda batch: duration_ns(batch.created_at, _end_of(batch)))
+
+
+def _end_of(batch: Batch) -> datetime | None:
+    """When the last of its runs ended; None: one has not."""
+    return batch.ended_at if batch.ended else None
+
+
+def wire_batch(batch: Batch) -> Object:
+    """A batch with all fields of the wire."""
+    return Job.make(batch, **callback_fields(batch.callback))
 
 
 router = APIRouter(tags=["jobs"])
@@ -150,7 +163,7 @@ async def list_batch_messages(
 ) -> Response:
     """List what the agents of the batch answered and their tools returned, by time; or one of the agents."""
     messages = await library.services.jobs.list_messages(BatchId(batch_id), agent_id, page)
-    return json_answer({"messages": [context_message(message) for message in messages]})
+    return json_answer({"messages": [StoredMessage.make(message) for message in messages]})
 
 
 @router.patch("/v1/messages/batches/{batch_id}/cancel")

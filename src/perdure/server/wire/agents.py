@@ -34,13 +34,13 @@ from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire import fields as ids
 from perdure.server.wire import models
-from perdure.server.wire.access.access import LimitsIn
+from perdure.server.wire.access import LimitsIn
 from perdure.server.wire.archives import embedding_config_shape
 from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
 from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
 from perdure.server.wire.folders import Folder, folder_shape
-from perdure.server.wire.groups.groups import Group
+from perdure.server.wire.groups import Group
 from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
 from perdure.server.wire.shapes import Object, WireShape, computed

@@ -15,6 +15,7 @@ from perdure.core.groups.group import GroupStopReason
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
+from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.shapes import Object
 from perdure.server.wire.tools import Tool
 
@@ -217,21 +218,6 @@ Chunk = Annotated[
 """The data of one event of a stream."""
 
 
-class StoredMessage(TypedDict):
-    """A row of the log by role: calls and results are no messages of their own."""
-
-    id: ids.MessageIdIn
-    role: Literal["assistant", "tool"]
-    agent_id: ids.AgentIdIn
-    run_id: ids.RunIdIn
-    step_id: str | None
-    created_at: ids.Time
-    content: list[Object]
-    tool_calls: list[Object] | None
-    tool_call_id: str | None
-    tool_returns: list[Object]
-
-
 class BatchMessages(TypedDict):
     messages: list[StoredMessage]
 
@@ -315,21 +301,6 @@ class Imported(TypedDict):
     out_of_order: int
     reset: int
     hint: str | None
-
-
-class Job(TypedDict):
-    id: ids.JobIdIn
-    job_type: Literal["run", "batch"]
-    agent_id: ids.AgentIdIn | None
-    status: Literal["created", "running", "completed", "failed", "cancelled"]
-    created_at: ids.Time
-    updated_at: ids.Time
-    completed_at: ids.Time | None
-    background: bool | None
-    metadata: Object
-    stop_reason: StopReason | None
-    callback_url: str | None
-    total_duration_ns: int | None
 
 
 class Trace(TypedDict):

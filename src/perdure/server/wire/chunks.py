@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
-from perdure.core.ids import MessageId, StepId
+from perdure.core.ids import MessageId, RunId, StepId
 from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.core.text.json_strings import StringMember
@@ -36,6 +36,7 @@ from perdure.server.wire.messages import (
     wire_messages,
 )
 from perdure.server.wire.runs import stop_reason, usage_statistics
+from perdure.server.wire.shapes import Object
 
 Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
@@ -102,6 +103,24 @@ class _Preview:
         self.texts.setdefault(group, []).append(text)
 
 
+def ping_shape(now: datetime, run_id: RunId | None, number: int | None) -> Object:
+    """The chunk that keeps a quiet connection open."""
+    fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "seq_id": number}
+    return FIRST_FIELDS | fields | {"run_id": run_id}
+
+
+def error_shape(failure: Failure, run_id: RunId | None, number: int | None) -> Object:
+    """The chunk of a failure."""
+    return {
+        "message_type": "error_message",
+        "run_id": run_id,
+        "error_type": failure.kind,
+        "message": failure.message,
+        "detail": failure.message,
+        "seq_id": number,
+    }
+
+
 class Chunks:
     """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
@@ -157,26 +176,13 @@ class Chunks:
         yield stop_reason("error")
         yield failure
 
-    def ping(self, now: datetime) -> dict[str, Any]:
+    def ping(self, now: datetime) -> Object:
         """The chunk that keeps a quiet connection open."""
-        return FIRST_FIELDS | {
-            "id": f"ping-{uuid.uuid4()}",
-            "date": second(now),
-            "message_type": "ping",
-            "seq_id": self._newest if self._numbered else None,
-            "run_id": self.run.id,
-        }
+        return ping_shape(now, self.run.id, self._newest if self._numbered else None)
 
-    def error(self, failure: Failure) -> dict[str, Any]:
+    def error(self, failure: Failure) -> Object:
         """The chunk of a failure."""
-        return {
-            "message_type": "error_message",
-            "run_id": self.run.id,
-            "error_type": failure.kind,
-            "message": failure.message,
-            "detail": failure.message,
-            "seq_id": self._newest if self._numbered else None,
-        }
+        return error_shape(failure, self.run.id, self._newest if self._numbered else None)
 
     @property
     def _newest(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
 
@@ -21,15 +21,15 @@ from perdure.core.conversations import (
     CompactionMode,
     CompactionSettings,
 )
-from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolResult
+from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
 from perdure.core.ports import TokenCounter
 from perdure.domain.conversations.units import DESCRIPTION, MODEL_SETTINGS, SUMMARY_CHARS, ConversationChanges
 from perdure.engine.compaction.compact_view import Compacted
 from perdure.engine.run.room import Preview
 from perdure.library.services.conversations import ConversationState
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import WireRequest, nulls, stamp
-from perdure.server.wire.fields import AgentIdIn, MaxItems
+from perdure.server.wire.base import WireRequest, fields, nulls
+from perdure.server.wire.fields import AgentIdIn, MaxItems, RunIdIn
 from perdure.server.wire.models import ModelSettings
 from perdure.server.wire.shapes import Object, StampedShape, WireShape, computed
 
@@ -52,7 +52,7 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     outside = min(tokens["system prompt"], counter.count(metadata))
     ruling = min(tokens["system prompt"] - outside, counter.count(rules))
     # The summary, which is shown first, stands in no log.
-    messages = [context_message(message) for message in view.messages[bool(view.prefix.summary) :]]
+    messages = [StoredMessage.make(message) for message in view.messages[bool(view.prefix.summary) :]]
     summary = "\n".join(filter(None, (metadata, preview.status)))
     functions = [{"type": "function", "function": dict(tool)} for tool in view.prefix.tools]
     parts: dict[str, tuple[int, Any]] = {  # tokens and content
@@ -79,44 +79,34 @@ def context_shape(preview: Preview, *, counter: TokenCounter) -> dict[str, Any]:
     return shape
 
 
-def context_message(message: Message) -> dict[str, Any]:
-    """A row as the model is shown it, in the shape that this route alone has: by role, as Letta stores messages.
+class StoredMessage(
+    WireShape,
+    of=Message,
+    same="created_by_id last_updated_by_id created_at updated_at id agent_id model role content name tool_calls"
+    " tool_call_id step_id run_id otid tool_returns group_id sender_id",
+    unlisted=nulls("created_by_id", "last_updated_by_id", "updated_at", "model", "group_id", "batch_item_id", "is_err"),
+):
+    """A row of the log by role, as Letta stores messages: calls and results are no messages of their own, so that one
+    row is one message."""
 
-    Calls and results are not typed messages of their own here, so that one row is one message.
-    """
-    return {
-        **nulls("created_by_id", "last_updated_by_id"),
-        "created_at": stamp(message.created_at),
-        "updated_at": None,
-        "id": message.id,
-        "agent_id": message.agent_id,
-        "model": None,
-        "role": message.role,
-        "content": _content(message.parts),
-        "name": message.name or next((result.name for result in message.results), None),
-        "tool_calls": [
-            {"id": call.call_id, "function": {"name": call.name, "arguments": call.arguments}, "type": "function"}
-            for call in message.calls
-        ]
-        or None,
-        "tool_call_id": next((result.call_id for result in message.results), None),
-        "step_id": message.step_id,
-        "run_id": message.run_id,
-        "otid": message.otid,
-        "tool_returns": [
-            {
-                "tool_call_id": result.call_id,
-                "status": result.status,
-                "stdout": list(result.stdout),
-                "stderr": list(result.stderr),
-                "func_response": result.text,
-            }
-            for result in message.results
-        ],
-        "group_id": None,
-        "sender_id": message.sender_id,
-        **nulls("batch_item_id", "is_err"),
-    }
+    role: Literal["assistant", "tool"]  # as a batch lists them
+    run_id: RunIdIn
+    content: list[Object] = computed(lambda message: _content(message.parts))
+    name: str | None = computed(lambda message: message.name or next((result.name for result in message.results), None))
+    tool_calls: list[Object] | None = computed(lambda message: [_call(call) for call in message.calls] or None)
+    tool_call_id: str | None = computed(lambda message: next((result.call_id for result in message.results), None))
+    tool_returns: list[Object] = computed(lambda message: [_result(result) for result in message.results])
+
+
+def _call(call: ToolCall) -> Object:
+    """A call as OpenAI's API has it."""
+    return {"id": call.call_id, "function": {"name": call.name, "arguments": call.arguments}, "type": "function"}
+
+
+def _result(result: ToolResult) -> Object:
+    """A result beside the text of its row."""
+    shape = fields(result, "status", tool_call_id="call_id", func_response="text")
+    return shape | {"stdout": list(result.stdout), "stderr": list(result.stderr)}
 
 
 def _content(parts: Sequence[Part]) -> list[Mapping[str, Any]]:

@@ -28,7 +28,7 @@ from perdure.server.routes.agent_files.folders import add_files, create_folder
 from perdure.server.wire.agent_files.messages import FileMessages, messages_in
 from perdure.server.wire.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.server.wire.agents import AgentIn
-from perdure.server.wire.groups.groups import GroupChangesIn, GroupIn
+from perdure.server.wire.groups import GroupChangesIn, GroupIn
 from perdure.server.wire.tools import ToolIn
 
 log = logging.getLogger(__name__)

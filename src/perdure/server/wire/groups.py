@@ -4,7 +4,6 @@ of streams, and transcripts. Each message names its speaker.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -21,12 +20,12 @@ from perdure.library.services.groups.groups import GroupReply, SpeakerReply, ent
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
-from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
+from perdure.server.wire.chunks import Chunk, Chunks, StreamMode, error_shape, ping_shape
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
 from perdure.server.wire.runs import stop_reason, usage_statistics
-from perdure.server.wire.shapes import WireShape, computed
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
@@ -238,21 +237,13 @@ class GroupChunks:
         yield stop_reason("error") | {"group_stop_reason": "error"}
         yield failure
 
-    def ping(self, now: datetime) -> dict[str, Any]:
+    def ping(self, now: datetime) -> Object:
         """The chunk that keeps a quiet connection open."""
-        fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "run_id": self._run_id}
-        return FIRST_FIELDS | fields
+        return ping_shape(now, self._run_id, None)
 
-    def error(self, failure: Failure) -> dict[str, Any]:
+    def error(self, failure: Failure) -> Object:
         """The chunk of a failure."""
-        return {
-            "message_type": "error_message",
-            "run_id": self._run_id,
-            "error_type": failure.kind,
-            "message": failure.message,
-            "detail": failure.message,
-            "seq_id": None,
-        }
+        return error_shape(failure, self._run_id, None)
 
     @property
     def _run_id(self) -> RunId | None:

@@ -15,7 +15,7 @@ from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.library.services.access.access import Access
 from perdure.server.http import Limit, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
-from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
+from perdure.server.wire.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
 router = APIRouter(tags=["access"])

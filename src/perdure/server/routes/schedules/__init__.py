@@ -1,1 +1,0 @@
-"""What wakes agents: schedules and events."""
