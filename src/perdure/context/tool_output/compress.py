@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import EXPAND_TOKENS, PART_CHARS
+from perdure.context.tool_output.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
 from perdure.context.tool_output.html import HtmlFamily
 from perdure.context.tool_output.json_document import JsonFamily, find_style, write_style
 from perdure.context.tool_output.lines import LinesFamily
@@ -106,6 +106,8 @@ class MixedFamily(Family):
         lines: list[str] = []
         for part in parsed:
             share = room.part(len(part.text) / total)
+            if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
+                return None  # too little for a part of its own: the pieces of the whole text share the room
             document = None if part.style is None else self._json.parse(part.text)
             short = None if document is None else self._json.shorten(document, share)
             lines.append(self._json.shorten_text(part.text, share) if short is None else short)
@@ -147,12 +149,7 @@ def _shorten_inner(text: str, room: Room) -> str:
 
 
 _JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
-_FAMILIES: tuple[Family, ...] = (
-    _JSON,
-    _INNER[0],
-    MixedFamily(_JSON),
-    *_INNER[1:],
-)
+_FAMILIES: tuple[Family, ...] = (_JSON, _INNER[0], MixedFamily(_JSON), *_INNER[1:])
 
 
 def compress(
