@@ -15,6 +15,7 @@ from perdure.context.tool_output.constants import (
     ERROR_ROOTS,
     INDEX_CHARS,
     INDEX_UNIQUE,
+    NO_ERROR,
     RARE_DISTINCT,
     RARE_SHARE,
     SIGMAS,
@@ -22,21 +23,44 @@ from perdure.context.tool_output.constants import (
 from perdure.context.tool_output.table import MISSING_CELL, Columns
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_NUMBER_WITH_UNIT = re.compile(r"([+-]?\d+(?:\.\d+)?)[A-Za-z%]*")
+# Digits in groups of three or not, with a decimal point, and with a decimal comma; the unit may stand on either side.
+_POINT, _COMMA = (
+    re.compile(rf"[$€£¥]? ?([+-]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{mark}\d+)?) ?[A-Za-z%$€£¥]*")
+    for group, mark in ((",", r"\."), (r"[.\u00a0 ]", ","))
+)
 _CODE = re.compile(r"[EF]\d{4}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d")
 
 
 def numbers_of(cells: Sequence[str]) -> dict[int, float]:
     """Return row -> number of the cells that are numbers with an optional unit; empty: most are no numbers."""
+    return _numbers(cells, _POINT) or _numbers(cells, _COMMA)
+
+
+def _numbers(cells: Sequence[str], form: re.Pattern[str]) -> dict[int, float]:
     found: dict[int, float] = {}
     least = 0.8 * len(cells)
     for row, cell in enumerate(cells):
-        if match := _NUMBER_WITH_UNIT.fullmatch(cell):
-            found[row] = float(match[1])
+        if match := form.fullmatch(cell.strip()):
+            found[row] = float(_plain(match[1], form))
         elif row - len(found) > len(cells) - least:
             return {}
     return found if len(found) >= least else {}
+
+
+def _plain(number: str, form: re.Pattern[str]) -> str:
+    """Return a number without groups and with a decimal point."""
+    if form is _COMMA:
+        number = number.replace(".", "").replace(" ", "").replace("\u00a0", "").replace(",", ".")
+    return number.replace(",", "")
+
+
+def plain_number(text: str) -> str | None:
+    """Return the number that a text is, as Python writes it; None: it is none."""
+    for form in (_POINT, _COMMA):
+        if match := form.fullmatch(text):
+            return _plain(match[1], form)
+    return None
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:
@@ -109,7 +133,7 @@ def may_tell_error(text: str) -> bool:
 
 def tells_error(text: str) -> bool:
     """Return whether a line or cell tells of an error."""
-    return may_tell_error(text) and ERROR.search(text) is not None
+    return may_tell_error(text) and ERROR.search(text) is not None and ERROR.search(NO_ERROR.sub("", text)) is not None
 
 
 def edge_rows(count: int) -> set[int]:

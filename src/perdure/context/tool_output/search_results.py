@@ -59,7 +59,7 @@ def parse_csv(text: str) -> CsvTable | None:
     head = text[:20_000].split(newline)[:SAMPLE_LINES]
     if len(head) <= ROWS_LEAST:
         return None
-    for delimiter in DELIMITERS:
+    for delimiter in sorted(DELIMITERS, key=head[0].count, reverse=True):
         width = head[0].count(delimiter)
         if width == 0 or sum(line.count(delimiter) >= width for line in head[:-1]) < len(head) - 1:
             continue
