@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from typing import Any
 
@@ -295,6 +296,28 @@ def test_an_amount_in_any_writing_is_a_number(row: str, odd: str, largest: str) 
     rows[450] = odd
 
     assert largest in compress("\n".join(rows), budget=800).text
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "1.2e9", "45s", "n/a"])
+@pytest.mark.parametrize(
+    "form",
+    ["step {n} value {value} lr 0.001", "{n}\t{value}\tx", '{{"n": {n}, "value": "{value}"}}'],
+    ids=["log", "table", "json"],
+)
+def test_what_is_odd_in_a_column_of_numbers_is_shown(form: str, odd: str) -> None:
+    """No number, another unit, or a number of another size."""
+    values = [f"{n * 7_919 % 997}ms" for n in range(2_000)]
+    values[1_234] = odd
+    text = "\n".join(form.format(n=n, value=value) for n, value in enumerate(values))
+
+    assert odd in compress(text, budget=800).text.partition("\n")[2]
+
+
+def test_numbers_of_any_length_are_shortened() -> None:
+    """The square of one has more digits than a float holds."""
+    lines = [f"{n},{random.Random(n).getrandbits(700)}" for n in range(900)]
+
+    assert compress("id,key\n" + "\n".join(lines), budget=800).form == "short"
 
 
 def test_long_decimals_are_found_and_shown_with_all_digits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import sqrt
 
 from perdure.context.tool_output.constants import (
@@ -25,9 +25,12 @@ from perdure.context.tool_output.table import MISSING_CELL, Columns
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 # Digits in groups of three or not, with a decimal point, and with a decimal comma; the unit may stand on either side.
 _POINT, _COMMA = (
-    re.compile(rf"[$€£¥]? ?([+-]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{mark}\d+)?) ?[A-Za-z%$€£¥]*")
+    re.compile(rf"[$€£¥]? ?([+-]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{mark}\d+)?(?:[eE][+-]?\d+)?) ?[A-Za-z%$€£¥]*")
     for group, mark in ((",", r"\."), (r"[.\u00a0 ]", ","))
 )
+_OF_NUMBERS = "+-0123456789., \u00a0"
+LARGEST = 1e100
+"""Larger numbers count as this one, whose square is a number too."""
 _CODE = re.compile(r"[EF]\d{4}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d")
 
@@ -42,7 +45,7 @@ def _numbers(cells: Sequence[str], form: re.Pattern[str]) -> dict[int, float]:
     least = 0.8 * len(cells)
     for row, cell in enumerate(cells):
         if match := form.fullmatch(cell.strip()):
-            found[row] = float(_plain(match[1], form))
+            found[row] = max(-LARGEST, min(LARGEST, float(_plain(match[1], form))))
         elif row - len(found) > len(cells) - least:
             return {}
     return found if len(found) >= least else {}
@@ -116,6 +119,12 @@ def rare_rows(cells: Sequence[str]) -> set[int]:
     return {row for row, cell in enumerate(cells) if cell in rare} if rare else set()
 
 
+def odd_rows(cells: Sequence[str], numbers: Collection[int]) -> set[int]:
+    """Return the rows of a column of numbers that have a rare unit, or are no number."""
+    units = [cell.strip(_OF_NUMBERS) if row in numbers else "?" for row, cell in enumerate(cells)]
+    return rare_rows(units) if numbers else set()
+
+
 def error_rows(cells: Sequence[str]) -> set[int]:
     """Return the rows whose cell tells of an error."""
     distinct = set(cells)
@@ -152,7 +161,7 @@ def shown_rows(table: Columns) -> set[int]:
             values = list(numbers.values())
             if not is_sequence(values):
                 rows |= outliers(numbers) | change_points(numbers)
-        rows |= error_rows(cells) | rare_rows(cells)
+        rows |= error_rows(cells) | rare_rows(cells) | odd_rows(cells, numbers)
     return rows
 
 

@@ -27,6 +27,7 @@ from perdure.context.tool_output.interest import (
     is_sequence,
     mean_and_deviation,
     numbers_of,
+    odd_rows,
     outliers,
     rare_rows,
     tells_error,
@@ -247,7 +248,9 @@ def standouts(parsed: Lines) -> list[int]:
     for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):
             numbers = numbers_of(column)
-            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS)
+            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS) | dict.fromkeys(
+                odd_rows(column, numbers), 2 * RARE_SIGMAS
+            )
             if numbers and not is_sequence(list(numbers.values())):
                 mean, deviation = mean_and_deviation(numbers.values())
                 for row in outliers(numbers) | change_points(numbers):
