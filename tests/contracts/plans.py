@@ -193,7 +193,11 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
     "code of tools": (lambda tx, agent: tx.tools.codes([ToolId(one) for one in MANY]), "tools", "id"),
     "agents": (lambda tx, agent: tx.agents.list_by_ids([agent, *MANY]), "a", "id"),
     "ids": (lambda tx, agent: tx.messages.find_existing([MessageId(f"message-{one}") for one in MANY]), "ids", "id"),
-    "tools by ids": (lambda tx, agent: tx.tools.page(where=ToolFilter(ids=tuple(MANY)), limit=9), "tools", "id"),
+    "tools by ids": (
+        lambda tx, agent: tx.tools.page(where=ToolFilter(ids=tuple(map(ToolId, MANY))), limit=9),
+        "tools",
+        "id",
+    ),
 }
 """The same for several keys at once, which SQLite looks up one by one. What PostgreSQL does with them depends on how
 much there is, and here are few rows."""

@@ -27,13 +27,10 @@ CACHED_ROWS = 2_000_000
 """Of all agents together; a row takes about 70 bytes."""
 
 
-_TURNS = np.dtype(
-    {
-        "names": ["seq", "at", "line", "chars", "speaker", "role", "asks"],
-        "formats": [f"<{letter}" for letter in TURN_FORMAT[1:]],
-    }
-)
+_NAMES = ("seq", "at", "line", "chars", "speaker", "role", "asks")
+_TURNS = np.dtype([(name, f"<{letter}") for name, letter in zip(_NAMES, TURN_FORMAT[1:], strict=True)])
 """`TURN_FORMAT` for numpy."""
+Indexes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,9 +106,7 @@ class History:
             _last={**self._last, **last},
         )
 
-    def _rows_before(
-        self, lines: NDArray[np.int32], order: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], dict[int, int]]:
+    def _rows_before(self, lines: NDArray[np.int32], order: Indexes) -> tuple[Indexes, dict[int, int]]:
         """Return the index of the row before each new one in its conversation, -1 for none; and the new `_last`.
 
         `order` puts the new rows of each conversation together.
@@ -124,9 +119,7 @@ class History:
         newest = order[np.append(first[1:], len(order)) - 1] + self.rows
         return before, dict(zip(each, newest.tolist(), strict=True))
 
-    def _spots(
-        self, order: NDArray[np.int64], before: NDArray[np.int64], begins: NDArray[np.bool_]
-    ) -> NDArray[np.int64]:
+    def _spots(self, order: Indexes, before: Indexes, begins: NDArray[np.bool_]) -> Indexes:
         """Return the `spot` of each new row. Those that begin a session get the next numbers, in their order."""
         spot = np.zeros(len(order), np.int64)
         spot[begins] = SESSION_SPAN * (len(self.sizes) + np.arange(np.count_nonzero(begins)))
@@ -143,11 +136,6 @@ class History:
         wanted = np.asarray(seqs, np.int64)
         if not (self.rows and len(wanted)):
             return np.full(len(wanted), -1, np.int64)
-        first = int(self.seq[0])
-        if int(self.seq[-1]) - first == self.rows - 1:  # no number is missing, as in an imported log
-            at = wanted - first
-            if np.minimum.reduce(at) >= 0 and np.maximum.reduce(at) < self.rows:
-                return at
         at = np.minimum(self.seq.searchsorted(wanted), self.rows - 1)
         return np.where(self.seq[at] == wanted, at, -1)
 
@@ -218,8 +206,7 @@ class Histories:
         with self._lock:
             history = self._entries.get(agent_id) or self._empty
         if history.upto < upto:
-            turns = tx.turns.list(agent_id, from_seq=history.upto, before_seq=upto)
-            history = history.extend(turns, upto=upto)
+            history = history.extend(tx.turns.list(agent_id, from_seq=history.upto, before_seq=upto), upto=upto)
         with self._lock:
             cached = self._entries.get(agent_id, self._empty)
             if cached.upto < history.upto or agent_id not in self._entries:

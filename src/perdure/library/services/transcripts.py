@@ -81,11 +81,8 @@ def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict
         if message.run_seq is not None:
             last.setdefault(RunKey(agent_id, message.run_seq), message.id)
     runs = tx.runs.list_by_keys(list(last))
-    return {
-        last[key]: run.failure
-        for key, run in runs.items()
-        if run.status == "failed" and run.failure is not None and not run.hidden
-    }
+    failed = [run for run in runs.values() if run.status == "failed" and not run.hidden]
+    return {last[run.key]: run.failure for run in failed if run.failure is not None}
 
 
 def _edits_of(
