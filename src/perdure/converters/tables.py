@@ -14,14 +14,9 @@ _NAMED_DELIMITER = re.compile(r"\ufeff?\"?sep=([^\n\"])\"?\n", re.IGNORECASE)  #
 _DECIMAL_COMMA = re.compile(r"(?<![\d.,])-?\d[\d.]*,\d+(?=\s*(?:[;\t|]|$))")
 
 
-def cell_text(text: str) -> str:
-    """`text` as a cell: on one line, with escaped bars."""
-    return " ".join(text.split()).replace("|", "\\|")
-
-
 def markdown_table(rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table with the first row as head, all rows as wide as the widest; no lines without rows."""
-    cells = [[cell_text(cell) for cell in row] for row in rows]
+    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
     width = max(map(len, cells), default=0)
     if not width:
         return []

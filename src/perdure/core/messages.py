@@ -420,17 +420,17 @@ class MessageFilter:
     before_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A message without its text: `occurred_at` in epoch seconds; `asks`: whether it holds a question."""
+TURN_FORMAT = "<qdiihb?"
+"""A message without its text, as `struct` packs it: its number, `occurred_at` in epoch seconds, conversation, length,
+speaker (place among the names, -1: none), 0 for a person and 1 for an agent, and whether it asks something."""
 
-    seq: int
-    conversation_seq: int
-    role: Role
-    name: str | None
-    occurred_at: float
-    chars: int
-    asks: bool
+
+@dataclass(frozen=True, slots=True)
+class TurnPart:
+    """Some messages of a history without their texts: names of speakers, and rows in `TURN_FORMAT`."""
+
+    names: tuple[str, ...]
+    rows: bytes
 
 
 def unlogged_message(role: Role, text: str) -> Message:

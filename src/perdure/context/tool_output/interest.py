@@ -145,14 +145,10 @@ def tells_error(text: str) -> bool:
     return may_tell_error(text) and ERROR.search(text) is not None and ERROR.search(NO_ERROR.sub("", text)) is not None
 
 
-def edge_rows(count: int) -> set[int]:
-    """Return the first and last rows."""
-    return {*range(min(EDGE_ROWS, count)), *range(max(0, count - EDGE_ROWS), count)}
-
-
 def shown_rows(table: Columns) -> set[int]:
     """Return the rows of a table that are always shown."""
-    rows = edge_rows(len(table))
+    count = len(table)
+    rows = {*range(min(EDGE_ROWS, count)), *range(max(0, count - EDGE_ROWS), count)}
     for cells in table.cells:
         if len(set(cells)) == 1:
             continue

@@ -320,7 +320,7 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
         upto_seq = log.messages[-1].seq
         rows = tx.messages.view(builder.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
     if view.stubs != conversation.stubs:
-        view = view.with_stubs(conversation.stubs)
+        view = View.of(view.prefix, view.pinned, conversation.stubs).with_rows(view.rows)
     view = view.with_rows(rows)
     if builder.rewrite_reason is not None:
         builder.events.append(PrefixRewritten(prefix.seq, builder.rewrite_reason))

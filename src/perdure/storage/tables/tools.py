@@ -19,7 +19,7 @@ from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import OwnId, PagedTable, first, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import BY_ID, OwnId, PagedTable, first, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 
@@ -61,7 +61,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
         return tool
 
     def _where(self, where: ToolFilter) -> Conditions:
-        conditions = Conditions("org_id = :org_id")
+        conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
         conditions.among("name", where.names)
         conditions.among("id", where.ids)
         conditions.among("tool_type", where.types)
@@ -130,7 +130,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
         """Tool -> source, of those of these tools that have one."""
-        sql = "SELECT id, code FROM tools WHERE {keys} AND org_id = :org_id AND code IS NOT NULL"
+        sql = f"SELECT id, code FROM tools WHERE {{keys}} AND {BY_ID.format('')} AND code IS NOT NULL"
         return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
