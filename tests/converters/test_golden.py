@@ -6,7 +6,8 @@ import io
 
 import pytest
 
-from perdure.converters.html import docx_document, html_to_markdown
+from perdure.converters.docx import docx_document
+from perdure.converters.html import html_to_markdown
 from perdure.converters.limits import Limits
 from perdure.converters.tables import csv_to_markdown
 from perdure.converters.xlsx import xlsx_document
@@ -174,13 +175,85 @@ def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
     assert docx_document("a.docx", file, Limits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
 
 
-def test_a_docx_says_that_equations_are_left_out() -> None:
-    """They are no part of the text, and must not vanish without a trace."""
-    names = "http://schemas.openxmlformats.org"
-    document = (
-        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math"><w:body>'
-        "<w:p><w:r><w:t>is</w:t></w:r><m:oMath><m:r><m:t>1</m:t></m:r></m:oMath></w:p></w:body></w:document>"
-    ).encode()
-    file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+def t(text: str) -> str:
+    """A run of an equation."""
+    return f"<m:r><m:t>{text}</m:t></m:r>"
 
-    assert docx_document("a.docx", file, Limits()).warnings == ("its equations were left out",)
+
+def e(*texts: str, tag: str = "e") -> str:
+    """Arguments of an element of an equation."""
+    return "".join(f"<m:{tag}>{text}</m:{tag}>" for text in texts)
+
+
+FRACTION = f"<m:f>{e(t('a+b'), tag='num')}{e(t('2'), tag='den')}</m:f>"
+EQUATIONS = {
+    "a fraction": (FRACTION, "(a+b)/(2)"),
+    "a power": (f"<m:sSup>{e(t('x'))}{e(t('2'), tag='sup')}</m:sSup>{t('y')}", "x^2 y"),
+    "a longer power": (f"<m:sSup>{e(t('e'))}{e(t('-kt'), tag='sup')}</m:sSup>", "e^(-kt)"),
+    "an index": (f"<m:sSub>{e(t('a'))}{e(t('ij'), tag='sub')}</m:sSub>", "a_(ij)"),
+    "both": (f"<m:sSubSup>{e(t('x'))}{e(t('1'), tag='sub')}{e(t('2'), tag='sup')}</m:sSubSup>", "x_1^2"),
+    "before it": (f"<m:sPre>{e(t('6'), tag='sub')}{e(t('14'), tag='sup')}{e(t('C'))}</m:sPre>", "_6^14 C"),
+    "a square root": (f'<m:rad><m:radPr><m:degHide m:val="1"/></m:radPr><m:deg/>{e(t("x"))}</m:rad>', "√(x)"),
+    "a cube root": (f"<m:rad>{e(t('3'), tag='deg')}{e(t('x'))}</m:rad>", "(x)^(1/3)"),
+    "a sum": (
+        f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr>{e(t("i=1"), tag="sub")}{e(t("n"), tag="sup")}{e(t("i"))}'
+        "</m:nary>",
+        "∑_(i=1)^n i",
+    ),
+    "an integral": (f"<m:nary>{e(t('0'), tag='sub')}<m:sup/>{e(t('xdx'))}</m:nary>", "∫_0 xdx"),
+    "a matrix": (
+        f"<m:d><m:dPr><m:begChr m:val=''/><m:endChr m:val=''/></m:dPr><m:e><m:m><m:mr>{e(t('1'), t('0'))}</m:mr>"
+        f"<m:mr>{e(t('0'), t('1'))}</m:mr></m:m></m:e></m:d>",
+        "[1, 0; 0, 1]",
+    ),
+    "brackets": (f'<m:d><m:dPr><m:begChr m:val="["/><m:endChr m:val=")"/></m:dPr>{e(t("0,1"))}</m:d>', "[0,1)"),
+    "a function": (f"<m:func>{e(t('sin'), tag='fName')}{e(t('x'))}</m:func>", "sin x"),
+    "a limit": (
+        f"<m:func><m:fName><m:limLow>{e(t('lim'))}{e(t('x→0'), tag='lim')}</m:limLow></m:fName>{e(t('x'))}</m:func>",
+        "(lim)_(x→0) x",
+    ),
+    "an accent": (f'<m:acc><m:accPr><m:chr m:val="\u20d7"/></m:accPr>{e(t("v"))}</m:acc>', "v\u20d7"),
+    "a fraction in a root": (f"<m:rad><m:deg/>{e(FRACTION)}</m:rad>", "√((a+b)/(2))"),
+    "lines": (f"<m:eqArr>{e(t('x=1'), t('y=2'))}</m:eqArr>", "[x=1; y=2]"),
+}
+
+
+def docx_with(equation: str) -> io.BytesIO:
+    """A DOCX of one paragraph with an equation."""
+    names = "http://schemas.openxmlformats.org"
+    before, after = (f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in ("is ", " now"))
+    document = (
+        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math">'
+        f"<w:body><w:p>{before}<m:oMath>{equation}</m:oMath>{after}</w:p></w:body></w:document>"
+    ).encode()
+    return io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_an_equation_of_a_docx_is_a_line_of_text(name: str) -> None:
+    """In its place among the words, as the formula of a page is."""
+    equation, line = EQUATIONS[name]
+    document = docx_document("a.docx", docx_with(equation), Limits())
+
+    assert (document.text, document.warnings) == (f"is {line} now\n", ())
+
+
+def test_a_docx_says_what_of_an_equation_it_does_not_know() -> None:
+    """Its text stays, but what it meant may be lost."""
+    document = docx_document("a.docx", docx_with(f"<m:spiral>{e(t('x'))}</m:spiral>"), Limits())
+
+    assert document.text == "is x now\n"
+    assert document.warnings == ("parts of its equations may be missing: spiral",)
+
+
+def test_equations_on_lines_of_their_own_are_kept() -> None:
+    """Several of them, one behind the other."""
+    document = docx_document(
+        "a.docx",
+        docx_with(
+            f"</m:oMath><m:oMathPara><m:oMath>{t('a=1')}</m:oMath><m:oMath>{t('b=2')}</m:oMath></m:oMathPara><m:oMath>"
+        ),
+        Limits(),
+    )
+
+    assert document.text == "is a=1 b=2 now\n"

@@ -1,8 +1,10 @@
-"""MathML as a line of text: what its author wrote beside it, else a plain reading with fractions, powers and roots."""
+"""MathML and Office's equations as a line of text: what an author wrote beside one, else a plain reading."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element
 
 _INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")  # operators that are not shown, such as times
 _UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
@@ -37,7 +39,7 @@ class Formula:
         """The formula on one line."""
         while len(self._open) > 1:
             self._close()
-        return " ".join((self._said or "".join(self._open[0][2])).translate(_INVISIBLE).split())
+        return _line(self._said or _apart("".join(self._open[0][2])))
 
     def _close(self) -> str:
         """Add the reading of the innermost element to the one around it, and give its name."""
@@ -79,3 +81,67 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
 def _group(text: str) -> str:
     """`text` in brackets where it is more than a number or a letter."""
     return text if (text.isalnum() and (text.isdecimal() or len(text) == 1)) or len(text) == 1 else f"({text})"
+
+
+def _line(text: str) -> str:
+    """`text` on one line, as it is shown."""
+    return " ".join(text.translate(_INVISIBLE).split())
+
+
+def _apart(text: str) -> str:
+    """`text` with a space between a power or an index and what follows it."""
+    return _SCRIPT.sub(r"\1 ", text)
+
+
+_SCRIPT = re.compile(r"([_^](?:\d+(?=[^\W\d_])|[^\W\d_](?=\w)))")
+_AS_MATHML = {
+    **{"f": "mfrac", "sSup": "msup", "sSub": "msub", "sSubSup": "msubsup", "limLow": "munder", "limUpp": "mover"},
+    **{"d": "mfenced", "m": "mtable", "mr": "mtr", "eqArr": "mtable"},
+}
+_JOINED = frozenset(
+    ("oMath", "r", "box", "borderBox", "groupChr", "bar", "phant", "e", "num", "den", "sub", "sup", "deg", "lim")
+) | {"fName", "ins", "sdt", "sdtContent", "smartTag"}
+
+
+def office_formula(element: Element, unread: set[str]) -> str:
+    """The formula in an `oMath` element on one line. Names of elements that are not known are added to `unread`."""
+    return _line(_apart(_office(element, unread)))
+
+
+def _office(element: Element, unread: set[str]) -> str:
+    """The reading of an element of Office's mark-up."""
+    name = _name(element)
+    if name == "t":
+        return element.text or ""
+    if name in {"del", "moveFrom"}:
+        return ""
+    settings = {
+        _name(one): next((value for key, value in one.attrib.items() if key.endswith("val")), "")
+        for child in element
+        if _name(child).endswith("Pr")
+        for one in child
+    }
+    parts = {child: _office(child, unread) for child in element if not _name(child).endswith("Pr")}
+    named = {_name(child): text for child, text in parts.items()}
+    inner = named.get("e", "")
+    match name:
+        case "rad":
+            degree = named.get("deg")
+            return _reading("mroot", {}, (inner, degree)) if degree else _reading("msqrt", {}, (inner,))
+        case "nary" | "sPre":
+            scripts = "".join(sign + _group(named[at]) for at, sign in (("sub", "_"), ("sup", "^")) if named.get(at))
+            return f"{settings.get('chr', '∫')}{scripts} {inner}" if name == "nary" else f"{scripts}{inner}"
+        case "func" | "oMathPara":
+            return " ".join(parts.values())
+        case "acc":
+            return inner + settings.get("chr", "\u0302")
+    attributes = {"separators": settings.get("sepChr", "|")}
+    attributes |= {"open": settings.get("begChr", "("), "close": settings.get("endChr", ")")}
+    if name not in _AS_MATHML and name not in _JOINED:
+        unread.add(name)
+    return _reading(_AS_MATHML.get(name, ""), attributes, list(parts.values()))
+
+
+def _name(element: Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]
