@@ -77,7 +77,7 @@ __all__ = [
     "ContinueLoop", "Conversation", "ConversationBusy", "ConversionFailed", "Correction", "CostLedger",
     "DataTooLarge", "Delta", "Embedder", "EmbeddingMismatch", "EmptyMessage", "Entity", "Exchange", "ExitLoop",
     "Explanation", "ExtraMissing", "Fact", "FactContext", "FactEvent", "FactHistory", "FactHit", "FactOrigin",
-    "FactRule", "File", "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Firing", "Folder", "ForgetPreview",
+    "FactRule", "File", "FileEncodingInvalid", "FileNameInvalid", "FileTooLarge", "FileTypeUnsupported", "Firing", "Folder", "ForgetPreview",
     "ForgetResult", "GraphCounts", "Group", "GroupBusy", "GroupMessage", "GroupReply", "GroupTurn", "GroupTurnEnded",
     "Hits", "HookBlocked", "IdempotencyMismatch", "IllegalLog", "ImportResult", "ImportedMessage", "InvalidArguments",
     "InvalidInput", "IrreducibleFloor", "LeaseLost", "LimitReached", "LineNumbersInText", "MaxCount",
