@@ -199,7 +199,9 @@ def _plausibility(text: str, encoding: str) -> float:
         score = 0.0
         for character, count in counts.items():
             code = character.encode(encoding)
-            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= second
+            # One sign and one ASCII letter, such as °C, are no character.
+            least = second if total > 2 else 0x80
+            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= least
             kana = "\u3041" <= character <= "\u30fe" and encoding in {"cp932", "euc_jp"}
             score += count * (0.95 if kana else 0.85 if frequent else -0.6)
         return score / total - 0.3 * len(_JOINED.findall(text)) / total

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from typing import BinaryIO
 from xml.etree import ElementTree
@@ -14,7 +15,9 @@ from perdure.converters.mathml import office_formula
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
-_WITH_TEXT = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml", "word/comments.xml")
+_WITH_TEXT = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
+_LEFT_OUT = re.compile(rb"[<:](?:oMath|ruby|dstrike|position)\b")
+_ASIDE = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 
 
 def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
@@ -27,10 +30,7 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
         import mammoth
     except ImportError as error:
         raise ExtraMissing("reading DOCX files", extra="files") from error
-    unread: set[str] = set()
-    file = _with_formulas_as_text(archive, unread)
-    if unread:
-        warnings.append(f"parts of its equations may be missing: {', '.join(sorted(unread)[:10])}")
+    file = _prepared(archive, warnings)
     try:
         markup = mammoth.convert_to_html(
             file, convert_image=mammoth.images.img_element(lambda image: {"src": ""}), external_file_access=False
@@ -49,22 +49,50 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
     return Document(name=name, kind="docx", text=text, title=title_of(archive) or heading, warnings=tuple(warnings))
 
 
-def _with_formulas_as_text(archive: zipfile.ZipFile, unread: set[str]) -> BinaryIO:
-    """The archive with a run of text in place of each equation. Elements that are not known are added to `unread`."""
+def _prepared(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
+    """The archive with text in place of what mammoth leaves out, and warnings of what is left out all the same."""
     out = io.BytesIO()
+    unread: set[str] = set()
     with zipfile.ZipFile(out, "w") as copy:
         for part in archive.infolist():
             data = archive.read(part)
-            if part.filename in _WITH_TEXT and b"oMath" in data:
+            if part.filename in _WITH_TEXT and _LEFT_OUT.search(data):
                 root = ElementTree.fromstring(data)  # `open_archive` has refused documents with entities
-                word = root.tag.rpartition("}")[0] + "}"
                 for parent in list(root.iter()):
                     for at, child in enumerate(parent):
-                        if child.tag.rpartition("}")[2] in {"oMath", "oMathPara"}:
-                            parent[at] = ElementTree.Element(f"{word}r")
-                            text = ElementTree.SubElement(parent[at], f"{word}t")
-                            text.text, parent[at].tail = office_formula(child, unread), child.tail
+                        parent[at] = _readable(child, root.tag.rpartition("}")[0] + "}", unread)
                 data = ElementTree.tostring(root)
+            elif (match := _ASIDE.fullmatch(part.filename)) and re.search(rb"<w:t[ >]", data):
+                warnings.append(f"its {match[1]}s were left out")
             copy.writestr(part.filename, data)
+    if unread:
+        warnings.append(f"parts of its equations may be missing: {', '.join(sorted(unread)[:10])}")
+    warnings[:] = dict.fromkeys(warnings)
     out.seek(0)
     return out
+
+
+def _readable(element: ElementTree.Element, word: str, unread: set[str]) -> ElementTree.Element:
+    """An element as mammoth reads it: equations and readings of characters as text, every strike as one line, text that
+    is set higher or lower as such. `word` is the namespace of the document."""
+    name, text = element.tag.rpartition("}")[2], ElementTree.Element(f"{word}t")
+    height = element.get(f"{word}val", "0")
+    match name:
+        case "oMath" | "oMathPara":
+            run = ElementTree.Element(f"{word}r")
+            text.text = office_formula(element, unread)
+            run.append(text)
+            return run
+        case "ruby":
+            base, reading = (
+                "".join(one.text or "" for part in element.iter(f"{word}{half}") for one in part.iter(f"{word}t"))
+                for half in ("rubyBase", "rt")
+            )
+            text.text = f"{base}({reading})"
+            return text
+        case "dstrike":
+            return ElementTree.Element(f"{word}strike", element.attrib)
+        case "position" if height != "0":
+            script = "subscript" if height.startswith("-") else "superscript"
+            return ElementTree.Element(f"{word}vertAlign", {f"{word}val": script})
+    return element

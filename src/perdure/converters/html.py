@@ -34,6 +34,7 @@ _BLOCKS = _tags(
     "tfoot th thead tr ul",
 )
 _VOID = _tags("area base br col embed hr img input link meta source track wbr")
+_INLINE = _tags("a del s strike sup sub rt rp span font b strong em i u small big ins mark label")
 _MARKS = {"del": "~~", "s": "~~", "strike": "~~", "sup": "^", "sub": "_", "rt": "(", "rp": "-", "a": "["}
 _STYLES = {"line-through": "~~", "vertical-align:super": "^", "vertical-align:sub": "_"}
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
@@ -51,7 +52,7 @@ BREAK = "\x1e"  # a <br> within a paragraph; parsed text has none of these three
 OPEN, CLOSE = "\x1c", "\x1d"  # around what is raised or lowered, until it is known what follows it
 _OWN = re.compile(f"[{OPEN}{CLOSE}{BREAK}]")
 _NEEDS_NO_BRACKETS = re.compile(rf"{OPEN}([+\-−–]?\d+(?!{CLOSE}\d)|\w(?!{CLOSE}\w)){CLOSE}")
-_IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
+IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
 
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
@@ -67,7 +68,7 @@ def html_to_markdown(markup: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Cell:
-    """A cell of a table: its blocks, and how many columns and rows it spans."""
+    """A cell of a table: its blocks, and how many columns and rows it spans; no rows: a group of rows begins."""
 
     columns: int = 1
     rows: int = 1
@@ -130,6 +131,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         attributes = {key: value or "" for key, value in attrs}
+        tag = self._local(tag)
         if tag == "title" and not self.title:
             self._in_title = True
         if self._skipped is not None:
@@ -166,13 +168,17 @@ class _Page(HTMLParser):
                 self._pre = self._pre or _code_language(attributes)
             case "code" | "kbd" | "samp":
                 self._inline.append("`")
+            case "q":
+                self._inline.append('"')
+            case "input" if attributes.get("type", "").lower() == "checkbox":
+                self._inline.append("[x] " if "checked" in attributes else "[ ] ")
             case "br":
                 self._inline.append("\n" if self._pre is not None else BREAK)
             case "hr" if not self._open_rows():
                 self._add_block("---", item=False)
             case "img" if attributes.get("alt", "").strip():
                 self._inline.append(f"[image: {attributes['alt'].strip()}]")
-            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+            case _ if tag in _INLINE:
                 if tag in {"rt", "rp"}:  # the end of the one before may be left out
                     self._end_mark("rt", "rp")
                 style = "".join(attributes.get("style", "").lower().split())
@@ -185,9 +191,9 @@ class _Page(HTMLParser):
             case "table":
                 self._dissolve_table()
                 self._tables.append([])
-            case "tr":
+            case "tr" | "thead" | "tbody" | "tfoot":
                 if (rows := self._open_rows()) is not None:
-                    rows.append([])
+                    rows += [[]] if tag == "tr" else [[_Cell(rows=0)], []]
             case "td" | "th":
                 if (rows := self._open_rows()) is not None:
                     if not rows:
@@ -196,7 +202,12 @@ class _Page(HTMLParser):
                     # A height of 0 is down to the last row.
                     rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
+    def _local(self, tag: str) -> str:
+        """The name of a tag; those of formulas may stand in a namespace."""
+        return tag.rpartition(":")[2] if tag.endswith(":math") or self._formula is not None else tag
+
     def handle_endtag(self, tag: str) -> None:
+        tag = self._local(tag)
         if tag == "title":
             self._in_title = False
         if self._skipped is not None:
@@ -225,7 +236,9 @@ class _Page(HTMLParser):
                 self._pre = None
             case "code" | "kbd" | "samp" if self._pre is None:
                 self._inline.append("`")
-            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+            case "q":
+                self._inline.append('"')
+            case _ if tag in _INLINE:
                 self._end_mark(tag)
             case "ruby":
                 self._end_mark("rt", "rp")
@@ -275,7 +288,7 @@ class _Page(HTMLParser):
             text = f"({text})"
         elif sign == "^" and in_page:
             text = f"[{text.strip('[]')}]"
-        elif not _IS_NO_POWER.fullmatch(text):
+        elif not IS_NO_POWER.fullmatch(text):
             text = f"{sign}{OPEN}{text}{CLOSE}"
         before, after = whole[:1].isspace() and sign in {"~~", "["}, whole[-1:].isspace()
         self._inline[start:] = [f"{' ' * before}{text}{' ' * after}"]
@@ -388,6 +401,9 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
     rows: list[list[str]] = []
     below: dict[int, tuple[int, str]] = {}  # column -> how many more rows its cell spans, text
     for cells in table:
+        if cells and not cells[0].rows:  # a new group of rows, into which no cell reaches
+            below = {}
+            continue
         row: list[str] = []
         room -= len(below)
         spanned = below if room > 0 else {}

@@ -57,15 +57,15 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
         case "mfrac", (over, under):
             return f"({over})/({under})"
         case "msup" | "mover", (base, upper):
-            return f"{_group(base)}^{_group(upper)}"
+            return f"{group(base)}^{group(upper)}"
         case "msub" | "munder", (base, lower):
-            return f"{_group(base)}_{_group(lower)}"
+            return f"{group(base)}_{group(lower)}"
         case "msubsup" | "munderover", (base, lower, upper):
-            return f"{_group(base)}_{_group(lower)}^{_group(upper)}"
+            return f"{group(base)}_{group(lower)}^{group(upper)}"
         case "msqrt", _:
             return f"√({''.join(parts)})"
         case "mroot", (base, degree):
-            return f"({base})^(1/{_group(degree)})"
+            return f"({base})^(1/{group(degree)})"
         case "mfenced", _:
             marks = attributes.get("separators", ",").strip()[:1]
             return attributes.get("open", "(") + f"{marks} ".join(parts) + attributes.get("close", ")")
@@ -78,7 +78,7 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
     return "".join(parts)
 
 
-def _group(text: str) -> str:
+def group(text: str) -> str:
     """`text` in brackets where it is more than a number or a letter."""
     return text if (text.isalnum() and (text.isdecimal() or len(text) == 1)) or len(text) == 1 else f"({text})"
 
@@ -129,7 +129,7 @@ def _office(element: Element, unread: set[str]) -> str:
             degree = named.get("deg")
             return _reading("mroot", {}, (inner, degree)) if degree else _reading("msqrt", {}, (inner,))
         case "nary" | "sPre":
-            scripts = "".join(sign + _group(named[at]) for at, sign in (("sub", "_"), ("sup", "^")) if named.get(at))
+            scripts = "".join(sign + group(named[at]) for at, sign in (("sub", "_"), ("sup", "^")) if named.get(at))
             return f"{settings.get('chr', '∫')}{scripts} {inner}" if name == "nary" else f"{scripts}{inner}"
         case "func" | "oMathPara":
             return " ".join(parts.values())
