@@ -37,7 +37,7 @@ _VOID = _tags("area base br col embed hr img input link meta source track wbr")
 _INLINE = _tags("a del s strike sup sub rt rp span font b strong em i u small big ins mark label")
 _MARKS = {"del": "~~", "s": "~~", "strike": "~~", "sup": "^", "sub": "_", "rt": "(", "rp": "-", "a": "["}
 _STYLES = {"line-through": "~~", "vertical-align:super": "^", "vertical-align:sub": "_"}
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
+_HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
 _LOOKS_LIKE_MARKUP = re.compile(r"(#{1,6}\s|```|~~~)")
@@ -141,7 +141,9 @@ class _Page(HTMLParser):
         if self._formula is not None:
             self._formula.start(tag, attributes)
             return
-        if tag not in _VOID and (tag in self._leave_out or _is_hidden(attributes)):
+        style = "".join(attributes.get("style", "").lower().split())
+        is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(style)
+        if tag not in _VOID and (tag in self._leave_out or is_hidden):
             self._skipped = (tag, 1)
             return
         if tag in _BLOCKS:
@@ -181,7 +183,6 @@ class _Page(HTMLParser):
             case _ if tag in _INLINE:
                 if tag in {"rt", "rp"}:  # the end of the one before may be left out
                     self._end_mark("rt", "rp")
-                style = "".join(attributes.get("style", "").lower().split())
                 sign = _MARKS.get(tag) or next((sign for name, sign in _STYLES.items() if name in style), "")
                 if sign == "~~" and any(mark[1] == "~~" for mark in self._marks):
                     sign = ""  # struck out once is enough
@@ -431,15 +432,6 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 def _number(text: str | None) -> int | None:
     """A small whole number in an attribute; None: there is none."""
     return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
-
-
-def _is_hidden(attributes: dict[str, str]) -> bool:
-    """Whether an element is not shown."""
-    return (
-        "hidden" in attributes
-        or attributes.get("aria-hidden") == "true"
-        or _HIDDEN_STYLE.search(attributes.get("style", "").lower()) is not None
-    )
 
 
 def _code_language(attributes: dict[str, str]) -> str:
