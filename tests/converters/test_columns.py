@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 from hypothesis import given
@@ -117,7 +117,7 @@ QUESTIONS = [
     ("Is there a limit to how much of it", "There is none, but very large files"),
     ("may be kept for one account?", "are slow to read."),
 ]
-TABLES = {
+TABLES: Mapping[str, Rows] = {
     "a table of terms": [
         ("Bolt M8", "A bolt of steel with eight millimetres of width"),
         ("Nut M8", "A nut that fits the bolt above and none else"),
