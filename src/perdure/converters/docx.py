@@ -55,6 +55,8 @@ def _prepared(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
     unread: set[str] = set()
     with zipfile.ZipFile(out, "w") as copy:
         for part in archive.infolist():
+            if part.filename.startswith(("word/media/", "word/embeddings/")):
+                continue  # large, and never opened
             data = archive.read(part)
             if part.filename in _WITH_TEXT and _LEFT_OUT.search(data):
                 root = ElementTree.fromstring(data)  # `open_archive` has refused documents with entities
