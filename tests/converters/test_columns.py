@@ -50,7 +50,7 @@ def read(drawing: str) -> list[str]:
     return pdf_document("a.pdf", file, Limits(), lambda done, total: None).text.rstrip("\n").split("\n")
 
 
-def placed(rows: Rows, at: Sequence[int] = (50, 300), *, lower: int = 0) -> str:
+def at_places(rows: Rows, at: Sequence[int] = (50, 300), *, lower: int = 0) -> str:
     """Rows of cells, each cell at its place; those behind the first `lower` points lower."""
     return "\n".join(
         f"BT /F1 9 Tf 1 0 0 1 {x + 2 * (len(cell) - len(cell.lstrip()))} {760 - 11 * number - bool(column) * lower} Tm"
@@ -81,7 +81,14 @@ def word_by_word(rows: Rows) -> str:
 
 
 @pytest.mark.parametrize(
-    "draw", [placed, in_one_go, word_by_word, lambda rows: placed(rows, lower=4), lambda rows: placed(rows, (50, 275))]
+    "draw",
+    [
+        at_places,
+        in_one_go,
+        word_by_word,
+        lambda rows: at_places(rows, lower=4),
+        lambda rows: at_places(rows, (50, 275)),
+    ],
 )
 def test_two_columns_are_read_one_after_the_other(draw: Callable[[Rows], str]) -> None:
     """In whatever order and with whatever operators they were drawn."""
@@ -95,7 +102,7 @@ def test_lines_over_all_columns_stay_where_they_are() -> None:
     rows = [[HEADING], *zip(LEFT, RIGHT, strict=True), [HEADING], *zip(LEFT, RIGHT[:7], strict=False)]
     rows += [[line] for line in LEFT[7:]]
 
-    assert read(placed(rows)) == [line.strip() for line in (HEADING, *LEFT, *RIGHT, HEADING, *LEFT, *RIGHT[:7])]
+    assert read(at_places(rows)) == [line.strip() for line in (HEADING, *LEFT, *RIGHT, HEADING, *LEFT, *RIGHT[:7])]
 
 
 def test_three_columns_are_read_one_after_the_other() -> None:
@@ -104,7 +111,7 @@ def test_three_columns_are_read_one_after_the_other() -> None:
     lines += ["so that all the columns are", "read one after the other, and", "never from left to right at all"]
     rows = [[f"{line[:-2]}{mark}" for mark in ("aa", "bb", "cc")] for line in lines]
 
-    assert read(placed(rows, (40, 215, 390))) == [row[column] for column in range(3) for row in rows]
+    assert read(at_places(rows, (40, 215, 390))) == [row[column] for column in range(3) for row in rows]
 
 
 QUESTIONS = [
@@ -144,7 +151,7 @@ def test_a_table_is_read_row_by_row(name: str) -> None:
     rows = TABLES[name]
     expected = [" ".join(" ".join(row).split()) for row in rows]
 
-    assert [" ".join(line.split()) for line in read(placed(rows, (50, 300, 450)))] == expected
+    assert [" ".join(line.split()) for line in read(at_places(rows, (50, 300, 450)))] == expected
 
 
 def test_a_page_of_one_column_whose_words_have_places_of_their_own_has_no_columns() -> None:

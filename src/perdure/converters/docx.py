@@ -16,7 +16,7 @@ from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
 _WITH_TEXT = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
-_LEFT_OUT = re.compile(rb"[<:](?:oMath|ruby|dstrike|position)\b")
+_CHANGES = re.compile(rb"[<:](?:oMath|ruby|dstrike|position)\b")
 _ASIDE = re.compile(r"word/(header|footer|comment)s?\d*\.xml")
 
 
@@ -30,7 +30,7 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
         import mammoth
     except ImportError as error:
         raise ExtraMissing("reading DOCX files", extra="files") from error
-    file = _prepared(archive, warnings)
+    file = _for_mammoth(archive, warnings)
     try:
         markup = mammoth.convert_to_html(
             file, convert_image=mammoth.images.img_element(lambda image: {"src": ""}), external_file_access=False
@@ -49,32 +49,32 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
     return Document(name=name, kind="docx", text=text, title=title_of(archive) or heading, warnings=tuple(warnings))
 
 
-def _prepared(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
+def _for_mammoth(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
     """The archive with text in place of what mammoth leaves out, and warnings of what is left out all the same."""
     out = io.BytesIO()
-    unread: set[str] = set()
+    unknown: set[str] = set()
     with zipfile.ZipFile(out, "w") as copy:
         for part in archive.infolist():
             if part.filename.startswith(("word/media/", "word/embeddings/")):
                 continue  # large, and never opened
             data = archive.read(part)
-            if part.filename in _WITH_TEXT and _LEFT_OUT.search(data):
+            if part.filename in _WITH_TEXT and _CHANGES.search(data):
                 root = ElementTree.fromstring(data)  # `open_archive` has refused documents with entities
                 for parent in list(root.iter()):
                     for at, child in enumerate(parent):
-                        parent[at] = _readable(child, root.tag.rpartition("}")[0] + "}", unread)
+                        parent[at] = _readable(child, root.tag.rpartition("}")[0] + "}", unknown)
                 data = ElementTree.tostring(root)
             elif (match := _ASIDE.fullmatch(part.filename)) and re.search(rb"<w:t[ >]", data):
                 warnings.append(f"its {match[1]}s were left out")
             copy.writestr(part.filename, data)
-    if unread:
-        warnings.append(f"parts of its equations may be missing: {', '.join(sorted(unread)[:10])}")
+    if unknown:
+        warnings.append(f"parts of its equations may be missing: {', '.join(sorted(unknown)[:10])}")
     warnings[:] = dict.fromkeys(warnings)
     out.seek(0)
     return out
 
 
-def _readable(element: ElementTree.Element, word: str, unread: set[str]) -> ElementTree.Element:
+def _readable(element: ElementTree.Element, word: str, unknown: set[str]) -> ElementTree.Element:
     """An element as mammoth reads it: equations and readings of characters as text, every strike as one line, text that
     is set higher or lower as such. `word` is the namespace of the document."""
     name, text = element.tag.rpartition("}")[2], ElementTree.Element(f"{word}t")
@@ -82,7 +82,7 @@ def _readable(element: ElementTree.Element, word: str, unread: set[str]) -> Elem
     match name:
         case "oMath" | "oMathPara":
             run = ElementTree.Element(f"{word}r")
-            text.text = office_formula(element, unread)
+            text.text = office_formula(element, unknown)
             run.append(text)
             return run
         case "ruby":

@@ -98,17 +98,17 @@ _AS_MATHML = {
     **{"f": "mfrac", "sSup": "msup", "sSub": "msub", "sSubSup": "msubsup", "limLow": "munder", "limUpp": "mover"},
     **{"d": "mfenced", "m": "mtable", "mr": "mtr", "eqArr": "mtable"},
 }
-_JOINED = frozenset(
+_PLAIN = frozenset(
     ("oMath", "r", "box", "borderBox", "groupChr", "bar", "phant", "e", "num", "den", "sub", "sup", "deg", "lim")
 ) | {"fName", "ins", "sdt", "sdtContent", "smartTag"}
 
 
-def office_formula(element: Element, unread: set[str]) -> str:
-    """The formula in an `oMath` element on one line. Names of elements that are not known are added to `unread`."""
-    return _line(_apart(_office(element, unread)))
+def office_formula(element: Element, unknown: set[str]) -> str:
+    """The formula in an `oMath` element on one line. Names of elements that are not known are added to `unknown`."""
+    return _line(_apart(_office(element, unknown)))
 
 
-def _office(element: Element, unread: set[str]) -> str:
+def _office(element: Element, unknown: set[str]) -> str:
     """The reading of an element of Office's mark-up."""
     name = _name(element)
     if name == "t":
@@ -121,15 +121,15 @@ def _office(element: Element, unread: set[str]) -> str:
         if _name(child).endswith("Pr")
         for one in child
     }
-    parts = {child: _office(child, unread) for child in element if not _name(child).endswith("Pr")}
-    named = {_name(child): text for child, text in parts.items()}
-    inner = named.get("e", "")
+    parts = {child: _office(child, unknown) for child in element if not _name(child).endswith("Pr")}
+    by_name = {_name(child): text for child, text in parts.items()}
+    inner = by_name.get("e", "")
     match name:
         case "rad":
-            degree = named.get("deg")
+            degree = by_name.get("deg")
             return _reading("mroot", {}, (inner, degree)) if degree else _reading("msqrt", {}, (inner,))
         case "nary" | "sPre":
-            scripts = "".join(sign + group(named[at]) for at, sign in (("sub", "_"), ("sup", "^")) if named.get(at))
+            scripts = "".join(sign + group(by_name[at]) for at, sign in (("sub", "_"), ("sup", "^")) if by_name.get(at))
             return f"{settings.get('chr', '∫')}{scripts} {inner}" if name == "nary" else f"{scripts}{inner}"
         case "func" | "oMathPara":
             return " ".join(parts.values())
@@ -137,8 +137,8 @@ def _office(element: Element, unread: set[str]) -> str:
             return inner + settings.get("chr", "\u0302")
     attributes = {"separators": settings.get("sepChr", "|")}
     attributes |= {"open": settings.get("begChr", "("), "close": settings.get("endChr", ")")}
-    if name not in _AS_MATHML and name not in _JOINED:
-        unread.add(name)
+    if name not in _AS_MATHML and name not in _PLAIN:
+        unknown.add(name)
     return _reading(_AS_MATHML.get(name, ""), attributes, list(parts.values()))
 
 

@@ -49,12 +49,12 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
     starts: list[int] = []
     unreadable: list[int] = []
     line, chars = 1, 0
-    looked_at = COLUMNS_PAGES  # the last page where columns are looked for
+    last_look = COLUMNS_PAGES  # the last page where columns are looked for
     for number in range(1, total + 1):
         try:
             page = reader.pages[number - 1]
             text = _tidy(page.extract_text())
-            if number <= looked_at:
+            if number <= last_look:
                 with suppress(Exception):  # a text in any order is better than none
                     layout = page.extract_text(
                         extraction_mode="layout",
@@ -62,7 +62,7 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
                         layout_mode_scale_weight=SCALE,
                     )
                     if (read := in_columns(text, _tidy(layout))) != text:
-                        text, looked_at = read, number + COLUMNS_PAGES
+                        text, last_look = read, number + COLUMNS_PAGES
         except MemoryError:
             raise
         except Exception:  # one page may be broken while the others are not

@@ -142,7 +142,7 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
     if "xl/styles.xml" not in archive.namelist():
         return []
     codes = {code: _Style(is_date=True, is_duration=code in _DURATION_FORMATS) for code in _DATE_FORMATS}
-    struck: list[bool] = []
+    strikes: list[bool] = []
     styles: list[_Style] = []
     room = ""
     for event, tag, attributes in _events(archive, "xl/styles.xml"):
@@ -156,12 +156,12 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
             date = duration or _DATE_CODE.search(_LITERALS.sub("", code)) is not None
             codes[number] = _Style(date, duration, len(code) if re.fullmatch("0{2,20}", code) else 0)
         elif tag == "font" and room == "fonts":
-            struck.append(False)
+            strikes.append(False)
         elif tag == "strike" and room == "fonts" and attributes.get("val") not in {"0", "false"}:
-            struck[-1:] = [True]
+            strikes[-1:] = [True]
         elif tag == "xf" and room == "cellXfs":
             number, font = (_integer(attributes.get(name)) or 0 for name in ("numFmtId", "fontId"))
-            styles.append(replace(codes.get(number, _Style()), is_struck=font < len(struck) and struck[font]))
+            styles.append(replace(codes.get(number, _Style()), is_struck=font < len(strikes) and strikes[font]))
     return styles
 
 
