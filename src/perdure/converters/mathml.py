@@ -39,7 +39,7 @@ class Formula:
         """The formula on one line."""
         while len(self._open) > 1:
             self._close()
-        return _line(self._said or _apart("".join(self._open[0][2])))
+        return " ".join(self._said.translate(_INVISIBLE).split()) or _line("".join(self._open[0][2]))
 
     def _close(self) -> str:
         """Add the reading of the innermost element to the one around it, and give its name."""
@@ -84,13 +84,8 @@ def group(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """`text` on one line, as it is shown."""
-    return " ".join(text.translate(_INVISIBLE).split())
-
-
-def _apart(text: str) -> str:
-    """`text` with a space between a power or an index and what follows it."""
-    return _SCRIPT.sub(r"\1 ", text)
+    """`text` on one line, as it is shown, with a space between a power or an index and what follows it."""
+    return " ".join(_SCRIPT.sub(r"\1 ", text.translate(_INVISIBLE)).split())
 
 
 _SCRIPT = re.compile(r"([_^](?:\d+(?=[^\W\d_])|[^\W\d_](?=\w)))")
@@ -105,7 +100,7 @@ _PLAIN = frozenset(
 
 def office_formula(element: Element, unknown: set[str]) -> str:
     """The formula in an `oMath` element on one line. Names of elements that are not known are added to `unknown`."""
-    return _line(_apart(_office(element, unknown)))
+    return _line(_office(element, unknown))
 
 
 def _office(element: Element, unknown: set[str]) -> str:
