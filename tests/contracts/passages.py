@@ -257,6 +257,12 @@ class PassageContract(Contract):
             for text in ("ПРИВЕТ ÉCOLE", "Straße ΑΘΗΝΑ"):
                 await store.write(self.add_passage, archive.id, text)
             assert [await page(text=word) for word in ("привет", "école", "straße", "αθηνα")] == [[5], [5], [6], [6]]
+            for text in ("ΣΊΣΥΦΟΣ", "Σίσυφος", "İZMİR"):
+                await store.write(self.add_passage, archive.id, text)
+            assert [await page(text=word) for word in ("σίσυφος", "ΣΊΣΥΦΟΣ", "izmir", "İZMİR")] == [
+                *([7, 8], [7, 8]),
+                *([9], [9]),
+            ]
 
     async def test_many_passages_come_in_one_go(self) -> None:
         """They are numbered in the order given, and counts, tags and words follow."""

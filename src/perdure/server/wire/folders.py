@@ -77,6 +77,7 @@ def file_shape(state: FileState) -> dict[str, Any]:
         **nulls("file_creation_date", "file_last_modified_date"),
         "processing_status": file.status,
         "error_message": file.problem or None,
+        "warnings": list(file.warnings),
         "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
         "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
         "chunks_embedded": file.chunk_count - state.waiting,  # without an embedder none waits: they are found by words

@@ -139,6 +139,7 @@ class File(_Stamped):
     progress: int
     total_chunks: int | None
     chunks_embedded: int | None
+    warnings: list[str]
     content: str | None
 
 
