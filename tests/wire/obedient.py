@@ -41,18 +41,25 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def obey(asked: Mapping[str, Any]) -> HttpLine:
     """What the last user message orders: after `!` each word is one answer, and the names joined by `+` in it are its
-    calls; then the model says `done` (`all of it done` after calls). `slowly` takes half a minute."""
+    calls; then the model says `done` (`all of it done` after calls). `slowly` takes half a minute. After `!!` stands
+    JSON instead: each item is one answer, a text or calls as pairs of name and arguments."""
     messages = asked["messages"]
     said = {index: _text(message) for index, message in enumerate(messages) if message["role"] == "user"}
     at = max(index for index, text in said.items() if not text.startswith('{"type"'))  # what the engine adds
     text = said[at]
     key = text.split()[0]
-    steps = text.partition("!")[2].split()
+    exact = text.partition("!!")[2]
+    steps: list[Any] = json.loads(exact) if exact else text.partition("!")[2].split()
     taken = sum(message["role"] == "assistant" for message in messages[at:])
     if key == "slowly":
         return Later(30.0, says("done"))
     if taken >= len(steps):
         return says("all of it done" if steps else "done")
+    if exact and isinstance(step := steps[taken], str):
+        return says(step)
+    if exact:
+        calls = [ToolCall(f"{key}-{taken}-{at}", name, json.dumps(given)) for at, (name, given) in enumerate(step)]
+        return ModelReply(parts=tuple(calls))
     calls = []
     for index, word in enumerate(steps[taken].split("+")):
         name, arguments = STEPS[word]

@@ -80,12 +80,14 @@ class BlockService:
         await delete(self._ports, lambda tx: tx.blocks.delete(block_id))
 
     async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Block]:
-        """The agent's blocks, or a page of them, in the order in which they were attached. Raises: NotFound."""
+        """The agent's blocks in the order in which they were attached, or a page in that of creation. Raises:
+        NotFound."""
 
         def select(tx: Tx) -> Sequence[Block]:
             tx.agents.model(agent_id)
-            blocks = tx.blocks.list_by_agent(agent_id)
-            return blocks if page is None else page.select(blocks, kind="block of this agent", id_of=lambda one: one.id)
+            if page is None:
+                return tx.blocks.list_by_agent(agent_id)
+            return tx.blocks.page(where=BlockFilter(agent_id=agent_id), **page.arguments)
 
         return await self._ports.store.read(select)
 

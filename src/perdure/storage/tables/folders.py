@@ -59,15 +59,18 @@ class Folders(Table):
         self,
         *,
         name: str | None = None,
+        agent_id: AgentId | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Folder]:
-        """Folders with numbers between `above` and `below`, both excluded, in order of creation."""
+        """Folders with numbers between `above` and `below`, both excluded, in order of creation; of an agent, if one is
+        given."""
         where = Conditions()
         where.between("number", above, below)
         where.equal("name", name)
+        where.add("id IN (SELECT folder_id FROM agent_folders WHERE agent_id = ?)", agent_id)
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from perdure.app import App
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import File, Folder
 from perdure.core.ids import AgentId, FolderId
@@ -137,8 +138,14 @@ class FolderService:
 
     async def list_agents(self, folder_id: FolderId, page: Page | None = None) -> Sequence[AgentId]:
         """The agents that have the folder, or a page of them, oldest first. Raises: NotFound."""
-        agents = await self._ports.store.read(lambda tx: tx.folders.list_agents(folder_id))
-        return agents if page is None else page.select(agents, kind="agent of this folder", id_of=str)
+
+        def load(tx: Tx) -> Sequence[AgentId]:
+            if page is None:
+                return tx.folders.list_agents(folder_id)
+            where = AgentFilter(folder_id=tx.folders.get(folder_id).id)
+            return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
+
+        return await self._ports.store.read(load)
 
     async def list_passages(self, folder_id: FolderId, page: Page) -> Sequence[Passage]:
         """A page of the passages that the folder's files are found by. Raises: NotFound."""
@@ -147,12 +154,14 @@ class FolderService:
     # --- those of an agent
 
     async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Folder]:
-        """The agent's folders, or a page of them, in the order in which they were attached. Raises: NotFound."""
+        """The agent's folders in the order in which they were attached, or a page in that of creation. Raises:
+        NotFound."""
 
         def load(tx: Tx) -> Sequence[Folder]:
             tx.agents.model(agent_id)
-            found = tx.folders.list_by_agent(agent_id)
-            return found if page is None else page.select(found, kind="folder of this agent", id_of=lambda one: one.id)
+            if page is None:
+                return tx.folders.list_by_agent(agent_id)
+            return page.load(partial(tx.folders.list, agent_id=agent_id), tx.folders.number)
 
         return await self._ports.store.read(load)
 

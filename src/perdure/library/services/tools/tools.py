@@ -157,14 +157,13 @@ class ToolService:
     # --- those of an agent
 
     async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[ToolState]:
-        """The agent's tools, or a page of them, sorted by name. Raises: NotFound."""
+        """The agent's tools by name, or a page of them in the order of creation. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[ToolState]:
             tx.agents.model(agent_id)
-            tools = tx.tools.list_by_agent(agent_id)
-            if page is not None:
-                tools = page.select(tools, kind="tool of this agent", id_of=lambda tool: tool.id)
-            return _load_states(tx, tools)
+            if page is None:
+                return _load_states(tx, tx.tools.list_by_agent(agent_id))
+            return _load_states(tx, tx.tools.page(where=ToolFilter(agent_id=agent_id), **page.arguments))
 
         return await self._app.ports.store.read(load)
 
