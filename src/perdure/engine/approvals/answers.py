@@ -200,13 +200,12 @@ def with_waits(
         arguments, ignored = loop.read(parameters, call.arguments, strict=speaks)
         call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
-        wait = waits.get(call.name)
-        broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         call = replace(call, arguments=arguments)
-        if wait is not None and (broken or not is_usable(tools[call.name].spec, call.own_arguments)):
-            wait = None
+        broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
+        broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
+        wait = None if broken else waits.get(call.name)
         digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
-        changed[call.call_id] = replace(call, awaits=wait, tool_digest=digest)
+        changed[call.call_id] = replace(call, awaits=wait, tool_digest=digest, refused=broken)
     if any(call.awaits for call in changed.values()):
         changed = _with_unused_ids(tx, log, changed)
     return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)
