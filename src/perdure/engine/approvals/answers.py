@@ -160,6 +160,21 @@ def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[st
     return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
 
 
+def with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
+    """Store the caller's tools and skills with the run. Raises: TooMany: they are too long."""
+    text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
+    tx.limits.check("client_limit_chars", len(text))
+    return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
+
+
+def with_last_skills(tx: Tx, run: Run, last: str | None) -> Run:
+    """The run with the skills of the conversation's last request, whose set is `last`, unless its caller sent a set."""
+    if run.client_tools is not None or last is None:
+        return run
+    skills, tools = client_skills(tx, run.key.agent_id, last), client_specs(tx, run.key.agent_id, last)
+    return with_client_tools(tx, run, skills) if skills or not tools else run
+
+
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
     """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
     approved, waived = rules_in(settings).approved, settings.get("approval_waived") or ()

@@ -17,6 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
 from perdure.domain.provenance.context import context_sources, file_source, recalled_sources, sources_of_notes
+from perdure.engine.approvals.answers import with_last_skills
 from perdure.engine.budget import find_exceeded
 from perdure.engine.estimates import (
     fixed_at_least,
@@ -224,10 +225,13 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
             else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
+    run = with_last_skills(tx, builder.log.run, None if current is None else current.client_tools)
+    builder.log = replace(builder.log, run=run)
     if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
         return _clear_view(builder, current, first)
-    client_tools = builder.log.run.client_tools
-    reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, inputs=inputs)
+    reason = rewrite_reason(
+        tx, agent, conversation, builder.memory, current, client_tools=run.client_tools, inputs=inputs
+    )
     if current is not None and reason is None:
         return current
     return _rewrite_prefix(builder, current, reason or "first")
