@@ -412,7 +412,7 @@ async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> 
 
 
 async def test_skills_stay_until_a_message_brings_others(tmp_path: Path) -> None:
-    """In the stored system message too, and without a new prefix: a message that says nothing of them changes nothing."""
+    """In the stored system message too: a message that says nothing of them changes nothing, nor the prefix."""
     skill = {"name": "deploy", "description": "Put it online.", "location": "skills/deploy/SKILL.md"}
     bash = {"name": "Bash", "parameters": {"type": "object", "properties": {}}}
     model = ScriptedModel()

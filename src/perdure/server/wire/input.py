@@ -297,7 +297,9 @@ class SendRequest(WireRequest):
         """
         tools = client_tools_of(self.client_tools).shapes if self.client_tools else ()
         skills = dict.fromkeys(self.client_skills or ())  # one that is sent twice is one
-        return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or (None if self.client_skills is None else ())
+        return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or (
+            None if self.client_skills is None else ()
+        )
 
     def key(self, header: str | None) -> str | None:
         """The idempotency key: that of the header, or else one of the messages' `otid`s, which a client repeats in

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.portable import portable
+from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
@@ -154,9 +154,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
-                spec = self.get(ToolId(tool_id)).spec
-                for problem in portable({"name": spec.name, "parameters": spec.parameters}).problems:
-                    log.warning("the schema of the tool %s is changed for models: %s", spec.name, problem)
+                for warning in schema_warnings(self.get(ToolId(tool_id)).spec):
+                    log.warning("%s: %s", name, warning)
                 revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:
