@@ -50,7 +50,7 @@ def obey(asked: Mapping[str, Any]) -> HttpLine:
     at = max(index for index, text in said.items() if not text.startswith('{"type"'))  # what the engine adds
     text = said[at]
     key = text.split()[0]
-    steps = text.partition("!")[2].split()
+    steps = [] if "!!" in text else text.partition("!")[2].split()
     taken = sum(message["role"] == "assistant" for message in messages[at:])
     if key == "slowly":
         return Later(30.0, says("done"))
