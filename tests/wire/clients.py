@@ -1,4 +1,4 @@
-"""The official clients: the newest, which the tests import, an older one that is still in use, and the last before 1.0."""
+"""The official clients: the newest, which the tests import, an older one in use, and the last before 1.0."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What users of each generation of the official client met first, as a program: `python letta_points.py URL MODEL MCP_URL`.
+"""What users of each generation of the official client met first: `python letta_points.py URL MODEL MCP_URL`.
 
 It runs with whichever `letta_client` is on the path, those before 1.0 included, whose methods have other names. Each
-point stands in a function of its own; all that fail are printed. What the agent is told orders what the model does: JSON
-after `!!` holds its answers (see `tests.wire.obedient`).
+point stands in a function of its own; all that fail are printed. What the agent is told orders what the model does: the
+JSON after `!!` holds its answers (see `tests.wire.obedient`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import letta_client
 
+CLIENT: Any = letta_client  # of no one version
 VERSION = importlib.metadata.version("letta-client")
 IS_OLD = VERSION.startswith("0.")
 COUNT = 5
@@ -40,7 +41,7 @@ class User:
 
     def __init__(self, url: str, model: str, mcp_url: str) -> None:
         arguments: dict[str, Any] = {"token": None} if IS_OLD else {"api_key": "none", "max_retries": 0}
-        self.client: Any = letta_client.Letta(base_url=url, timeout=30, **arguments)
+        self.client: Any = CLIENT.Letta(base_url=url, timeout=30, **arguments)
         self.model, self.mcp_url = model, mcp_url
         self.http = httpx.Client(base_url=url, timeout=30, trust_env=False)
         self.mark = f"v{VERSION.replace('.', '_')}_"
@@ -174,7 +175,7 @@ def things_are_detached_while_they_are_listed(user: User) -> None:
 def tools_of_an_mcp_server_have_its_names(user: User) -> None:
     client, name = user.client, f"{user.mark}mcp"
     if IS_OLD:
-        config = letta_client.StreamableHttpServerConfig(server_name=name, server_url=user.mcp_url)
+        config = CLIENT.StreamableHttpServerConfig(server_name=name, server_url=user.mcp_url)
         client.tools.add_mcp_server(request=config)
         names = [tool.name for tool in client.tools.list_mcp_tools_by_server(name)]
         tool = client.tools.add_mcp_tool(name, "add")
@@ -197,7 +198,7 @@ def files_of_a_folder_are_blocks(user: User) -> None:
     agent = user.agent(name=f"{user.mark}files").id
     user.link("folders", "attach", agent, folder.id)
     deadline = time.monotonic() + 20
-    while (file := list(client.folders.files.list(folder.id))[0]).processing_status != "completed":
+    while (file := next(iter(client.folders.files.list(folder.id)))).processing_status != "completed":
         assert time.monotonic() < deadline, file
         time.sleep(0.05)
     assert (file.file_name, file.original_file_name) == ("boiler.txt", "boiler.txt")
@@ -208,7 +209,7 @@ def files_of_a_folder_are_blocks(user: User) -> None:
     said = user.system_message(agent)
     for line in (
         "<file_limits>\n- current_files_open=1\n- max_files_open=",
-        f'<directory name="{folder.name}">\n<description>About boilers</description>\n<instructions>Quote.</instructions>',
+        f'<directory name="{folder.name}">\n<description>About boilers</description>\n<instructions>Quote.</instr',
         f'<file status="open" name="{folder.name}/boiler.txt">\n[Viewing file start (out of 40 lines)]\n1: Bleed it',
     ):
         assert line in said, (line, said)
@@ -294,7 +295,7 @@ def send_message_ends_the_turn(user: User) -> None:
         user.client.agents.messages.list(agent),
     ):
         said = [one for kind, one in shown(messages) if kind == "assistant_message"]
-        assert said and set(said) == {"now"} or "".join(map(str, said)) == "now", said
+        assert "".join(map(str, said)) == "now", said
 
 
 def limits_of_blocks_hold(user: User) -> None:
