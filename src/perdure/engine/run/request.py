@@ -52,7 +52,8 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
     list of steps. It is in the context of all that follows."""
     tx, agent, seq = builder.tx, builder.agent, builder.conversation.seq
     shown = () if recalled is None else recalled_sources(tx, recalled)
-    shown += (*sources_of_notes(tx, agent.id, seq), *_of_files(builder), *_of_steps(builder))
+    files = (file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
+    shown += (*sources_of_notes(tx, agent.id, seq), *files, *_of_steps(builder))
     if not shown or (row := _row_of(builder)) is None:
         return
     known = {one.source for one in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
@@ -70,11 +71,6 @@ def _row_of(builder: RequestBuilder) -> Message | None:
         builder.agent.id, conversation_seq=builder.conversation.seq, limit=1, newest_first=True, kinds=None
     )
     return newest[0] if newest else None
-
-
-def _of_files(builder: RequestBuilder) -> tuple[Source, ...]:
-    """The open files."""
-    return tuple(file_source(builder.tx, key) for key in builder.memory.versions if is_id("file", key))
 
 
 def _of_steps(builder: RequestBuilder) -> tuple[Source, ...]:

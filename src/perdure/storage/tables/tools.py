@@ -72,7 +72,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
         if where.tags == ():
             conditions.add("1 = 0")
         conditions.have_tags("tags", where.tags or (), every=False)
-        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", where.agent_id)
+        owner = where.agent_id and own_agent(self._db, self._org_id, where.agent_id)
+        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", owner)
         return conditions
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:

@@ -79,11 +79,12 @@ class FolderService:
         check_text("a folder's name or id", name_or_id)
         return await self._ports.store.read(find_folder, name_or_id)
 
-    async def list(self, page: Page, *, name: str | None = None) -> Sequence[Folder]:
-        """A page of all folders, or of those of this name. Raises: InvalidInput; NotFound: the page begins at none."""
+    async def list(self, page: Page, *, name: str | None = None, agent_id: AgentId | None = None) -> Sequence[Folder]:
+        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
+        begins at none; the agent."""
         check_page(page, name=name)
         return await self._ports.store.read(
-            lambda tx: page.load(partial(tx.folders.list, name=name), tx.folders.number)
+            lambda tx: page.load(partial(tx.folders.list, name=name, agent_id=agent_id), tx.folders.number)
         )
 
     async def count(self) -> int:
@@ -136,12 +137,10 @@ class FolderService:
                     raise problem from None
                 await asyncio.sleep(POLL_S)
 
-    async def list_agents(self, folder_id: FolderId, page: Page | None = None) -> Sequence[AgentId]:
-        """The agents that have the folder, or a page of them, oldest first. Raises: NotFound."""
+    async def list_agents(self, folder_id: FolderId, page: Page) -> Sequence[AgentId]:
+        """A page of the agents that have the folder. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[AgentId]:
-            if page is None:
-                return tx.folders.list_agents(folder_id)
             where = AgentFilter(folder_id=tx.folders.get(folder_id).id)
             return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
 
@@ -153,15 +152,12 @@ class FolderService:
 
     # --- those of an agent
 
-    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Folder]:
-        """The agent's folders in the order in which they were attached, or a page in that of creation. Raises:
-        NotFound."""
+    async def list_of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
+        """The agent's folders, in the order in which they were attached. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[Folder]:
             tx.agents.model(agent_id)
-            if page is None:
-                return tx.folders.list_by_agent(agent_id)
-            return page.load(partial(tx.folders.list, agent_id=agent_id), tx.folders.number)
+            return tx.folders.list_by_agent(agent_id)
 
         return await self._ports.store.read(load)
 
