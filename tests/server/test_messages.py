@@ -420,7 +420,9 @@ async def test_skills_stay_until_a_message_brings_others(tmp_path: Path) -> None
         agent = await perdure.create_agent()
         path = f"/v1/agents/{agent.id}/messages"
         shown: list[bool] = []
-        for more in ({"client_skills": [skill]}, {}, {"client_tools": [bash]}, {"client_skills": []}, {}):
+        none: dict[str, Any] = {}
+        sent = [{"client_skills": [skill]}, none, {"client_tools": [bash]}, {"client_skills": []}, none]
+        for more in sent:
             (await client.post(path, json={"input": "go"} | more)).raise_for_status()
             listed = (await client.get(path, params={"order": "asc"})).json()
             shown.append("available_skills" in listed[0]["content"])
