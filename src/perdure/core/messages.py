@@ -102,7 +102,7 @@ class ToolCall:
     `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is set when the answer
     is stored; None: the call runs at once. `tool_digest` is of the tool that a person approves; None: no approval is
     needed, or an older version stored the call. `loop_arguments` names the arguments that are the loop's, not the
-    tool's, and `ignored` those that are nobody's.
+    tool's, and `ignored` those that are nobody's. `refused`: it can't be run, so it says nothing to anybody.
     """
 
     call_id: str
@@ -112,6 +112,7 @@ class ToolCall:
     tool_digest: str | None = field(default=None, compare=False)
     loop_arguments: tuple[str, ...] = field(default=(), compare=False)
     ignored: tuple[str, ...] = field(default=(), compare=False)
+    refused: bool = field(default=False, compare=False)
     type: Literal["tool_call"] = "tool_call"
 
     @property
@@ -121,8 +122,9 @@ class ToolCall:
 
     @property
     def speech(self) -> str:
-        """What the agent says to a person by this call; empty for a call of another tool than `send_message`."""
-        if self.name != SEND_MESSAGE:
+        """What the agent says to a person by this call; empty for a refused one, or of another tool than
+        `send_message`."""
+        if self.name != SEND_MESSAGE or self.refused:
             return ""
         text = split_arguments(self.arguments, ("message",))[1].get("message")
         return text if isinstance(text, str) else ""

@@ -10,7 +10,7 @@ from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.checks import Page
+from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.services import Services
 from perdure.library.services.folders.files import Source
 
@@ -162,7 +162,7 @@ class AsyncFolder:
 
     async def agents(self) -> Sequence[AgentId]:
         """The agents that have it, oldest first. Raises: NotFound."""
-        return await self._services.folders.list_agents(self.id)
+        return await self._services.folders.list_agents(self.id, Page(LIMIT_MAX, ascending=True))
 
 
 class AsyncAgentFiles:

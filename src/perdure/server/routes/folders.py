@@ -185,8 +185,8 @@ async def list_of_agent(
     library: Library,
     page: Annotated[Page, pages("folder", limit=100, order="desc")],
 ) -> Response:
-    """List the agent's folders; `asc` is the order in which they were attached."""
-    folders = await library.services.folders.list_of_agent(agent_id, page)
+    """List the agent's folders; `asc` is the order of creation."""
+    folders = await library.services.folders.list(page, agent_id=agent_id)
     return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
 
 

@@ -195,6 +195,10 @@ def _conditions(where: AgentFilter) -> Conditions:
         " WHERE x.agent_id = a.id AND x.block_id = ?)",
         where.block_id,
     )
+    conditions.add(
+        "EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = a.id AND x.folder_id = ?)",
+        where.folder_id,
+    )
     add_identity_conditions(conditions, "agent", where)
     conditions.equal("a.created_by", where.created_by)
     newest_run = "SELECT r.stop_reason FROM runs r WHERE r.agent_id = a.id ORDER BY r.seq DESC LIMIT 1"

@@ -156,6 +156,8 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         conditions.add(f"{agents} >= ?", where.agents_min)
         conditions.add(f"{agents} <= ?", where.agents_max)
         conditions.among(agents, where.agents_in or None)
+        owner = where.agent_id and table.own_agent(self._db, self._org_id, where.agent_id)
+        conditions.add("b.id IN (SELECT block_id FROM agent_blocks WHERE agent_id = ?)", owner)
         return conditions
 
     # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.

@@ -14,7 +14,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.portable import portable
+from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
@@ -72,7 +72,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
         if where.tags == ():
             conditions.add("1 = 0")
         conditions.have_tags("tags", where.tags or (), every=False)
-        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", where.agent_id)
+        owner = where.agent_id and own_agent(self._db, self._org_id, where.agent_id)
+        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", owner)
         return conditions
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
@@ -154,9 +155,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
-                spec = self.get(ToolId(tool_id)).spec
-                for problem in portable({"name": spec.name, "parameters": spec.parameters}).problems:
-                    log.warning("the schema of the tool %s is changed for models: %s", spec.name, problem)
+                for warning in schema_warnings(self.get(ToolId(tool_id)).spec):
+                    log.warning("%s: %s", name, warning)
                 revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:

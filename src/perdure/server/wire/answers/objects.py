@@ -322,32 +322,28 @@ class Compaction(TypedDict):
     num_messages_after: int
 
 
-class Run(TypedDict):
+class _Work(TypedDict):
+    status: Literal["created", "running", "completed", "failed", "cancelled"]
+    created_at: ids.Time
+    completed_at: ids.Time | None
+    background: bool | None
+    metadata: Object
+    stop_reason: StopReason | None
+    total_duration_ns: int | None
+
+
+class Run(_Work):
     id: ids.RunIdIn
     agent_id: ids.AgentIdIn
     conversation_id: ids.ConversationIdIn | None
-    status: Literal["created", "running", "completed", "failed", "cancelled"]
-    created_at: ids.Time
-    completed_at: ids.Time | None
-    background: bool | None
-    metadata: Object
-    stop_reason: StopReason | None
-    total_duration_ns: int | None
 
 
-class Job(TypedDict):
+class Job(_Work):
     id: ids.JobIdIn
     job_type: Literal["run", "batch"]
     agent_id: ids.AgentIdIn | None
-    status: Literal["created", "running", "completed", "failed", "cancelled"]
-    created_at: ids.Time
     updated_at: ids.Time
-    completed_at: ids.Time | None
-    background: bool | None
-    metadata: Object
-    stop_reason: StopReason | None
     callback_url: str | None
-    total_duration_ns: int | None
 
 
 class Step(Usage):
