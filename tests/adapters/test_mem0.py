@@ -40,6 +40,31 @@ def test_facts_are_extracted_from_messages(memory: Memory) -> None:
     assert texts(memory.search("where does ada live", filters={"user_id": "ada"}))[0] == "ada lives in Turin."
 
 
+def test_a_name_alone_is_a_memory(memory: Memory) -> None:
+    """A message that says nothing else is kept, once; another name takes its place."""
+    (added,) = memory.add("My name is Ada.", user_id="u1")["results"]
+    again = memory.add("My name is Ada.", user_id="u1")["results"]
+    found = texts(memory.search("name of the user", filters={"user_id": "u1"}))
+    (changed,) = memory.add("My name is Bea.", user_id="u1")["results"]
+
+    assert (added["event"], again, found) == ("ADD", [], ["The name of the user is Ada."])
+    assert (changed["event"], changed["id"]) == ("UPDATE", added["id"])
+    assert texts(memory.get_all(filters={"user_id": "u1"})) == ["The name of the user is Bea."]
+
+
+@pytest.mark.parametrize("rest", [".", " and I live in Rome."])
+def test_users_of_one_name_stay_apart(memory: Memory, rest: str) -> None:
+    """One of them takes another name, and the other one keeps it."""
+    for user in ("u1", "u2"):
+        memory.add(f"My name is Zed{rest}", user_id=user)
+    memory.add("My name is Bea.", user_id="u1")
+    for user in ("u1", "u2"):
+        memory.add("I like tea.", user_id=user)
+
+    assert texts(memory.get_all(filters={"user_id": "u1"}))[0] == "Bea likes tea."
+    assert texts(memory.get_all(filters={"user_id": "u2"}))[0] == "Zed likes tea."
+
+
 def test_a_user_sees_and_changes_own_memories_only(memory: Memory) -> None:
     """What one says neither is found for another nor counts as known there."""
     memory.add("I live in Turin.", user_id="ada")

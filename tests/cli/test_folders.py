@@ -7,6 +7,7 @@ from pathlib import Path
 from perdure.cli.commands.folders import Selected, Skipped, select_files
 from perdure.cli.views.view import outcome
 from perdure.core.messages import ToolResult
+from tests.support.office_files import pdf_of
 from tests.support.programs import perdure
 
 
@@ -94,3 +95,18 @@ def test_a_chat_shows_which_lines_were_read() -> None:
         "docs/plan.md:1-9 (page 1), docs/b:2-3"
     )
     assert render_result("grep_files", "[no match; 3 files searched]") == "[no match; 3 files searched]"
+
+
+def test_texts_of_an_encoding_are_uploaded(tmp_path: Path) -> None:
+    """A guess is said, and another encoding can be chosen; beside texts other files are read as always."""
+    folder, home = tmp_path / "work", tmp_path / "home"
+    folder.mkdir()
+    (folder / "a.txt").write_bytes("Zażółć gęślą jaźń".encode("cp1250"))
+    (folder / "b.pdf").write_bytes(pdf_of(["words"]))
+    guessed = perdure(home, "file", "upload", str(folder))
+    chosen = perdure(home, "file", "upload", str(folder), "--encoding", "cp1250")
+    wrong = perdure(home, "file", "upload", str(folder / "a.txt"), "--encoding", "cp125")
+
+    assert "note: a.txt: read as cp1250, guessed" in guessed.stderr + guessed.stdout
+    assert (chosen.returncode, "guessed" in chosen.stderr + chosen.stdout) == (0, False)
+    assert (wrong.returncode, "such as gb18030" in wrong.stderr) == (1, True)

@@ -67,6 +67,18 @@ def test_a_tool_is_added_tried_given_and_removed(tmp_path: Path, file: Path) -> 
     assert {"memory_insert", "run_code"} <= {row["name"] for row in every}
 
 
+def test_who_attaches_a_tool_is_told_what_models_are_told_otherwise(tmp_path: Path) -> None:
+    file = tmp_path / "pair.py"
+    file.write_text('def pair(both: tuple[int, str]) -> str:\n    """Join."""\n    return str(both)\n')
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.create_agent("ann")
+    assert run_inside(tmp_path, "tool", "add", str(file)).returncode == 0
+
+    said = run_inside(tmp_path, "tool", "attach", "pair").stderr
+
+    assert "Models are told another schema of this tool: 'both'" in said
+
+
 def test_a_file_is_tried_before_it_is_added(tmp_path: Path, file: Path) -> None:
     """As JSON, with what it printed; an error is exit code 1."""
     tried = run_inside(tmp_path, "tool", "test", str(file), '{"sides": 2, "label": "y"}', "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from typing import Any
 
@@ -19,6 +20,18 @@ KINDS = {
     "text_table": "lines", "syslog": "lines", "test_report": "lines", "build_log": "lines", "search_results": "search",
     "mixed": "mixed",
 }  # fmt: skip
+NO_ERRORS = (
+    "0 errors", "no errors found", "finished without errors", "errors=0", "failed=0 skipped=1", "test ok, 0 failures",
+    "Failures: 0, Errors: 0, Skipped: 0", 'failures="0" errors="0"', "errors 0 dropped 0", '"error": null,',
+    '{"error":false}', "error: none", "0 failed; 0 ignored", "without any failures", "unreachable=0    failed=0",
+)  # fmt: skip
+COUNTED_ERRORS = (
+    "10 errors", "2 failed", "Error: 0 rows updated", "error: no route to host", "errors=10", "failed=0 errors=3",
+    "Failures: 2, Errors: 0", "errors 812 dropped 0", "error 0x80004005", "no error handler found for X",
+    "Error: None of the hosts answers", "0 passed, 1 failed", "errors: 0.5", 'failures="3" errors="0"',
+    "0 errors, 1 fatal",
+)  # fmt: skip
+WORDS = ("order", "cart", "invoice", "user", "ship")
 
 
 def same(text: str, decoded: object) -> bool:
@@ -204,6 +217,107 @@ def test_conditions_compare_ids_exactly(where: str, ids: list[str]) -> None:
     found = [values[int(number)] for number in re.findall(r'"row":"r(\d)"', answer)]
 
     assert [one for one in found if not (where[2] in "<>" and not one.strip('"')[0].isdigit())] == ids
+
+
+ORDERS = [
+    {"Id": 0, "note": "salt and pepper", "paid": True, "sum": None},
+    {"Id": 1, "note": "c", "paid": None, "sum": 0},
+    {"Id": 2, "note": "x = y", "paid": False, "sum": "1,048.00"},
+    {"Id": 3, "note": "d", "paid": False, "sum": "40,50"},
+]
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ("Id=0 or Id=3", [0, 3]),
+        ("Id=0 and paid=true or Id=1 || Id=2", [0, 1, 2]),
+        ("Id=3, paid=false", [3]),
+        ("id=1", [1]),
+        ("Id<>0", [1, 2, 3]),
+        ("Id≥2 && Id ≠ 3", [2]),
+        ("paid=True", [0]),
+        ("paid=None", [1]),
+        ("sum>=0", [1, 2, 3]),
+        ("sum>40,4", [2, 3]),
+        ("sum>1,000", [2]),
+        ('note="salt and pepper" and Id<2', [0]),
+        ("note~salt and pepper", [0]),
+        ("note='x = y'", [2]),
+    ],
+)
+def test_conditions_are_read_as_people_write_them(where: str, ids: list[int]) -> None:
+    answer = expand(json.dumps(ORDERS, ensure_ascii=False), where=where)
+
+    assert [int(number) for number in re.findall(r'"Id":(\d)', answer)] == ids
+
+
+def test_a_column_that_is_not_there_is_told() -> None:
+    with pytest.raises(ToolError, match="there is no 'amount'; there is Id, note, paid, sum"):
+        expand(json.dumps(ORDERS), where="amount>3")
+
+
+@pytest.mark.parametrize("line", NO_ERRORS)
+def test_a_line_that_says_there_is_no_error_is_none(line: str) -> None:
+    assert not tells_error(line)
+
+
+@pytest.mark.parametrize("line", COUNTED_ERRORS)
+def test_a_line_that_counts_errors_is_one(line: str) -> None:
+    assert tells_error(line)
+
+
+@pytest.mark.parametrize(
+    ("form", "old", "new"),
+    [
+        ("[INFO] Tests run: {n}, Failures: 0, Errors: 0, Skipped: 0 - in com.{word}{n}", "Failures: 0", "Failures: 2"),
+        ("job {n} of {word}: finished without errors", "without errors", "with 2 declined orders"),
+        ("eth{n}: packets {n}{n} errors 0 dropped 0", "errors 0", "errors 812"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("budget", [600, 2_000, None])
+def test_among_lines_that_count_no_errors_the_other_is_shown(form: str, old: str, new: str, budget: int | None) -> None:
+    lines = [form.format(n=n, word=WORDS[n % len(WORDS)]) for n in range(2_000)]
+    lines[1_234] = lines[1_234].replace(old, new)
+
+    assert new in compress("\n".join(lines), budget=budget).text
+
+
+@pytest.mark.parametrize(
+    ("row", "odd", "largest"),
+    [
+        ("{n};cart;{n},5", "7;cart;99123,50", "99123,50"),
+        ('{n},cart,"1,{n:03}.00"', '7,cart,"912,381,111.00"', "912,381,111.00"),
+    ],
+)
+def test_an_amount_in_any_writing_is_a_number(row: str, odd: str, largest: str) -> None:
+    """The largest is shown, though commas are in it."""
+    rows = [row.format(n=n) for n in range(900)]
+    rows[450] = odd
+
+    assert largest in compress("\n".join(rows), budget=800).text
+
+
+@pytest.mark.parametrize("odd", ["nan", "inf", "1.2e9", "45s", "n/a"])
+@pytest.mark.parametrize(
+    "form",
+    ["step {n} value {value} lr 0.001", "{n}\t{value}\tx", '{{"n": {n}, "value": "{value}"}}'],
+    ids=["log", "table", "json"],
+)
+def test_what_is_odd_in_a_column_of_numbers_is_shown(form: str, odd: str) -> None:
+    """No number, another unit, or a number of another size."""
+    values = [f"{n * 7_919 % 997}ms" for n in range(2_000)]
+    values[1_234] = odd
+    text = "\n".join(form.format(n=n, value=value) for n, value in enumerate(values))
+
+    assert odd in compress(text, budget=800).text.partition("\n")[2]
+
+
+def test_numbers_of_any_length_are_shortened() -> None:
+    """The square of one has more digits than a float holds."""
+    lines = [f"{n},{random.Random(n).getrandbits(700)}" for n in range(900)]
+
+    assert compress("id,key\n" + "\n".join(lines), budget=800).form == "short"
 
 
 def test_long_decimals_are_found_and_shown_with_all_digits() -> None:

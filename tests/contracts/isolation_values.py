@@ -62,7 +62,15 @@ PLAIN: Mapping[str, Any] = {
         "events": [],
         "exchange": Exchange(request={}, response={}),
     },
-    **{"expected": 0, "factor": 0.5, "failure": None, "first_line": 1, "first_message_seq": 7, "from_seq": 0},
+    **{
+        "before_seq": 9,
+        "expected": 0,
+        "factor": 0.5,
+        "failure": None,
+        "first_line": 1,
+        "first_message_seq": 7,
+        "from_seq": 0,
+    },
     **{
         "hashes": [b"hash"],
         "idempotency_key": "key",

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from perdure.core.errors import NotFound
+from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, ConversationId, MessageId, OrgId, StepId
-from perdure.core.messages import Message, MessageFilter, Reasoning, Role, Text, ToolCall, ToolResult
+from perdure.core.messages import (
+    TURN_FORMAT,
+    Message,
+    MessageFilter,
+    Reasoning,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    TurnPart,
+)
 from perdure.core.text.words import Matches, Query, parse_query
+from perdure.storage.tables.turns import PART, Turns
 from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, claimed, match_messages, raises
+from tests.contracts.plans import Explained
 
 WORDS = (
     # (text, query, whether it is found)
@@ -448,11 +465,44 @@ class MessageContract(Contract):
                 asked.seq: "Who is it?",
                 told.seq: AWKWARD[5],
             }
-            turns = await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=0, limit=10))
-            assert [(one.seq, one.role, one.chars, one.asks) for one in turns] == [
-                (asked.seq, "user", len("Who is it?"), True),
-                (told.seq, "assistant", len(AWKWARD[5]), False),
+            (part,) = await store.read(lambda tx: tx.turns.list(agent.id, from_seq=0, before_seq=gone.seq + 1))
+            assert part.names == ()
+            assert list(struct.iter_unpack(TURN_FORMAT, part.rows)) == [
+                (asked.seq, AT.timestamp(), 0, len("Who is it?"), -1, 0, True),
+                (told.seq, AT.timestamp(), 0, len(AWKWARD[5]), -1, 1, False),
             ]
-            assert {one.occurred_at for one in turns} == {AT.timestamp()}
-            assert await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=told.seq, limit=10)) == turns[1:]
-            assert await store.read(lambda tx: tx.messages.turns(agent.id, from_seq=0, limit=1)) == turns[:1]
+            (part,) = await store.read(lambda tx: tx.turns.list(agent.id, from_seq=told.seq, before_seq=gone.seq))
+            assert [row[0] for row in struct.iter_unpack(TURN_FORMAT, part.rows)] == [told.seq]
+
+    async def test_what_a_first_search_reads_of_a_long_history_is_stored(self) -> None:
+        """In parts, with the messages that fill them; what an older version did not store is stored later."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+
+            def add(tx: Tx, count: int) -> int:
+                drafts = [replace(self.draft(f"Is it {number}?"), name=f"Ada {number % 2}") for number in range(count)]
+                return tx.messages.append((agent.id, 0), drafts, [1] * count, at=AT)[-1].seq + 1
+
+            def read(tx: Tx) -> tuple[Sequence[TurnPart], list[str]]:
+                explained: Any = Explained(tx._db)
+                parts = Turns(explained, tx.org_id).list(agent.id, from_seq=0, before_seq=next_seq)
+                return parts, explained.columns_of("messages")
+
+            await store.write(add, PART + 5)
+            next_seq = await store.write(add, PART)
+            stored, readings = await store.read(read)
+            assert [len(part.rows) // struct.calcsize(TURN_FORMAT) for part in stored] == [PART, PART, next_seq % PART]
+            assert {frozenset(part.names) for part in stored} == {frozenset(("Ada 0", "Ada 1"))}
+            assert len(readings) == 1, "those behind the last part"
+            assert "agent_id" in readings[0] and "seq" in readings[0]
+
+            await store.write(lambda tx: tx._db.run("DELETE FROM turns", {}))
+            assert [*(await store.read(read))[0]] == [*stored]
+            next_seq = await store.write(add, PART)
+            assert [*(await store.read(read))[0]][:2] == [*stored[:2]]
+            kept = await store.read(lambda tx: tx._db.rows("SELECT part FROM turns ORDER BY part", {}))
+            assert [row[0] for row in kept] == [0, 1, 2]
+
+            await store.write(lambda tx: tx.mentions.redact("messages", agent.id, Redactor("Ada 1"), limit=9))
+            names = await store.read(lambda tx: tx._db.rows("SELECT part, names FROM turns ORDER BY part", {}))
+            assert [row[0] for row in names] == [1, 2], "a part does not keep the name of a speaker that was erased"

@@ -155,7 +155,10 @@ class PassageContract(Contract):
                 def list_seqs(tx: Tx, where: PassageFilter = where) -> tuple[list[int], list[int]]:
                     return (
                         [passage.seq for passage in tx.passages.list(archive.id, where=where)],
-                        [passage.seq for passage in tx.passages.newest(archive.id, where=where, limit=9)],
+                        [
+                            passage.seq
+                            for passage in tx.passages.page(archive.id, where=where, newest_first=True, limit=9)
+                        ],
                     )
 
                 assert await store.read(match_passages, archive.id, "walrus", where=where) == expected, where
@@ -196,7 +199,7 @@ class PassageContract(Contract):
                 pages = (
                     tx.passages.list(archive.id, limit=2),
                     tx.passages.list(archive.id, limit=2, after_seq=1),
-                    tx.passages.newest(archive.id, where=PassageFilter(), limit=2),
+                    tx.passages.page(archive.id, newest_first=True, limit=2),
                     tx.passages.list_by_seqs(archive.id, [4, 99, 0]),
                     tx.passages.list_by_seqs(archive.id, []),
                 )
@@ -254,6 +257,12 @@ class PassageContract(Contract):
             for text in ("ПРИВЕТ ÉCOLE", "Straße ΑΘΗΝΑ"):
                 await store.write(self.add_passage, archive.id, text)
             assert [await page(text=word) for word in ("привет", "école", "straße", "αθηνα")] == [[5], [5], [6], [6]]
+            for text in ("ΣΊΣΥΦΟΣ", "Σίσυφος", "İZMİR"):
+                await store.write(self.add_passage, archive.id, text)
+            assert [await page(text=word) for word in ("σίσυφος", "ΣΊΣΥΦΟΣ", "izmir", "İZMİR")] == [
+                *([7, 8], [7, 8]),
+                *([9], [9]),
+            ]
 
     async def test_many_passages_come_in_one_go(self) -> None:
         """They are numbered in the order given, and counts, tags and words follow."""

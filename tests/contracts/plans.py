@@ -9,9 +9,10 @@ from typing import Any
 
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import ConversationFilter
-from perdure.core.ids import AgentId, IdentityId
+from perdure.core.ids import AgentId, ArchiveId, IdentityId, MessageId, ToolId
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
+from perdure.core.tools.spec import ToolFilter
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract
 
@@ -22,6 +23,8 @@ _POSTGRES_CONDITION = re.compile(r"Index Cond: (.*)")
 
 AGENTS, MESSAGES = 100, 600
 OTHER = AgentId("agent-other")
+MANY = [OTHER, *(AgentId(f"agent-{number}") for number in range(50))]
+"""As many as a page has: SQLite takes an index by another condition for as good."""
 PAGE = Source("web", "https://example.com")
 
 
@@ -140,50 +143,60 @@ FINDS: dict[str, tuple[Unit, str, str]] = {
 
 BY_KEYS: dict[str, tuple[Unit, str, str]] = {
     "owners of identities": (
-        lambda tx, agent: tx.identities.list_owners("agent", [IdentityId("a"), IdentityId("b")], limit=9),
+        lambda tx, agent: tx.identities.list_owners("agent", [IdentityId(one) for one in MANY], limit=9),
         "x",
         "identity_id",
     ),
-    "secrets of agents": (lambda tx, agent: tx.secrets.list_by_owners([agent, OTHER]), "secrets", "org_id owner_id"),
-    "identities of agents": (lambda tx, agent: tx.identities.list_by_agents([agent, OTHER]), "i", "id"),
-    "folders of agents": (lambda tx, agent: tx.folders.list_by_agents([agent, OTHER]), "f", "id"),
-    "tools of agents": (lambda tx, agent: tx.tools.list_by_agents([agent, OTHER]), "tools", "id"),
-    "blocks of agents": (lambda tx, agent: tx.blocks.list_by_agents([agent, OTHER]), "x", "agent_id"),
+    "secrets of agents": (lambda tx, agent: tx.secrets.list_by_owners([agent, *MANY]), "secrets", "org_id owner_id"),
+    "identities of agents": (lambda tx, agent: tx.identities.list_by_agents([agent, *MANY]), "i", "id"),
+    "folders of agents": (lambda tx, agent: tx.folders.list_by_agents([agent, *MANY]), "f", "id"),
+    "tools of agents": (lambda tx, agent: tx.tools.list_by_agents([agent, *MANY]), "tools", "id"),
+    "blocks of agents": (lambda tx, agent: tx.blocks.list_by_agents([agent, *MANY]), "x", "agent_id"),
     "last messages of agents": (
-        lambda tx, agent: tx.conversations.last_message_times([agent, OTHER]),
+        lambda tx, agent: tx.conversations.last_message_times([agent, *MANY]),
         "c",
         "agent_id",
     ),
-    "newest runs of agents": (lambda tx, agent: tx.runs.list_newest([agent, OTHER], limit=2), "r", "agent_id seq"),
+    "newest runs of agents": (lambda tx, agent: tx.runs.list_newest([agent, *MANY], limit=2), "r", "agent_id seq"),
+    "agents of newest runs": (lambda tx, agent: tx.runs.list_newest([agent, *MANY], limit=2), "a", "id"),
     "views of conversations": (
-        lambda tx, agent: tx.messages.views({(agent, 0): 1, (OTHER, 2): 1}),
+        lambda tx, agent: tx.messages.views({(one, 0): 1 for one in (agent, *MANY)}),
         "messages",
         f"{CONVERSATION} seq",
     ),
     "ids of views": (
-        lambda tx, agent: tx.conversations.list_view_ids([(agent, 0), (OTHER, 2)]),
+        lambda tx, agent: tx.conversations.list_view_ids([(one, 0) for one in (agent, *MANY)]),
         "messages",
         f"{CONVERSATION} seq",
     ),
     "runs by their keys": (
-        lambda tx, agent: tx.runs.list_by_keys([RunKey(agent, 0), RunKey(OTHER, 2)]),
+        lambda tx, agent: tx.runs.list_by_keys([RunKey(one, 0) for one in (agent, *MANY)]),
         "r",
         "agent_id seq",
     ),
     "conversations by their keys": (
-        lambda tx, agent: tx.conversations.list_by_keys([(agent, 0), (OTHER, 2)]),
+        lambda tx, agent: tx.conversations.list_by_keys([(one, 0) for one in (agent, *MANY)]),
         "c",
         "agent_id seq",
     ),
     "own blocks of conversations": (
-        lambda tx, agent: tx.blocks.list_isolated_of([(agent, 0), (OTHER, 2)]),
+        lambda tx, agent: tx.blocks.list_isolated_of([(one, 0) for one in (agent, *MANY)]),
         "x",
         CONVERSATION,
     ),
     "system messages": (
-        lambda tx, agent: tx.system_messages.find_ids([(agent, 0), (OTHER, 2)]),
+        lambda tx, agent: tx.system_messages.find_ids([(one, 0) for one in (agent, *MANY)]),
         "s",
         CONVERSATION,
+    ),
+    "archives": (lambda tx, agent: tx.archives.list_by_ids([ArchiveId(one) for one in MANY]), "archives", "id"),
+    "code of tools": (lambda tx, agent: tx.tools.codes([ToolId(one) for one in MANY]), "tools", "id"),
+    "agents": (lambda tx, agent: tx.agents.list_by_ids([agent, *MANY]), "a", "id"),
+    "ids": (lambda tx, agent: tx.messages.find_existing([MessageId(f"message-{one}") for one in MANY]), "ids", "id"),
+    "tools by ids": (
+        lambda tx, agent: tx.tools.page(where=ToolFilter(ids=tuple(map(ToolId, MANY))), limit=9),
+        "tools",
+        "id",
     ),
 }
 """The same for several keys at once, which SQLite looks up one by one. What PostgreSQL does with them depends on how

@@ -139,7 +139,7 @@ class ResetContract(Contract):
                     tx.messages.list_by_seqs(agent.id, range(12)),
                     tx.messages.texts(agent.id, range(12)),
                     tx.messages.newest(agent.id, where=where, limit=9),
-                    tx.messages.turns(agent.id, from_seq=0, limit=99),
+                    tx.turns.list(agent.id, from_seq=0, before_seq=99),
                     tx.messages.count(agent.id),
                     tx.agents.get(agent.id).message_count,
                     match_messages(tx, agent.id, "walrus"),

@@ -32,7 +32,7 @@ NO_TEXTS = {
         vector_scopes.org_id vector_scopes.owner_id graphs.id graphs.org_id graphs.fact_archive_id
         graphs.entity_archive_id agent_graphs.agent_id agent_graphs.graph_id entities.graph_id entities.id
         entity_names.graph_id facts.graph_id facts.id fact_sources.graph_id episodes.graph_id episodes.id
-        episodes.agent_id extractions.agent_id fact_rules.graph_id communities.graph_id
+        episodes.agent_id extractions.agent_id turns.agent_id fact_rules.graph_id communities.graph_id
         groups.id groups.org_id groups.manager_agent_id groups.last_message_id groups.project_id
         group_agents.group_id group_agents.agent_id group_blocks.group_id group_blocks.agent_id group_blocks.block_id
         group_turns.group_id group_turns.lease_owner group_messages.group_id group_messages.sender_id
@@ -100,14 +100,14 @@ NO_TEXTS = {
         archives.embedding conversations.seen conversations.stubs erasures.after erasures.counts file_pages.starts
         prefixes.seen prefixes.parts prefixes.nodes prefixes.pinned prefixes.client_tools prefixes.marker runs.usage
         runs.client_tools steps.usage summary_nodes.children summary_nodes.usage system_messages.blocks
-        batches.digest client_tools.digest embedding_cache.hash files.digest files.object_key
+        turns.turns batches.digest client_tools.digest embedding_cache.hash files.digest files.object_key
         idempotency_keys.digest deleted_places.digest deleted_places.org_id deleted_places.place
         group_turns.usage group_turns.digest
         memory_sources.message_ids passages.state_origin schedules.timing schedules.form
         api_keys.start api_keys.digest api_keys.limits
     """,
     "made from a text, and follows it": """
-        archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector
+        archive_tags.tag passage_tags.tag embedding_cache.vector passages.embedding vectors.vector turns.names
         message_words.label message_words.words passage_words.label passage_words.words entity_names.name
     """,
     "an error of this text's embedding, which goes with the text's place in the queue": "embedding_queue.failure",

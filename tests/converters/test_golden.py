@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
 
 import pytest
 
-from perdure.converters.html import docx_document, html_to_markdown
+from perdure.converters.docx import docx_document
+from perdure.converters.html import html_to_markdown
 from perdure.converters.limits import Limits
 from perdure.converters.tables import csv_to_markdown
 from perdure.converters.xlsx import xlsx_document
@@ -67,6 +69,48 @@ PAGES = {
         "<table><tr><td rowspan=2 colspan=2>Q<td>1<tr><td>2<tr><td>u<td>v<td>w</table>",
         "| Q |  | 1 |\n|---|---|---|\n| Q |  | 2 |\n| u | v | w |",
     ),
+    "two rows of heads": (
+        "<table><tr><th rowspan=2>Region<th colspan=2>Sales<th rowspan=2>Sum<tr><th>Q1<th>Q2<tr><td>EU<td>1<td>2<td>3"
+        "<tr><td rowspan=2>US<td colspan=2>n/a<td>0<tr><td>4<td>5<td>9</table>",
+        "| Region | Sales |  | Sum |\n|---|---|---|---|\n| Region | Q1 | Q2 | Sum |\n| EU | 1 | 2 | 3 |"
+        "\n| US | n/a |  | 0 |\n| US | 4 | 5 | 9 |",
+    ),
+    "a cell down to the end of its group of rows": (
+        "<table><thead><tr><th>A<th>B<tbody><tr><td rowspan=0>k<td>1<tr><td>2<tfoot><tr><td>sum<td>3</table>",
+        "| A | B |\n|---|---|\n| k | 1 |\n| k | 2 |\n| sum | 3 |",
+    ),
+    "cells of a group without rows of its own": (
+        "<table><tbody><td>a<td>b<tbody><td>c<td>d</table>",
+        "| a | b |\n|---|---|\n| c | d |",
+    ),
+    "lists in lists": (
+        "<ol><li>one<ul><li>a<ol start=3><li>x<li>y</ol></ul><li>two</ol>",
+        "1. one\n  - a\n    3. x\n    4. y\n2. two",
+    ),
+    "a list that counts down past a number": ("<ol start=5 reversed><li>a<li value=9>b<li>c</ol>", "5. a\n9. b\n8. c"),
+    "things to do": ("<ul><li><input type=checkbox checked> a<li><input type=checkbox> b</ul>", "- [x] a\n- [ ] b"),
+    "words of others": ("<q>To be</q>, he said", '"To be", he said'),
+    "struck out by the style of any element": ("<b style='text-decoration: line-through red'>5</b> 6", "~~5~~ 6"),
+    "what takes the place of what is struck out": (
+        "<del>5</del> <ins>6</ins> <del><del>7</del></del>",
+        "~~5~~ 6 ~~7~~",
+    ),
+    "struck-out cells": ("<table><tr><td><s>5</s><td>6<tr><td>7<td>8</table>", "| ~~5~~ | 6 |\n|---|---|\n| 7 | 8 |"),
+    "signs of chemistry": ("Ca<sup>2+</sup>, SO<sub>4</sub><sup>2-</sup>, <sup>14</sup>C", "Ca^(2+), SO_4^(2-), ^14C"),
+    "a power of a power": ("2<sup>2<sup>n</sup></sup>", "2^(2^n)"),
+    "a formula in a namespace": (
+        "is <m:math xmlns:m='http://www.w3.org/1998/Math/MathML'><m:mfrac><m:mn>1</m:mn><m:mn>2</m:mn></m:mfrac></m:math>"
+        " now",
+        "is (1)/(2) now",
+    ),
+    "a matrix": (
+        "<math><mtable><mtr><mtd>1</mtd><mtd>0</mtd></mtr><mtr><mtd>0</mtd><mtd>1</mtd></mtr></mtable></math>",
+        "[1, 0; 0, 1]",
+    ),
+    "a sum of what": (
+        "<math><munderover><mo>∑</mo><mn>1</mn><mi>n</mi></munderover><msup><mi>i</mi><mn>2</mn></msup><mi>j</mi></math>",
+        "∑_1^n i^2 j",
+    ),
 }
 
 
@@ -103,6 +147,13 @@ TABLES = {
     "decimal commas only": ("1,5;2,5;3,5\n4,5;5,5;6,5\n", ["1,5|2,5|3,5", "4,5|5,5|6,5"]),
     "thousands with points": ("a;1.234,56\nb;-2,5\n", ["a|1.234,56", "b|-2,5"]),
     "decimal commas between tabs": ("1,5\t2,5\n3,5\t4,5\n", ["1,5|2,5", "3,5|4,5"]),
+    "a delimiter that is named by its letter": ("sep=\\t\na\tb\n1\t2\n", ["a|b", "1|2"]),
+    "decimal commas with units": ("a;1,5 %\nb;2,5 €\n", ["a|1,5 %", "b|2,5 €"]),
+    "decimal commas in quotes": ('"a";"-1,5"\n"b";"2,25"\n', ["a|-1,5", "b|2,25"]),
+    "commas in all names": (
+        "Meier, Udo;Berlin, Mitte\nLi, Bo;Rome, Centro\n",
+        ["Meier, Udo|Berlin, Mitte", "Li, Bo|Rome, Centro"],
+    ),
     "commas as delimiters": ("x;y,1,2\nz;w,3,4\n", ["x;y|1|2", "z;w|3|4"]),
 }
 
@@ -118,8 +169,9 @@ def test_a_table_is_divided_where_its_author_did(name: str) -> None:
 
 STYLES = """<styleSheet><numFmts>
 <numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[mm]:ss"/>
-</numFmts><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="46"/><xf numFmtId="164"/><xf numFmtId="165"/>
-<xf numFmtId="20"/></cellXfs></styleSheet>"""
+<numFmt numFmtId="166" formatCode="00000"/></numFmts><fonts><font/><font><strike/></font></fonts>
+<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="46"/><xf numFmtId="164"/><xf numFmtId="165"/>
+<xf numFmtId="20"/><xf numFmtId="166"/><xf numFmtId="14" fontId="1"/></cellXfs></styleSheet>"""
 
 
 @pytest.mark.parametrize(
@@ -135,6 +187,8 @@ STYLES = """<styleSheet><numFmts>
         (1, "59", "1900-02-28"),
         (1, "61", "1900-03-01"),
         (1, "45000", "2023-03-15"),
+        (6, "1234", "01234"),
+        (7, "45000", "~~2023-03-15~~"),
     ],
 )
 def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value: str, shown: str) -> None:
@@ -143,6 +197,33 @@ def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value
     file = io.BytesIO(xlsx_of({"S": rows}, extra={"xl/styles.xml": STYLES.encode()}))
 
     assert f"| {shown} |" in xlsx_document("a.xlsx", file, Limits(), lambda done, total: None).text
+
+
+def test_a_workbook_keeps_powers_and_struck_out_text() -> None:
+    """In shared strings and in the cells; without readings of characters."""
+    runs = (
+        '<r><t>10</t></r><r><rPr><vertAlign val="superscript"/></rPr><t>6</t></r><r><rPr><strike/></rPr><t>no</t></r>'
+        '<r><rPr><strike val="0"/></rPr><t> 1</t></r><r><rPr><vertAlign val="superscript"/></rPr><t>st</t></r>'
+        "<rPh><t>reading</t></rPh>"
+    )
+    sheet = f'<sheetData><row><c t="s"><v>0</v></c><c t="inlineStr"><is>{runs}</is></c></row></sheetData>'
+    file = io.BytesIO(xlsx_of({"S": sheet}, extra={"xl/sharedStrings.xml": f"<sst><si>{runs}</si></sst>".encode()}))
+
+    assert "| 10^6~~no~~ 1st | 10^6~~no~~ 1st |" in xlsx_document("a.xlsx", file, Limits(), lambda *_: None).text
+
+
+@pytest.mark.parametrize(("day", "shown"), [("0", "1904-01-01"), ("1", "1904-01-02"), ("42538", "2020-06-18")])
+def test_days_of_a_workbook_that_counts_from_1904(day: str, shown: str) -> None:
+    """As programs on Macs wrote them."""
+    names = "http://schemas.openxmlformats.org"
+    book = (
+        f'<workbook xmlns="{names}/spreadsheetml/2006/main" xmlns:r="{names}/officeDocument/2006/relationships">'
+        '<workbookPr date1904="1"/><sheets><sheet name="S" sheetId="1" r:id="rId1"/></sheets></workbook>'
+    )
+    extra = {"xl/styles.xml": STYLES.encode(), "xl/workbook.xml": book.encode()}
+    file = io.BytesIO(xlsx_of({"S": f'<sheetData><row><c s="1"><v>{day}</v></c></row></sheetData>'}, extra=extra))
+
+    assert f"| {shown} |" in xlsx_document("a.xlsx", file, Limits(), lambda *_: None).text
 
 
 def test_merged_cells_of_a_workbook_stand_in_each_row() -> None:
@@ -174,13 +255,124 @@ def test_a_docx_keeps_powers_struck_out_text_and_merged_cells() -> None:
     assert docx_document("a.docx", file, Limits()).text == "10^6~~no~~\n\n| A | 1 |\n|---|---|\n| A | 2 |\n"
 
 
-def test_a_docx_says_that_equations_are_left_out() -> None:
-    """They are no part of the text, and must not vanish without a trace."""
-    names = "http://schemas.openxmlformats.org"
-    document = (
-        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math"><w:body>'
-        "<w:p><w:r><w:t>is</w:t></w:r><m:oMath><m:r><m:t>1</m:t></m:r></m:oMath></w:p></w:body></w:document>"
-    ).encode()
-    file = io.BytesIO(docx_of(["x"], extra={"word/document.xml": document}))
+def t(text: str) -> str:
+    """A run of an equation."""
+    return f"<m:r><m:t>{text}</m:t></m:r>"
 
-    assert docx_document("a.docx", file, Limits()).warnings == ("its equations were left out",)
+
+def e(*texts: str, tag: str = "e") -> str:
+    """Arguments of an element of an equation."""
+    return "".join(f"<m:{tag}>{text}</m:{tag}>" for text in texts)
+
+
+FRACTION = f"<m:f>{e(t('a+b'), tag='num')}{e(t('2'), tag='den')}</m:f>"
+EQUATIONS = {
+    "a fraction": (FRACTION, "(a+b)/(2)"),
+    "a power": (f"<m:sSup>{e(t('x'))}{e(t('2'), tag='sup')}</m:sSup>{t('y')}", "x^2 y"),
+    "a longer power": (f"<m:sSup>{e(t('e'))}{e(t('-kt'), tag='sup')}</m:sSup>", "e^(-kt)"),
+    "an index": (f"<m:sSub>{e(t('a'))}{e(t('ij'), tag='sub')}</m:sSub>", "a_(ij)"),
+    "both": (f"<m:sSubSup>{e(t('x'))}{e(t('1'), tag='sub')}{e(t('2'), tag='sup')}</m:sSubSup>", "x_1^2"),
+    "before it": (f"<m:sPre>{e(t('6'), tag='sub')}{e(t('14'), tag='sup')}{e(t('C'))}</m:sPre>", "_6^14 C"),
+    "a square root": (f'<m:rad><m:radPr><m:degHide m:val="1"/></m:radPr><m:deg/>{e(t("x"))}</m:rad>', "√(x)"),
+    "a cube root": (f"<m:rad>{e(t('3'), tag='deg')}{e(t('x'))}</m:rad>", "(x)^(1/3)"),
+    "a sum": (
+        f'<m:nary><m:naryPr><m:chr m:val="∑"/></m:naryPr>{e(t("i=1"), tag="sub")}{e(t("n"), tag="sup")}{e(t("i"))}'
+        "</m:nary>",
+        "∑_(i=1)^n i",
+    ),
+    "an integral": (f"<m:nary>{e(t('0'), tag='sub')}<m:sup/>{e(t('xdx'))}</m:nary>", "∫_0 xdx"),
+    "a matrix": (
+        f"<m:d><m:dPr><m:begChr m:val=''/><m:endChr m:val=''/></m:dPr><m:e><m:m><m:mr>{e(t('1'), t('0'))}</m:mr>"
+        f"<m:mr>{e(t('0'), t('1'))}</m:mr></m:m></m:e></m:d>",
+        "[1, 0; 0, 1]",
+    ),
+    "brackets": (f'<m:d><m:dPr><m:begChr m:val="["/><m:endChr m:val=")"/></m:dPr>{e(t("0,1"))}</m:d>', "[0,1)"),
+    "a function": (f"<m:func>{e(t('sin'), tag='fName')}{e(t('x'))}</m:func>", "sin x"),
+    "a limit": (
+        f"<m:func><m:fName><m:limLow>{e(t('lim'))}{e(t('x→0'), tag='lim')}</m:limLow></m:fName>{e(t('x'))}</m:func>",
+        "(lim)_(x→0) x",
+    ),
+    "an accent": (f'<m:acc><m:accPr><m:chr m:val="\u20d7"/></m:accPr>{e(t("v"))}</m:acc>', "v\u20d7"),
+    "a fraction in a root": (f"<m:rad><m:deg/>{e(FRACTION)}</m:rad>", "√((a+b)/(2))"),
+    "lines": (f"<m:eqArr>{e(t('x=1'), t('y=2'))}</m:eqArr>", "[x=1; y=2]"),
+}
+
+
+def docx_with(equation: str, runs: str = "", extra: Mapping[str, bytes] | None = None) -> io.BytesIO:
+    """A DOCX of one paragraph with an equation, and runs in place of all else."""
+    names = "http://schemas.openxmlformats.org"
+    before, after = (f'<w:r><w:t xml:space="preserve">{text}</w:t></w:r>' for text in ("is ", " now"))
+    document = (
+        f'<w:document xmlns:w="{names}/wordprocessingml/2006/main" xmlns:m="{names}/officeDocument/2006/math">'
+        f"<w:body><w:p>{runs or f'{before}<m:oMath>{equation}</m:oMath>{after}'}</w:p></w:body></w:document>"
+    ).encode()
+    return io.BytesIO(docx_of(["x"], extra={"word/document.xml": document, **(extra or {})}))
+
+
+@pytest.mark.parametrize("name", EQUATIONS)
+def test_an_equation_of_a_docx_is_a_line_of_text(name: str) -> None:
+    """In its place among the words, as the formula of a page is."""
+    equation, line = EQUATIONS[name]
+    document = docx_document("a.docx", docx_with(equation), Limits())
+
+    assert (document.text, document.warnings) == (f"is {line} now\n", ())
+
+
+def test_a_docx_says_what_of_an_equation_it_does_not_know() -> None:
+    """Its text stays, but what it meant may be lost."""
+    document = docx_document("a.docx", docx_with(f"<m:spiral>{e(t('x'))}</m:spiral>"), Limits())
+
+    assert document.text == "is x now\n"
+    assert document.warnings == ("parts of its equations may be missing: spiral",)
+
+
+def test_equations_on_lines_of_their_own_are_kept() -> None:
+    """Several of them, one behind the other."""
+    document = docx_document(
+        "a.docx",
+        docx_with(
+            f"</m:oMath><m:oMathPara><m:oMath>{t('a=1')}</m:oMath><m:oMath>{t('b=2')}</m:oMath></m:oMathPara><m:oMath>"
+        ),
+        Limits(),
+    )
+
+    assert document.text == "is a=1 b=2 now\n"
+
+
+def run(text: str, properties: str = "") -> str:
+    """A run of a DOCX."""
+    return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+RUNS = {
+    "changes": (
+        f"{run('costs ')}<w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins>{run('80')}</w:ins>",
+        "costs 80",
+    ),
+    "what was moved": (f"<w:moveFrom>{run('old')}</w:moveFrom><w:moveTo>{run('new')}</w:moveTo>", "new"),
+    "struck out with two lines": (run("no", "<w:dstrike/>") + run(" yes"), "~~no~~ yes"),
+    "a power by its height": (run("10") + run("6", '<w:position w:val="6"/>'), "10^6"),
+    "an index by its height": (run("a") + run("1", '<w:position w:val="-4"/>'), "a_1"),
+    "a reading": (
+        f"<w:r><w:ruby><w:rt>{run('かん')}</w:rt><w:rubyBase>{run('漢')}</w:rubyBase></w:ruby></w:r>",
+        "漢(かん)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_marks_mean_in_a_docx_is_kept(name: str) -> None:
+    """As it is in a page; of changes what holds after them."""
+    runs, line = RUNS[name]
+
+    assert docx_document("a.docx", docx_with("", runs), Limits()).text == f"{line}\n"
+
+
+def test_a_docx_says_which_parts_are_left_out() -> None:
+    """Headers, footers and comments stand beside the text; blank ones say nothing."""
+    word = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
+    parts = {f"word/header{n}.xml": f"<w:hdr {word}><w:p>{run('draft')}</w:p></w:hdr>".encode() for n in (1, 2)}
+    parts["word/footer1.xml"] = f"<w:ftr {word}><w:p/></w:ftr>".encode()
+
+    document = docx_document("a.docx", docx_with("", run("text"), parts), Limits())
+    assert (document.text, document.warnings) == ("text\n", ("its headers were left out",))

@@ -379,7 +379,7 @@ async def test_closing_waits_for_no_silence() -> None:
 
 
 def test_a_word_that_is_no_mode_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="PERDURE_BACKGROUND is 'sometimes': idle or never is needed"):
+    with pytest.raises(InvalidInput, match="PERDURE_BACKGROUND is 'sometimes': idle, always or never is"):
         Settings(background="sometimes")
 
 
@@ -420,6 +420,20 @@ async def test_a_call_begins_after_some_seconds_of_silence() -> None:
     assert stage.done == 0
     await silence()
     assert stage.done == 1
+
+
+async def test_a_server_that_answers_many_at_a_time_waits_for_nobody() -> None:
+    """It is local, and its calls begin at once, side by side."""
+    stage, ends = Stage("always"), asyncio.Event()
+    with stage.background.foreground.person():
+        stage.call(ends=ends)
+        stage.call(ends=ends)
+        await steps()
+
+        assert stage.in_slot == 2
+    ends.set()
+    await steps()
+    assert stage.done == 2
 
 
 async def test_calls_come_one_after_the_other() -> None:

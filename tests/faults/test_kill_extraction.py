@@ -138,7 +138,8 @@ async def test_a_kill_between_extraction_and_commit_loses_and_doubles_no_fact(tm
     chance = random.Random(seed)
     scribe = Scribe(random.Random(chance.random()))
     async with HttpModel(otherwise=scribe) as model:
-        server = Server(tmp_path, model.url, settings={"PERDURE_FACTS": "model", **new_settings(tmp_path)})
+        settings = {"PERDURE_FACTS": "model", "PERDURE_BACKGROUND": "always", **new_settings(tmp_path)}
+        server = Server(tmp_path, model.url, settings=settings)
         try:
             await server.start()
             # A connection that is kept may be closed by the server just when it is used again.

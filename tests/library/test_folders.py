@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from perdure import AlreadyExists, File, Folder, InvalidInput, ModelRequest, NotFound, Perdure, StoreFull
-from perdure.core.errors import FileNameInvalid, FileTooLarge, FileTypeUnsupported
+from perdure.core.errors import FileEncodingInvalid, FileNameInvalid, FileTooLarge, FileTypeUnsupported
 from perdure.core.messages import ToolResult
 from perdure.core.passages import PassageFilter
 from perdure.storage.tx import Tx
@@ -145,6 +145,48 @@ def test_what_can_not_be_taken_is_refused_at_once(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput):
             folder.upload(b"x", name="a.txt", if_exists="maybe")  # type: ignore[arg-type]
         assert folder.files() == []
+
+
+def test_a_text_is_read_again_in_the_encoding_that_is_chosen(tmp_path: Path) -> None:
+    """It takes the place of the one whose encoding was guessed, and has no warning."""
+    perdure, _ = open_library(tmp_path)
+    with perdure:
+        folder = perdure.folders.create("docs")
+        data = "Zażółć gęślą jaźń".encode("cp1250")
+        guessed, *_ = reading(folder, folder.upload(data, name="a.txt").id)
+        folder.upload(data, name="a.txt", encoding="latin-1")
+        folder.wait()
+        wrong = folder.text("a.txt")
+        chosen, *_ = reading(folder, folder.upload(data, name="a.txt", encoding="Windows-1250").id)
+
+        assert "guessed" in guessed.warnings[0] and "`encoding`" in guessed.warnings[0]
+        assert wrong.startswith("Za¿ó³æ")
+        assert (folder.text("a.txt"), chosen.warnings) == ("Zażółć gęślą jaźń", ())
+        assert [file.name for file in folder.files()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "encoding", "problem"),
+    [
+        ("a.txt", b"x", "gb1830", "no encoding of files is called so"),
+        ("a.txt", b"x", "rot13", "no encoding of files is called so"),
+        ("a.txt", b"x", "a\0b", "no encoding of files is called so"),
+        ("a.txt", b"x\x81", "gb18030", "bytes that are not in it"),
+        ("a.txt", b"xyz", "utf-16-le", "bytes that are not in it"),
+        ("a.pdf", b"%PDF-1.4", "latin-1", "is no text file"),
+    ],
+)
+def test_an_encoding_that_can_not_be_used_says_why(
+    tmp_path: Path, name: str, data: bytes, encoding: str, problem: str
+) -> None:
+    """And which there are; nothing is stored."""
+    perdure, _ = open_library(tmp_path)
+    with perdure:
+        folder = perdure.folders.create("docs")
+        with pytest.raises(FileEncodingInvalid, match=rf"{problem}.*such as gb18030, big5"):
+            folder.upload(data, name=name, encoding=encoding)
+
+        assert not folder.files()
 
 
 def test_a_name_that_is_taken(tmp_path: Path) -> None:

@@ -48,3 +48,15 @@ def test_the_error_is_shown_if_nobody_gives_a_budget(kind: str) -> None:
         text = ERROR_OUTPUTS[kind](random_, 3_000, random_.randrange(3_000), ERRORS[seed])
 
         assert ERRORS[seed] in compress(text).text
+
+
+def test_an_output_of_parts_shows_its_error_in_a_small_room() -> None:
+    """Each part's share of the room may be too small for a line: then all share one room."""
+    for seed in range(100):
+        random_ = random.Random(seed)
+        size, error = random_.randint(100, 1_500), random_.choice(ERRORS)
+        text = ERROR_OUTPUTS["mixed"](random_, size, random_.randrange(size), error)
+        short = compress(text, budget=600, count=len)
+
+        assert error in short.text
+        assert len(short.text) <= 600

@@ -14,7 +14,7 @@ import pytest
 from perdure.context.retrieval.stubs import cut_result
 from perdure.context.sections.envelopes import is_envelope, mark_text
 from perdure.context.sections.words import envelope_in_words
-from perdure.context.tool_output.compress import compress, decode, expand
+from perdure.context.tool_output.compress import compress, decode, expand, find_parts
 from perdure.context.window.extract import clip, sentences_of, sharp_names
 from perdure.context.window.summary import check_summary, clean_answer, cut_at_sentence, words_of
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -231,3 +231,10 @@ def test_reading_takes_time_in_proportion_to_the_text(name: str) -> None:
     found = {shape: growth(read, make, SIZES, factor=FACTOR, floor_s=FLOOR_S) for shape, make in SHAPES.items()}
 
     assert not {shape: what for shape, what in found.items() if what}
+
+
+def test_lists_that_end_in_vain_cost_no_more_in_a_long_text() -> None:
+    """Each error of Python's reader counts the lines before it, so it gets a part of the text, not all of it."""
+    found = growth(find_parts, SHAPES["broken lists at lines"], (60_000, 240_000), factor=6, floor_s=0.1)
+
+    assert found is None

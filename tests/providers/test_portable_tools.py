@@ -18,6 +18,7 @@ from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.portable import portable, renamed
 from perdure.providers.build import PortableTools
 from perdure.testing import ScriptedModel, calls
+from perdure.ui.pages.tools import tool_shape
 from tests.server.routed import new_agent, routed
 
 TEXT = {"type": "string"}
@@ -153,7 +154,7 @@ def _fields(message: Any) -> dict[str, Any]:
 
 
 async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    """In the log, with the tool's name and what is changed."""
+    """Where the person sees it: in the answer, on the tool's page and in the log, with what is changed."""
     async with routed() as server:
         agent = await new_agent(server)
         source = "def find(x):\n    return x\n"
@@ -164,6 +165,13 @@ async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixtur
         }
         tool = await server.post("/v1/tools/", {"source_code": source, "json_schema": schema})
         with caplog.at_level(logging.WARNING):
-            await server.patch(f"/v1/agents/{agent['id']}/tools/attach/{tool['id']}")
+            attached = await server.patch(f"/v1/agents/{agent['id']}/tools/attach/{tool['id']}")
+        plain = await server.post("/v1/tools/", {"source_code": 'def plain() -> str:\n    """Do."""\n    return "r"\n'})
+        (state,) = await server.library.services.tools.list_of_agent(agent["id"])
 
-    assert "the schema of the tool find is changed for models: 'x' is a list that does not say what" in caplog.text
+    said = "Models are told another schema of this tool: 'x' is a list that does not say what"
+    (warning,) = attached["tools"][0]["schema_warnings"]
+    assert warning.startswith(said)
+    assert warning in tool_shape(state, needs_approval=False)["permissions"]  # as the page lists them
+    assert f"find: {said}" in caplog.text
+    assert "schema_warnings" not in plain

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
+from datetime import UTC, datetime
 
-from perdure.core.messages import MessageFilter, Turn
-from perdure.search.history import History
-from perdure.search.ranking.pool import SESSION_SPAN, TOOL, USER
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from perdure.core.messages import MessageFilter, TurnPart
+from perdure.search.history import SESSION_GAP_S, History
+from perdure.search.ranking.pool import ANSWERS, SESSION_SPAN, TOOL, USER
+from perdure.storage.tables.turns import pack_turns
+
+Row = tuple[int, int, str, str | None, float, bool]
+"""Number, conversation, role, name, time, and whether it asks something."""
+
+
+def packed(rows: Sequence[Row]) -> TurnPart:
+    """The rows as the store gives them."""
+    return pack_turns(
+        (seq, line, role, name, datetime.fromtimestamp(at, UTC).isoformat(), 50, asks)
+        for seq, line, role, name, at, asks in rows
+    )
+
+
+def users(
+    *lines: int, first: int = 0, at: float | None = None, name: str | None = None, asks: bool = False
+) -> TurnPart:
+    """Messages of a person in these conversations, with numbers from `first` on, which are their times, too."""
+    numbers = enumerate(lines, start=first)
+    return packed([(seq, line, "user", name, seq if at is None else at, asks) for seq, line in numbers])
 
 
 def test_rows_that_a_reset_takes_away_are_let_through_by_no_filter() -> None:
     """Also while the store still holds what was derived of them: those of the conversation, up to the reset."""
-    turns = [Turn(seq, seq % 2, "user", None, float(seq), 10, False) for seq in range(6)]
-    history = History().extend(turns, upto=6)
+    history = History().extend([users(0, 1, 0, 1, 0, 1)], upto=6)
     whole = history.mask(MessageFilter(), out_of_view={0: 2})
     filtered = history.mask(MessageFilter(before_seq=5), out_of_view={0: 2, 1: 9})
 
@@ -25,9 +49,9 @@ def test_rows_that_a_reset_takes_away_are_let_through_by_no_filter() -> None:
 
 def test_the_rows_near_another_stand_in_its_session() -> None:
     """Two before and two after, also of conversations that took turns, and of rows that were read later."""
-    turns = [Turn(seq, seq % 2, "user", None, float(seq), 10, False) for seq in range(8)]
-    late = [Turn(8, 0, "user", None, 9e9, 10, False), Turn(9, 0, "user", None, 9e9, 10, False)]
-    history = History().extend(turns[:3], upto=3).extend(turns[3:], upto=8).extend(late, upto=10)
+    history = History().extend([users(0, 1, 0)], upto=3)
+    history = history.extend([users(1, 0, first=3), users(1, 0, 1, first=5)], upto=8)
+    history = history.extend([users(0, 0, first=8, at=9e9)], upto=10)
 
     assert history.near[4].tolist() == [0, 2, 6, -1]
     assert history.near[1].tolist() == [-1, -1, 3, 5]
@@ -38,8 +62,7 @@ def test_the_rows_near_another_stand_in_its_session() -> None:
 
 def test_a_tools_result_stands_in_no_session() -> None:
     """It has a session of its own, so nobody is its neighbour, no time and nobody who spoke."""
-    turns = [Turn(seq, 0, "user", "Ada", float(seq), 10, True) for seq in range(3)]
-    history = History().extend(turns, upto=3)
+    history = History().extend([users(0, 0, 0, name="Ada", asks=True)], upto=3)
 
     spot, occurred_at, traits = history.columns(np.array([-1, 1, -1, 2]))
 
@@ -55,9 +78,48 @@ def test_a_tools_result_stands_in_no_session() -> None:
 def test_rows_are_found_by_their_numbers() -> None:
     """Whether or not numbers between them are missing; -1 for those that are not there."""
     for numbers in ([5, 6, 7], [5, 7, 9]):
-        turns = [Turn(seq, 0, "user", None, float(seq), 10, False) for seq in numbers]
-        history = History().extend(turns, upto=10)
+        history = History().extend([users(0, first=seq) for seq in numbers], upto=10)
 
         assert history.indexes(np.array([numbers[2], numbers[0]])).tolist() == [2, 0]
         assert history.indexes(np.array([4, numbers[1], 10])).tolist() == [-1, 1, -1]
         assert history.indexes(np.array([], np.int64)).tolist() == []
+
+
+ROWS = st.lists(
+    st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 100, -SESSION_GAP_S, SESSION_GAP_S + 1]), st.booleans())
+)
+
+
+@given(ROWS, st.lists(st.integers(1, 5)))
+def test_a_history_is_the_same_in_whatever_pieces_it_is_read(
+    steps: list[tuple[int, float, bool]], cuts: list[int]
+) -> None:
+    """Each row stands behind the one before it in its conversation, or begins a session after a long silence."""
+    rows: list[Row] = []
+    at = 1e9
+    for seq, (line, pause, asks) in enumerate(steps):
+        at += pause
+        rows.append((seq, line, "user", ["Ada", "Bob", None][seq % 3], at, asks))
+    whole = History().extend([packed(rows)], upto=len(rows))
+    pieces = History()
+    for cut in [*cuts, len(rows)]:
+        part = rows[pieces.rows : pieces.rows + cut]
+        pieces = pieces.extend([packed(part[:1]), packed(part[1:])], upto=pieces.rows + len(part))
+
+    assert whole.names == pieces.names
+    for column in ("seq", "conversation", "spot", "near", "occurred_at", "traits", "sizes"):
+        assert getattr(whole, column).tolist() == getattr(pieces, column).tolist(), column
+    newest: dict[int, int] = {}
+    sessions: list[int] = []
+    for index, (_, line, _, _, at, _) in enumerate(rows):
+        before = newest.get(line)
+        if before is not None and abs(at - rows[before][4]) > SESSION_GAP_S:
+            before = None
+        sessions += [0] if before is None else []
+        session = len(sessions) - 1 if before is None else int(whole.spot[before]) // SESSION_SPAN
+        assert divmod(int(whole.spot[index]), SESSION_SPAN) == (session, sessions[session])
+        assert whole.near[index, 1] == (-1 if before is None else before)
+        assert whole.traits[ANSWERS, index] == (before is not None and rows[before][5])
+        sessions[session] += 1
+        newest[line] = index
+    assert whole.sizes.tolist() == sessions

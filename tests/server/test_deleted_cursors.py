@@ -94,6 +94,66 @@ async def test_a_list_goes_on_behind_what_was_deleted(kind: str, order: str) -> 
         assert seen == (made if order == "asc" else made[::-1])
 
 
+ATTACHED: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str]] = {
+    "blocks": (KINDS["blocks"][0], "/v1/agents/{owner}/core-memory/blocks", "/v1/agents/{owner}/core-memory/blocks"),
+    "tools": (KINDS["tools"][0], "/v1/agents/{owner}/tools", "/v1/agents/{owner}/tools"),
+    "folders": (KINDS["folders"][0], "/v1/agents/{owner}/folders", "/v1/agents/{owner}/folders"),
+    "archives": (KINDS["archives"][0], "/v1/archives/?agent_id={owner}", "/v1/agents/{owner}/archives"),
+}
+"""Kind -> how to make one, the list of those of an agent, and where they are attached and detached."""
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("end", ["detach", "delete"])
+@pytest.mark.parametrize("kind", ATTACHED)
+async def test_a_list_of_an_agent_goes_on_behind_what_was_detached(kind: str, end: str, order: str) -> None:
+    """The same for what an agent has: a thing that is detached or deleted, and then names the next page."""
+    make, list_path, links = ATTACHED[kind]
+    async with routed() as server:
+        owner = (await new_agent(server, "owner", include_base_tools=False, memory_blocks=[]))["id"]
+        made = [(await make(server, number, owner))["id"] for number in range(COUNT)]
+        for id_ in (made[2], *made[:2], *made[3:]):  # the order in which they are attached is not the list's
+            path = f"{links.format(owner=owner)}/attach/{id_}"
+            (await server.http.patch(path)).raise_for_status()
+        seen: list[str] = []
+        path = list_path.format(owner=owner)
+        path += f"{'&' if '?' in path else '?'}order={order}&limit=2"
+        after = ""
+        while page := server._body(await server.http.get(path + after)):
+            for item in page:
+                if end == "detach":
+                    gone = await server.http.patch(f"{links.format(owner=owner)}/detach/{item['id']}")
+                else:
+                    gone = await server.http.delete(KINDS[kind][2].format(id=item["id"], owner=owner))
+                gone.raise_for_status()
+            seen += [item["id"] for item in page]
+            after = f"&after={page[-1]['id']}"
+
+        assert seen == (made if order == "asc" else made[::-1])
+
+
+async def test_the_agents_of_a_folder_go_on_behind_one_that_was_detached() -> None:
+    async with routed() as server:
+        folder = (await server.post("/v1/folders/", {"name": "f"}))["id"]
+        made = [(await new_agent(server, f"a{number}", folder_ids=[folder]))["id"] for number in range(3)]
+        await server.patch(f"/v1/agents/{made[1]}/folders/detach/{folder}", {})
+
+        assert await server.get(f"/v1/folders/{folder}/agents", order="asc", after=made[1]) == [made[2]]
+
+
+async def test_organisations_go_on_behind_one_that_was_removed() -> None:
+    """Also in the loops of the server itself, which ended at it without a word."""
+    async with routed() as server:
+        store = server.library._app.ports.store
+        made = [(await server.post("/v1/organizations/", {"name": f"o{number}"}))["id"] for number in range(3)]
+        await store.write_directory(lambda one: one.organisations.delete(made[1]))
+
+        left = await server.get("/v1/organizations/", after=made[1])
+        status, _ = await server.refused("GET", "/v1/organizations/", after="org-10000000-0000-4000-8000-000000000000")
+
+        assert ([one["id"] for one in left], status) == ([made[2]], 404)
+
+
 async def test_files_and_schedules_go_on_behind_what_was_deleted() -> None:
     """The same where a list has a cursor of another kind: of files within a folder, of schedules across agents."""
     async with routed() as server:

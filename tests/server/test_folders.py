@@ -133,6 +133,28 @@ async def test_duplicate_names() -> None:
         assert set(await until_read(server, folder.id)) == {"a.txt", "a_(1).txt", "b/c.txt"}
 
 
+async def test_the_encoding_of_an_upload() -> None:
+    """Guessed, which a warning says; or as the client says; one that there is not is refused with examples."""
+    async with routed() as server:
+        folder = await server.letta.folders.create(name="docs")
+        files = {"file": ("a.txt", "客户张伟的电话是".encode("gb18030"))}
+
+        async def upload(encoding: str) -> Any:
+            params = {"encoding": encoding, "duplicate_handling": "replace"}
+            return await server.http.post(f"/v1/folders/{folder.id}/upload", files=files, params=params)
+
+        async def warnings() -> Any:
+            await until_read(server, folder.id)
+            return [file["warnings"] for file in await server.get(f"/v1/folders/{folder.id}/files")]
+
+        await upload("")
+        assert "gb18030, guessed" in (await warnings())[0][0]
+        await upload("gb18030")
+        assert await warnings() == [[]]
+        answer = await upload("gb1830")
+        assert (answer.status_code, "such as gb18030" in answer.text) == (422, True)
+
+
 async def test_what_is_wrong_with_an_upload() -> None:
     """Told with what helps; nothing of it is kept."""
     async with routed() as server:

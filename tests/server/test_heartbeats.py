@@ -139,6 +139,47 @@ async def test_a_token_stream_shows_what_the_agent_says_while_it_writes(backgrou
         assert json.loads(whole[1]["tool_call"]["arguments"]) == {"message": "Hello, Ada.", "request_heartbeat": False}
 
 
+NOT_SENT: dict[str, tuple[dict[str, Any], list[Any], str]] = {
+    "forbidden by a rule": ({"message": "Too early."}, [{"type": "run_first", "tool_name": "memory_insert"}], "call"),
+    "unusable": ({"message": {"text": "Hello."}}, [], "call"),
+    "waiting": (
+        {"message": "May I?"},
+        [{"type": "requires_approval", "tool_name": "send_message"}],
+        "approval_request",
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ["reply", "steps", "tokens", "background"])
+@pytest.mark.parametrize("case", NOT_SENT)
+async def test_a_message_that_was_not_sent_is_no_message_of_the_agent(case: str, form: str) -> None:
+    """It is shown as a call, in the reply, in streams and in the list; a person can approve one that waits."""
+    arguments, rules, kind = NOT_SENT[case]
+    model = PieceModel(calls("send_message", **arguments), calls("memory_insert", label="human", new_string="x"))
+    async with routed(model=model) as server:
+        agent = await new_agent(
+            server,
+            agent_type="memgpt_v2_agent",
+            tool_rules=rules,
+            tools=["send_message", "memory_insert"],
+            memory_blocks=[{"label": "human", "value": ""}],
+        )
+        path = f"/v1/agents/{agent['id']}/messages"
+        body: dict[str, Any] = {"input": "Hi.", "max_steps": 1}
+        if form == "reply":
+            shown = (await server.post(path, body))["messages"]
+        else:
+            body |= {"streaming": True, "stream_tokens": form != "steps", "background": form == "background"}
+            shown = [one for _, one in await read_stream(server, path, body | {"include_pings": False})][:-2]
+        listed = (await server.get(path, order="asc"))[2:]
+
+        for messages in (shown, listed):
+            types = list(dict.fromkeys(one["message_type"] for one in messages))
+            assert types == (["tool_call_message", "tool_return_message"] if kind == "call" else [f"{kind}_message"])
+        pieces = [(one.get("tool_call") or {}).get("arguments") or "" for one in shown]
+        assert json.loads("".join(pieces)) == arguments
+
+
 async def stream(client: httpx.AsyncClient, path: str, body: dict[str, Any]) -> list[dict[str, Any]]:
     """The messages of a stream, without its end."""
     answered = await client.post(path, json=body)

@@ -411,6 +411,28 @@ async def test_skills_of_the_client_are_listed_in_the_prompt(tmp_path: Path) -> 
         assert wrong.status_code == 422
 
 
+async def test_skills_stay_until_a_message_brings_others(tmp_path: Path) -> None:
+    """In the stored system message too: a message that says nothing of them changes nothing, nor the prefix."""
+    skill = {"name": "deploy", "description": "Put it online.", "location": "skills/deploy/SKILL.md"}
+    bash = {"name": "Bash", "parameters": {"type": "object", "properties": {}}}
+    model = ScriptedModel()
+    async with in_process(tmp_path, model=model) as (client, perdure):
+        agent = await perdure.create_agent()
+        path = f"/v1/agents/{agent.id}/messages"
+        shown: list[bool] = []
+        none: dict[str, Any] = {}
+        sent = [{"client_skills": [skill]}, none, {"client_tools": [bash]}, {"client_skills": []}, none]
+        for more in sent:
+            (await client.post(path, json={"input": "go"} | more)).raise_for_status()
+            listed = (await client.get(path, params={"order": "asc"})).json()
+            shown.append("available_skills" in listed[0]["content"])
+        reasons = [step.rewritten for step in await agent.steps()]
+
+    assert shown == [True, True, False, False, False]
+    assert ["available_skills" in asked.system for asked in model.requests] == shown
+    assert reasons == [None, "tools", "tools", None, "first"]  # the newest first
+
+
 async def test_a_constant_otid_does_not_bring_back_an_old_answer(tmp_path: Path) -> None:
     """Another text with it is another message, and so is the same text a minute after its answer."""
     model, clock = ScriptedModel(says("one"), says("two"), says("three")), FakeClock()

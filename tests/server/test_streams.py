@@ -400,7 +400,7 @@ async def test_calls_are_streamed_as_they_are_kept(tmp_path: Path, batch: str, b
     """Under the same ids, of the same types, in the same order: of one answer, what waits for somebody comes last."""
     script, types = BATCHES[batch]
     async with in_process(tmp_path, *script, says("ok"), tools=[pay, look]) as (client, perdure):
-        agent = await perdure.create_agent(tools=("pay", "look"))
+        agent = await perdure.create_agent(tools=("pay", "look", "send_message"))
         await agent.require_approval("pay")
         chunks = [chunk for _, chunk in await streamed(client, agent.id, stream_tokens=True, background=background)]
         kept = (await client.get(f"/v1/agents/{agent.id}/messages", params={"order": "asc"})).json()

@@ -23,6 +23,7 @@ _UNITS = {
     "brackets": "[",
     "braces": '{"a":',
     "objects at lines": '{"a":1,\n',
+    "broken lists at lines": "- a\n\n\n[á",
     "a long list at each line": '{"k":[' + "1," * 50 + "\n",
     "quotes": '"',
     "single quotes": "'",

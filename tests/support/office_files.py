@@ -16,12 +16,19 @@ _XML = '<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\n'
 
 def pdf_of(pages: Sequence[str], *, title: str = "") -> bytes:
     """Build a PDF of pages of Latin-1 text in Helvetica. An empty text makes a page with only a drawing."""
-    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
-    objects.append(b"<< /Title (%s) >>" % _pdf_text(title))
-    kids = []
+    drawings = []
     for page in pages:
-        lines = b"".join(b"(%s) Tj T*\n" % _pdf_text(line) for line in page.split("\n"))
-        drawn = b"BT /F1 11 Tf 13 TL 50 780 Td\n%sET" % lines if page else b"10 10 100 100 re f"
+        lines = "".join(f"({pdf_text(line)}) Tj T*\n" for line in page.split("\n"))
+        drawings.append(f"BT /F1 11 Tf 13 TL 50 780 Td\n{lines}ET" if page else "10 10 100 100 re f")
+    return drawn_pdf_of(drawings, title=title)
+
+
+def drawn_pdf_of(drawings: Sequence[str], *, title: str = "") -> bytes:
+    """Build a PDF of pages by the operators that draw them; `F1` is Helvetica."""
+    objects = [b"<< /Type /Catalog /Pages 2 0 R >>", b"", b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"]
+    objects.append(b"<< /Title (%s) >>" % pdf_text(title).encode("latin-1"))
+    kids = []
+    for drawn in (drawing.encode("latin-1") for drawing in drawings):
         objects.append(b"<< /Length %d >>\nstream\n%s\nendstream" % (len(drawn), drawn))
         kids.append(b"%d 0 R" % (len(objects) + 1))
         objects.append(
@@ -143,5 +150,6 @@ def _sheet_cell(value: str | float | None) -> str:
             return f"<c><v>{value!r}</v></c>"
 
 
-def _pdf_text(text: str) -> bytes:
-    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)").encode("latin-1")
+def pdf_text(text: str) -> str:
+    """`text` as it stands between the brackets of a PDF's string."""
+    return text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")

@@ -200,6 +200,26 @@ async def test_a_file_is_uploaded_to_a_new_folder() -> None:
     assert [file["name"] for file in twin["files"]] == ["plan.md"]
 
 
+async def test_the_encoding_of_a_file_is_chosen_on_the_page() -> None:
+    """A guess is shown beside the file; a name that there is not is refused with examples."""
+    async with dashboard() as (client, library):
+        folder = await library.folders.create("notes")
+        where, files = f"/data/folders/{folder.id}/files", {"file": ("a.txt", "Zażółć gęślą jaźń".encode("cp1250"))}
+
+        async def page() -> str:
+            await folder.wait()
+            return (await client.get("/data", params={"folder": folder.id})).text
+
+        await client.post(where, files=files, data={"encoding": ""})
+        guessed = await page()
+        await client.post(where, files=files, data={"encoding": "cp1250"})
+        chosen = await page()
+        wrong = await client.post(where, files=files, data={"encoding": "cp125"})
+
+    assert "read as cp1250, guessed" in guessed and "guessed from" not in chosen
+    assert wrong.status_code == 422 and "such as gb18030" in wrong.text
+
+
 async def test_an_archive_is_exported_checked_and_imported() -> None:
     """A check changes nothing; a second import skips what is there; a wrong line is named."""
     async with dashboard() as (client, library), dashboard() as (other, there):

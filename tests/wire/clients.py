@@ -1,4 +1,4 @@
-"""The official clients: the newest, which the tests import, and an older one that is still in use."""
+"""The official clients: the newest, which the tests import, an older one in use, and the last before 1.0."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from typing import Any
 
 import letta_client
 
-NEWEST, OLD = "1.12.1", "1.7.12"
+NEWEST, OLD, OLDEST = "1.12.1", "1.7.12", "0.1.307"
 OLD_FOLDER = Path(sys.prefix) / "letta-old"
+FOLDERS = {OLD: OLD_FOLDER, OLDEST: Path(sys.prefix) / "letta-oldest"}
+"""Version -> where `make setup` installs it, beside the newest."""
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import contextlib
 import json
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,16 @@ STEPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def obey(asked: Mapping[str, Any]) -> HttpLine:
     """What the last user message orders: after `!` each word is one answer, and the names joined by `+` in it are its
-    calls; then the model says `done` (`all of it done` after calls). `slowly` takes half a minute."""
+    calls; then the model says `done` (`all of it done` after calls). `slowly` takes half a minute. After `!!` stands
+    JSON instead, whose items are answers: a text, or calls as pairs of name and arguments."""
     messages = asked["messages"]
+    if (exact := _exact(messages)) is not None:
+        return exact
     said = {index: _text(message) for index, message in enumerate(messages) if message["role"] == "user"}
     at = max(index for index, text in said.items() if not text.startswith('{"type"'))  # what the engine adds
     text = said[at]
     key = text.split()[0]
-    steps = text.partition("!")[2].split()
+    steps = [] if "!!" in text else text.partition("!")[2].split()
     taken = sum(message["role"] == "assistant" for message in messages[at:])
     if key == "slowly":
         return Later(30.0, says("done"))
@@ -60,6 +63,22 @@ def obey(asked: Mapping[str, Any]) -> HttpLine:
             label: value.replace("KEY", key) if isinstance(value, str) else value for label, value in arguments.items()
         }
         calls.append(ToolCall(f"{key}-{taken}-{index}", name, json.dumps(values)))
+    return ModelReply(parts=tuple(calls))
+
+
+def _exact(messages: Sequence[Mapping[str, Any]]) -> ModelReply | None:
+    """The next answer that JSON in a user message orders; None: all are given."""
+    said = [message["content"] if message["role"] == "user" else "" for message in messages]
+    at = max((index for index, text in enumerate(said) if "!!" in text), default=None)
+    if at is None:
+        return None
+    steps, _ = json.JSONDecoder().raw_decode(said[at].partition("!!")[2])
+    taken = sum(message["role"] == "assistant" for message in messages[at:])
+    if taken >= len(steps):
+        return None
+    if isinstance(step := steps[taken], str):
+        return says(step)
+    calls = [ToolCall(f"call-{at}-{taken}-{n}", name, json.dumps(given)) for n, (name, given) in enumerate(step)]
     return ModelReply(parts=tuple(calls))
 
 

@@ -165,7 +165,17 @@ class AsyncSessions:
             conditions={"scope": {"user_id": session.user_id}, "min_rating": min_rating or 0.0},
         )
         facts = [_fact(hit) for hit in hits]
-        messages = [_stored_message(episode) for episode in reversed(last[:count])]
+        messages = [
+            Message(
+                content=episode.text or "",
+                role_type=episode.scope.get("role_type", "norole"),
+                role=episode.scope.get("role"),
+                created_at=episode.occurred_at.isoformat(),
+                processed=episode.extracted_at is not None,
+                uuid_=episode.id,
+            )
+            for episode in reversed(last[:count])
+        ]
         return Memory(
             context=_context(facts),
             relevant_facts=facts,
@@ -248,18 +258,6 @@ def _episode(message: Message, session: Session, ignored: Sequence[str]) -> NewE
         trust=_TRUST.get(message.role_type, "agent"),
         occurred_at=at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at,
         extract=message.role_type in _TRUST and message.role_type not in ignored,
-    )
-
-
-def _stored_message(episode: Any) -> Message:
-    """Return an episode as a message."""
-    return Message(
-        content=episode.text,
-        role_type=episode.scope.get("role_type", "norole"),
-        role=episode.scope.get("role"),
-        created_at=episode.occurred_at.isoformat(),
-        processed=episode.extracted_at is not None,
-        uuid_=episode.id,
     )
 
 

@@ -33,6 +33,7 @@ from perdure.app.parts import make_key_file as make_key_file
 from perdure.app.parts import web_search_engine as web_search_engine
 from perdure.app.sandboxes import check_file as check_file
 from perdure.app.sandboxes import converter_of, reading_sandbox_of, requirements_folder
+from perdure.app.sandboxes import copy_as_utf8 as copy_as_utf8
 from perdure.app.sandboxes import name_text as name_text
 from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of, price_of

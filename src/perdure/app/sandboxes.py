@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from perdure.core.documents import Document
+from perdure.core.errors import FileEncodingInvalid
 from perdure.core.ports import Converter
 from perdure.core.tools.sandbox import Sandbox
 from perdure.settings import Settings
@@ -74,6 +76,16 @@ def check_file(name: str, head: bytes) -> str:
     with contextlib.suppress(Refusal):  # a damaged file gets its error when it is read
         kind_of(safe, head)
     return safe
+
+
+def copy_as_utf8(name: str, stream: BinaryIO, target: BinaryIO, encoding: str) -> None:
+    """Write the text of a file that is in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid."""
+    from perdure.converters.charset import write_as_utf8
+    from perdure.converters.kinds import SUFFIXES
+
+    if name.lower().endswith((*SUFFIXES["pdf"], *SUFFIXES["docx"], *SUFFIXES["xlsx"])):
+        raise FileEncodingInvalid(encoding, f"{name[:80]!r} is no text file, and says itself how it is read")
+    write_as_utf8(stream, target, encoding)
 
 
 def name_text(name: str) -> str:

@@ -11,8 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import BinaryIO
 
 from perdure.converters.limits import Refusal
+from perdure.core.errors import FileEncodingInvalid
 
 SAMPLE_BYTES = 65_536
 
@@ -81,6 +83,24 @@ def decode(data: bytes) -> tuple[str, str]:
     return text, warning
 
 
+def write_as_utf8(source: BinaryIO, target: BinaryIO, encoding: str) -> None:
+    """Write a text in this encoding to `target` as UTF-8. Raises: FileEncodingInvalid: files have none such, or this
+    text has another one."""
+    try:
+        if not _FOR_FILES.match(codecs.lookup(encoding).name):
+            raise LookupError
+    except (LookupError, ValueError):
+        raise FileEncodingInvalid(encoding, "no encoding of files is called so") from None
+    source.seek(0)
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while data := source.read(SAMPLE_BYTES):
+            target.write(decoder.decode(data).encode())
+        decoder.decode(b"", final=True)
+    except UnicodeError as error:
+        raise FileEncodingInvalid(encoding, f"the file has bytes that are not in it ({str(error)[-80:]})") from error
+
+
 def _decode_bytes(data: bytes) -> tuple[str, str]:
     """The text, with its own line ends, and a warning. Raises: Refusal."""
     for mark, encoding in _MARKS:
@@ -111,7 +131,7 @@ def _decode_bytes(data: bytes) -> tuple[str, str]:
         return damaged, "its UTF-8 is damaged: what can't be read is shown as \ufffd"
     for encoding in _guesses(data):
         if (text := _decode_as(data, encoding)) is not None:
-            return text, f"read as {encoding}, guessed from its characters: if that is wrong, save it as UTF-8"
+            return text, f"read as {encoding}, guessed from its characters: if that is wrong, upload it with `encoding`"
     return data.decode("latin-1"), "read as latin-1, since nothing tells its encoding"
 
 
@@ -179,7 +199,9 @@ def _plausibility(text: str, encoding: str) -> float:
         score = 0.0
         for character, count in counts.items():
             code = character.encode(encoding)
-            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= second
+            # One sign and one ASCII letter, such as °C, are no character.
+            least = second if total > 2 else 0x80
+            frequent = len(code) == 2 and (code[0] in signs or code[0] in frequent_ones) and code[1] >= least
             kana = "\u3041" <= character <= "\u30fe" and encoding in {"cp932", "euc_jp"}
             score += count * (0.95 if kana else 0.85 if frequent else -0.6)
         return score / total - 0.3 * len(_JOINED.findall(text)) / total

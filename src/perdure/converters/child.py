@@ -35,7 +35,7 @@ def read_document(
 
             return pdf_document(name, file, limits, progress)
         case "docx":
-            from perdure.converters.html import docx_document
+            from perdure.converters.docx import docx_document
 
             return docx_document(name, file, limits)
         case "xlsx":

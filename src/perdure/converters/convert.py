@@ -70,17 +70,12 @@ async def _read(
 ) -> Document:
     """The document of a file, read where its kind and size belong."""
     if kind in _IN_PROCESS and (size <= _IN_PROCESS_BYTES or kind not in {"csv", "json"}):
-        return await asyncio.to_thread(_read_here, name, kind, file, limits)
+        with file.open("rb") as stream:
+            return await asyncio.to_thread(read_document, name, kind, stream, limits, _ignore)
     if sandbox is not None:
         with suppress(SandboxUnavailable):
             return await read_in_sandbox(sandbox, name, kind, file, limits, progress)
     return await read_in_child(name, kind, file, limits, progress)
-
-
-def _read_here(name: str, kind: FileKind, file: Path, limits: Limits) -> Document:
-    """The document of a file that is read in this process."""
-    with file.open("rb") as stream:
-        return read_document(name, kind, stream, limits, _ignore)
 
 
 def _ignore(done: int, total: int) -> None:

@@ -12,48 +12,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import BinaryIO
 
-from perdure.converters.archives import open_archive, read_xml, title_of
 from perdure.converters.charset import decode
-from perdure.converters.limits import Limits, Refusal
+from perdure.converters.limits import Limits
 from perdure.converters.mathml import Formula
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
-from perdure.core.errors import ExtraMissing
 from perdure.core.text.markup import strip_unreadable
-
-
-def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
-    """Headings, paragraphs, lists, tables, links and notes as Markdown; images by their description.
-
-    Raises: Refusal: damaged, a trap, or no text in it; ExtraMissing.
-    """
-    archive, warnings = open_archive(file, limits, kind="DOCX", required="word/document.xml")
-    try:
-        import mammoth
-    except ImportError as error:
-        raise ExtraMissing("reading DOCX files", extra="files") from error
-    parts = read_xml(archive, "word/document.xml", with_events=True)
-    if any(tag == "oMath" for events in parts for _, tag, _ in events):
-        warnings.append("its equations were left out")
-    file.seek(0)
-    try:
-        markup = mammoth.convert_to_html(
-            file, convert_image=mammoth.images.img_element(lambda image: {"src": ""}), external_file_access=False
-        ).value
-    except RecursionError as error:
-        raise Refusal("it is nested too deeply") from error
-    except MemoryError:
-        raise
-    except Exception as error:  # mammoth raises whatever a broken structure leads to
-        raise Refusal(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
-    limits.check_text(len(markup) // 4)
-    text, heading = html_to_markdown(markup)
-    limits.check_text(len(text))
-    if not text.strip():
-        raise Refusal("it holds no text: it is empty, or all of it is images")
-    return Document(name=name, kind="docx", text=text, title=title_of(archive) or heading, warnings=tuple(warnings))
 
 
 def _tags(*names: str) -> frozenset[str]:
@@ -69,9 +34,10 @@ _BLOCKS = _tags(
     "tfoot th thead tr ul",
 )
 _VOID = _tags("area base br col embed hr img input link meta source track wbr")
+_INLINE = _tags("a del s strike sup sub rt rp span font b strong em i u small big ins mark label")
 _MARKS = {"del": "~~", "s": "~~", "strike": "~~", "sup": "^", "sub": "_", "rt": "(", "rp": "-", "a": "["}
 _STYLES = {"line-through": "~~", "vertical-align:super": "^", "vertical-align:sub": "_"}
-_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden")
+_HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
 _LOOKS_LIKE_MARKUP = re.compile(r"(#{1,6}\s|```|~~~)")
@@ -86,7 +52,7 @@ BREAK = "\x1e"  # a <br> within a paragraph; parsed text has none of these three
 OPEN, CLOSE = "\x1c", "\x1d"  # around what is raised or lowered, until it is known what follows it
 _OWN = re.compile(f"[{OPEN}{CLOSE}{BREAK}]")
 _NEEDS_NO_BRACKETS = re.compile(rf"{OPEN}([+\-−–]?\d+(?!{CLOSE}\d)|\w(?!{CLOSE}\w)){CLOSE}")
-_IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
+IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
 
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
@@ -102,7 +68,7 @@ def html_to_markdown(markup: str) -> tuple[str, str]:
 
 @dataclass(slots=True)
 class _Cell:
-    """A cell of a table: its blocks, and how many columns and rows it spans."""
+    """A cell of a table: its blocks, and how many columns and rows it spans; no rows: a group of rows begins."""
 
     columns: int = 1
     rows: int = 1
@@ -165,6 +131,7 @@ class _Page(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         attributes = {key: value or "" for key, value in attrs}
+        tag = self._local(tag)
         if tag == "title" and not self.title:
             self._in_title = True
         if self._skipped is not None:
@@ -174,7 +141,9 @@ class _Page(HTMLParser):
         if self._formula is not None:
             self._formula.start(tag, attributes)
             return
-        if tag not in _VOID and (tag in self._leave_out or _is_hidden(attributes)):
+        style = "".join(attributes.get("style", "").lower().split())
+        is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(style)
+        if tag not in _VOID and (tag in self._leave_out or is_hidden):
             self._skipped = (tag, 1)
             return
         if tag in _BLOCKS:
@@ -201,16 +170,19 @@ class _Page(HTMLParser):
                 self._pre = self._pre or _code_language(attributes)
             case "code" | "kbd" | "samp":
                 self._inline.append("`")
+            case "q":
+                self._inline.append('"')
+            case "input" if attributes.get("type", "").lower() == "checkbox":
+                self._inline.append("[x] " if "checked" in attributes else "[ ] ")
             case "br":
                 self._inline.append("\n" if self._pre is not None else BREAK)
             case "hr" if not self._open_rows():
                 self._add_block("---", item=False)
             case "img" if attributes.get("alt", "").strip():
                 self._inline.append(f"[image: {attributes['alt'].strip()}]")
-            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+            case _ if tag in _INLINE:
                 if tag in {"rt", "rp"}:  # the end of the one before may be left out
                     self._end_mark("rt", "rp")
-                style = "".join(attributes.get("style", "").lower().split())
                 sign = _MARKS.get(tag) or next((sign for name, sign in _STYLES.items() if name in style), "")
                 if sign == "~~" and any(mark[1] == "~~" for mark in self._marks):
                     sign = ""  # struck out once is enough
@@ -220,9 +192,9 @@ class _Page(HTMLParser):
             case "table":
                 self._dissolve_table()
                 self._tables.append([])
-            case "tr":
+            case "tr" | "thead" | "tbody" | "tfoot":
                 if (rows := self._open_rows()) is not None:
-                    rows.append([])
+                    rows += [[]] if tag == "tr" else [[_Cell(rows=0)], []]
             case "td" | "th":
                 if (rows := self._open_rows()) is not None:
                     if not rows:
@@ -231,7 +203,12 @@ class _Page(HTMLParser):
                     # A height of 0 is down to the last row.
                     rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
+    def _local(self, tag: str) -> str:
+        """The name of a tag; those of formulas may stand in a namespace."""
+        return tag.rpartition(":")[2] if tag.endswith(":math") or self._formula is not None else tag
+
     def handle_endtag(self, tag: str) -> None:
+        tag = self._local(tag)
         if tag == "title":
             self._in_title = False
         if self._skipped is not None:
@@ -260,7 +237,9 @@ class _Page(HTMLParser):
                 self._pre = None
             case "code" | "kbd" | "samp" if self._pre is None:
                 self._inline.append("`")
-            case "a" | "del" | "s" | "strike" | "sup" | "sub" | "rt" | "rp" | "span" | "font":
+            case "q":
+                self._inline.append('"')
+            case _ if tag in _INLINE:
                 self._end_mark(tag)
             case "ruby":
                 self._end_mark("rt", "rp")
@@ -310,7 +289,7 @@ class _Page(HTMLParser):
             text = f"({text})"
         elif sign == "^" and in_page:
             text = f"[{text.strip('[]')}]"
-        elif not _IS_NO_POWER.fullmatch(text):
+        elif not IS_NO_POWER.fullmatch(text):
             text = f"{sign}{OPEN}{text}{CLOSE}"
         before, after = whole[:1].isspace() and sign in {"~~", "["}, whole[-1:].isspace()
         self._inline[start:] = [f"{' ' * before}{text}{' ' * after}"]
@@ -423,6 +402,9 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
     rows: list[list[str]] = []
     below: dict[int, tuple[int, str]] = {}  # column -> how many more rows its cell spans, text
     for cells in table:
+        if cells and not cells[0].rows:  # a new group of rows, into which no cell reaches
+            below = {}
+            continue
         row: list[str] = []
         room -= len(below)
         spanned = below if room > 0 else {}
@@ -450,15 +432,6 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
 def _number(text: str | None) -> int | None:
     """A small whole number in an attribute; None: there is none."""
     return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
-
-
-def _is_hidden(attributes: dict[str, str]) -> bool:
-    """Whether an element is not shown."""
-    return (
-        "hidden" in attributes
-        or attributes.get("aria-hidden") == "true"
-        or _HIDDEN_STYLE.search(attributes.get("style", "").lower()) is not None
-    )
 
 
 def _code_language(attributes: dict[str, str]) -> str:

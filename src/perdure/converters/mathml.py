@@ -1,8 +1,10 @@
-"""MathML as a line of text: what its author wrote beside it, else a plain reading with fractions, powers and roots."""
+"""MathML and Office's equations as a line of text: what an author wrote beside one, else a plain reading."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from xml.etree.ElementTree import Element
 
 _INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")  # operators that are not shown, such as times
 _UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
@@ -37,7 +39,7 @@ class Formula:
         """The formula on one line."""
         while len(self._open) > 1:
             self._close()
-        return " ".join((self._said or "".join(self._open[0][2])).translate(_INVISIBLE).split())
+        return " ".join(self._said.translate(_INVISIBLE).split()) or _line("".join(self._open[0][2]))
 
     def _close(self) -> str:
         """Add the reading of the innermost element to the one around it, and give its name."""
@@ -55,15 +57,15 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
         case "mfrac", (over, under):
             return f"({over})/({under})"
         case "msup" | "mover", (base, upper):
-            return f"{_group(base)}^{_group(upper)}"
+            return f"{group(base)}^{group(upper)}"
         case "msub" | "munder", (base, lower):
-            return f"{_group(base)}_{_group(lower)}"
+            return f"{group(base)}_{group(lower)}"
         case "msubsup" | "munderover", (base, lower, upper):
-            return f"{_group(base)}_{_group(lower)}^{_group(upper)}"
+            return f"{group(base)}_{group(lower)}^{group(upper)}"
         case "msqrt", _:
             return f"√({''.join(parts)})"
         case "mroot", (base, degree):
-            return f"({base})^(1/{_group(degree)})"
+            return f"({base})^(1/{group(degree)})"
         case "mfenced", _:
             marks = attributes.get("separators", ",").strip()[:1]
             return attributes.get("open", "(") + f"{marks} ".join(parts) + attributes.get("close", ")")
@@ -76,6 +78,65 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
     return "".join(parts)
 
 
-def _group(text: str) -> str:
+def group(text: str) -> str:
     """`text` in brackets where it is more than a number or a letter."""
     return text if (text.isalnum() and (text.isdecimal() or len(text) == 1)) or len(text) == 1 else f"({text})"
+
+
+def _line(text: str) -> str:
+    """`text` on one line, as it is shown, with a space between a power or an index and what follows it."""
+    return " ".join(_SCRIPT.sub(r"\1 ", text.translate(_INVISIBLE)).split())
+
+
+_SCRIPT = re.compile(r"([_^](?:\d+(?=[^\W\d_])|[^\W\d_](?=\w)))")
+_AS_MATHML = {
+    **{"f": "mfrac", "sSup": "msup", "sSub": "msub", "sSubSup": "msubsup", "limLow": "munder", "limUpp": "mover"},
+    **{"d": "mfenced", "m": "mtable", "mr": "mtr", "eqArr": "mtable"},
+}
+_PLAIN = frozenset(
+    ("oMath", "r", "box", "borderBox", "groupChr", "bar", "phant", "e", "num", "den", "sub", "sup", "deg", "lim")
+) | {"fName", "ins", "sdt", "sdtContent", "smartTag"}
+
+
+def office_formula(element: Element, unknown: set[str]) -> str:
+    """The formula in an `oMath` element on one line. Names of elements that are not known are added to `unknown`."""
+    return _line(_office(element, unknown))
+
+
+def _office(element: Element, unknown: set[str]) -> str:
+    """The reading of an element of Office's mark-up."""
+    name = _name(element)
+    if name == "t":
+        return element.text or ""
+    if name in {"del", "moveFrom"}:
+        return ""
+    settings = {
+        _name(one): next((value for key, value in one.attrib.items() if key.endswith("val")), "")
+        for child in element
+        if _name(child).endswith("Pr")
+        for one in child
+    }
+    parts = {child: _office(child, unknown) for child in element if not _name(child).endswith("Pr")}
+    by_name = {_name(child): text for child, text in parts.items()}
+    inner = by_name.get("e", "")
+    match name:
+        case "rad":
+            degree = by_name.get("deg")
+            return _reading("mroot", {}, (inner, degree)) if degree else _reading("msqrt", {}, (inner,))
+        case "nary" | "sPre":
+            scripts = "".join(sign + group(by_name[at]) for at, sign in (("sub", "_"), ("sup", "^")) if by_name.get(at))
+            return f"{settings.get('chr', '∫')}{scripts} {inner}" if name == "nary" else f"{scripts}{inner}"
+        case "func" | "oMathPara":
+            return " ".join(parts.values())
+        case "acc":
+            return inner + settings.get("chr", "\u0302")
+    attributes = {"separators": settings.get("sepChr", "|")}
+    attributes |= {"open": settings.get("begChr", "("), "close": settings.get("endChr", ")")}
+    if name not in _AS_MATHML and name not in _PLAIN:
+        unknown.add(name)
+    return _reading(_AS_MATHML.get(name, ""), attributes, list(parts.values()))
+
+
+def _name(element: Element) -> str:
+    """The name of an element without its namespace."""
+    return element.tag.rpartition("}")[2]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import BinaryIO
 
+from perdure.converters.columns import SCALE, in_columns
 from perdure.converters.limits import Limits, Refusal
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
@@ -13,10 +15,13 @@ from perdure.core.errors import ExtraMissing
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _BLANK_LINES = re.compile(r"\n(?:[ \t]*\n){2,}")
 PAGES_MAX = 20
+COLUMNS_PAGES = 50
+"""After so many pages without columns none are looked for, which costs as much as reading the page."""
 
 
 def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[int, int], None]) -> Document:
-    """The text of each page, a blank line between two; `progress` after each. Pages without text have one blank line.
+    """The text of each page, column by column, a blank line between two pages; `progress` after each. Pages without
+    text have one blank line.
 
     Raises: Refusal: damaged, encrypted, too long, or no page has text; ExtraMissing.
     """
@@ -44,9 +49,20 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
     starts: list[int] = []
     unreadable: list[int] = []
     line, chars = 1, 0
+    last_look = COLUMNS_PAGES  # the last page where columns are looked for
     for number in range(1, total + 1):
         try:
-            text = _tidy(reader.pages[number - 1].extract_text())
+            page = reader.pages[number - 1]
+            text = _tidy(page.extract_text())
+            if number <= last_look:
+                with suppress(Exception):  # a text in any order is better than none
+                    layout = page.extract_text(
+                        extraction_mode="layout",
+                        layout_mode_space_vertically=False,
+                        layout_mode_scale_weight=SCALE,
+                    )
+                    if (read := in_columns(text, _tidy(layout))) != text:
+                        text, last_look = read, number + COLUMNS_PAGES
         except MemoryError:
             raise
         except Exception:  # one page may be broken while the others are not

@@ -10,18 +10,14 @@ from collections.abc import Iterable, Sequence
 
 DELIMITERS = ",;\t|"
 SAMPLE_LINES = 30
-_NAMED_DELIMITER = re.compile(r"\ufeff?\"?sep=([^\n\"])\"?\n", re.IGNORECASE)  # how spreadsheets name it
-_DECIMAL_COMMA = re.compile(r"(?<![\d.,])-?\d[\d.]*,\d+(?=\s*(?:[;\t|]|$))")
-
-
-def cell_text(text: str) -> str:
-    """`text` as a cell: on one line, with escaped bars."""
-    return " ".join(text.split()).replace("|", "\\|")
+_NAMED_DELIMITER = re.compile(r"\ufeff?\"?sep=(\\t|[^\n\"])\"?\n", re.IGNORECASE)  # how spreadsheets name it
+# With a quote or a unit behind it; or a comma in words, which a space follows.
+_DECIMAL_COMMA = re.compile(r"(?<![\d.,])-?\d[\d.  ]*,\d+(?=[^\d,;\t|]{0,6}(?:[;\t|]|$))|, ")
 
 
 def markdown_table(rows: Iterable[Sequence[str]]) -> list[str]:
     """The lines of a table with the first row as head, all rows as wide as the widest; no lines without rows."""
-    cells = [[cell_text(cell) for cell in row] for row in rows]
+    cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in rows]
     width = max(map(len, cells), default=0)
     if not width:
         return []
@@ -44,7 +40,7 @@ def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
     """
     named = _NAMED_DELIMITER.match(text)
     text_of_rows = text[named.end() :] if named else text
-    delimiter = named[1] if named else "\t" if tabs else _delimiter(text)
+    delimiter = named[1].replace("\\t", "\t") if named else "\t" if tabs else _delimiter(text)
     try:
         rows = [row for row in csv.reader(io.StringIO(text_of_rows, newline=""), delimiter=delimiter) if any(row)]
     except csv.Error as error:

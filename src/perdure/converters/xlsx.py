@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import BinaryIO
 
 from perdure.converters.archives import open_archive, read_xml, title_of
+from perdure.converters.html import IS_NO_POWER
 from perdure.converters.limits import Limits, Refusal
+from perdure.converters.mathml import group
 from perdure.converters.tables import markdown_table
 from perdure.core.documents import Document
 
@@ -42,12 +45,12 @@ def xlsx_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[
     sheets, epoch = _sheets(archive)
     if len(sheets) > limits.pages:
         raise Refusal(f"it has {len(sheets):,} worksheets, the limit is {limits.pages:,}: split it")
-    strings, dates = _shared_strings(archive), _time_styles(archive)
+    strings, styles = _shared_strings(archive), _styles(archive)
     progress(0, len(sheets))
     parts: list[str] = []
     chars = 0
     for number, (title, part) in enumerate(sheets, start=1):
-        if table := _table(archive, part, strings, dates, epoch, limits):
+        if table := _table(archive, part, strings, styles, epoch, limits):
             parts.append(f"## {' '.join(title.split())}\n\n" + "\n".join(table) + "\n")
             chars += len(parts[-1])
             limits.check_text(chars)
@@ -83,44 +86,87 @@ def _shared_strings(archive: zipfile.ZipFile) -> list[str]:
     if "xl/sharedStrings.xml" not in archive.namelist():
         return []
     strings: list[str] = []
-    text: list[str] = []
-    inside = phonetic = False
-    for event, value, _ in _events(archive, "xl/sharedStrings.xml"):
-        if event == "text":
-            if inside and not phonetic:
-                text.append(value)
-        elif value == "t":
-            inside = event == "start"
-        elif value == "rPh":
-            phonetic = event == "start"
-        elif value == "si":
-            if event == "end":
-                strings.append("".join(text))
-            text.clear()
+    runs = _Runs()
+    for event, tag, attributes in _events(archive, "xl/sharedStrings.xml"):
+        runs.take(event, tag, attributes)
+        if (event, tag) == ("end", "si"):
+            strings.append(runs.text())
     return strings
 
 
-def _time_styles(archive: zipfile.ZipFile) -> dict[int, bool]:
-    """The numbers of the cell styles that show a number as a date or time, and whether as a duration."""
+class _Runs:
+    """The text of a cell, put together as its runs come: what is struck out, raised or lowered with a sign, readings of
+    characters left out."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._sign, self._inside, self._phonetic = "", False, False
+
+    def take(self, event: str, tag: str, attributes: dict[str, str]) -> None:
+        """Read an event of the XML."""
+        value = attributes.get("val", "1")
+        match event, tag:
+            case "text", text if self._inside and not self._phonetic:
+                mark = self._sign if text.strip() and not IS_NO_POWER.fullmatch(text) else ""
+                self._parts.append(f"~~{text}~~" if mark == "~~" else f"{mark}{group(text)}" if mark else text)
+            case _, "t" | "v":
+                self._inside = event == "start"
+            case _, "rPh":
+                self._phonetic = event == "start"
+            case _, "r":
+                self._sign = ""
+            case "start", "strike" if value not in {"0", "false"}:
+                self._sign = "~~"
+            case "start", "vertAlign":
+                self._sign = self._sign or {"superscript": "^", "subscript": "_"}.get(value, "")
+
+    def text(self) -> str:
+        """The text since the last call."""
+        text = "".join(self._parts)
+        self._parts, self._sign = [], ""
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class _Style:
+    """How a cell is shown: its number as a date or a duration, with so many digits, or struck out."""
+
+    is_date: bool = False
+    is_duration: bool = False
+    digits: int = 0
+    is_struck: bool = False
+
+
+def _styles(archive: zipfile.ZipFile) -> list[_Style]:
+    """The styles of cells, by their number."""
     if "xl/styles.xml" not in archive.namelist():
-        return {}
-    codes = {code: code in _DURATION_FORMATS for code in _DATE_FORMATS}
-    styles: list[int] = []
-    in_cells = False
+        return []
+    codes = {code: _Style(is_date=True, is_duration=code in _DURATION_FORMATS) for code in _DATE_FORMATS}
+    strikes: list[bool] = []
+    styles: list[_Style] = []
+    room = ""
     for event, tag, attributes in _events(archive, "xl/styles.xml"):
-        if tag == "cellXfs":
-            in_cells = event == "start"
-        elif event == "start" and tag == "numFmt" and (number := _integer(attributes.get("numFmtId"))) is not None:
+        if tag in {"fonts", "cellXfs"}:
+            room = tag if event == "start" else ""
+        elif event == "end":
+            continue
+        elif tag == "numFmt" and (number := _integer(attributes.get("numFmtId"))) is not None:
             code = attributes.get("formatCode", "")
-            if (duration := _DURATION_CODE.search(code)) or _DATE_CODE.search(_LITERALS.sub("", code)):
-                codes[number] = duration is not None
-        elif event == "start" and tag == "xf" and in_cells:
-            styles.append(_integer(attributes.get("numFmtId")) or 0)
-    return {at: codes[code] for at, code in enumerate(styles) if code in codes}
+            duration = _DURATION_CODE.search(code) is not None
+            date = duration or _DATE_CODE.search(_LITERALS.sub("", code)) is not None
+            codes[number] = _Style(date, duration, len(code) if re.fullmatch("0{2,20}", code) else 0)
+        elif tag == "font" and room == "fonts":
+            strikes.append(False)
+        elif tag == "strike" and room == "fonts" and attributes.get("val") not in {"0", "false"}:
+            strikes[-1:] = [True]
+        elif tag == "xf" and room == "cellXfs":
+            number, font = (_integer(attributes.get(name)) or 0 for name in ("numFmtId", "fontId"))
+            styles.append(replace(codes.get(number, _Style()), is_struck=font < len(strikes) and strikes[font]))
+    return styles
 
 
 def _table(
-    archive: zipfile.ZipFile, part: str, strings: list[str], dates: dict[int, bool], epoch: datetime, limits: Limits
+    archive: zipfile.ZipFile, part: str, strings: list[str], styles: list[_Style], epoch: datetime, limits: Limits
 ) -> list[str]:
     """The lines of a worksheet's table; none: it is empty."""
     rows: dict[int, dict[int, str]] = {}
@@ -128,21 +174,18 @@ def _table(
     columns: set[int] = set()
     chars = 0
     row: dict[int, str] = {}
-    number, column, cell, text, inside = 0, 0, dict[str, str](), list[str](), False
+    number, column, cell, runs = 0, 0, dict[str, str](), _Runs()
     for event, tag, attributes in _events(archive, part):
+        runs.take(event, tag, attributes)
         if event == "text":
-            if inside:
-                text.append(tag)
-        elif tag in {"v", "t"}:
-            inside = event == "start"
-        elif tag == "rPh":
-            text = [] if event == "start" else text
-        elif tag == "c":
+            continue
+        if tag == "c":
             if event == "start":
-                cell, text = attributes, []
+                cell = attributes
+                runs.text()
                 match = _COLUMN.match(attributes.get("r", ""))
                 column = _column_number(match[0]) if match else column + 1
-            elif value := _value("".join(text), cell, strings, dates, epoch):
+            elif value := _value(runs.text(), cell, strings, styles, epoch):
                 row[column] = value
                 chars += len(value)
         elif tag == "mergeCell" and event == "start" and (match := _MERGED.match(attributes.get("ref", ""))):
@@ -171,24 +214,32 @@ def _table(
     return markdown_table([row.get(column, "") for column in order] for row in rows.values())
 
 
-def _value(text: str, cell: dict[str, str], strings: list[str], dates: dict[int, bool], epoch: datetime) -> str:
+def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_Style], epoch: datetime) -> str:
     """The text that a cell shows; empty if it shows none."""
+    at, index = _integer(cell.get("s")) or 0, _integer(text)
+    style = styles[at] if at < len(styles) else _Style()
     match cell.get("t", "n"):
         case "s":
-            at = _integer(text)
-            return _unescaped(strings[at]) if at is not None and at < len(strings) else ""
+            value = _unescaped(strings[index]) if index is not None and index < len(strings) else ""
         case "b":
-            return {"1": "TRUE", "0": "FALSE"}.get(text, text)
+            value = {"1": "TRUE", "0": "FALSE"}.get(text, text)
         case "n":
-            try:
-                number = float(text)
-            except ValueError:
-                return text.strip()
-            if (duration := dates.get(_integer(cell.get("s")) or 0)) is not None:
-                return _duration(number) if duration else _date(number, epoch) or text
-            return str(int(number)) if number.is_integer() and abs(number) < 1e15 else repr(number)
+            value = _number(text, style, epoch)
         case _:
-            return _unescaped(text)
+            value = _unescaped(text)
+    return f"~~{value}~~" if style.is_struck and value and "~~" not in value else value
+
+
+def _number(text: str, style: _Style, epoch: datetime) -> str:
+    """A number, date or duration as its style shows it; another text as it is."""
+    try:
+        number = float(text)
+    except ValueError:
+        return text.strip()
+    if style.is_date:
+        return _duration(number) if style.is_duration else _date(number, epoch) or text
+    is_whole = number.is_integer() and abs(number) < 1e15
+    return f"{int(number):0{style.digits}}" if is_whole else repr(number)
 
 
 def _unescaped(text: str) -> str:
@@ -212,7 +263,7 @@ def _date(days: float, epoch: datetime) -> str:
         moment = epoch + timedelta(seconds=round(days * 86_400))
     except (OverflowError, ValueError):
         return ""
-    if 0 <= days < 1:
+    if 0 <= days < 1 and (days or epoch.year < 1904):
         return f"{moment:%H:%M:%S}"
     return f"{moment:%Y-%m-%d}" if days == int(days) else f"{moment:%Y-%m-%d %H:%M:%S}"
 

@@ -213,7 +213,7 @@ class BlockFilter:
 
     `label` is the whole label; `label_text`, `value_text` and `description_text` are parts, in any case. `all_tags`:
     every tag is needed, not only one of them. `agents_min` and `agents_max` are how many agents have it, both ends
-    included; `agents_in` are the numbers that will do. `identity_id` and
+    included; `agents_in` are the numbers that will do. `agent_id`: blocks that this agent has. `identity_id` and
     `identifier_keys`: of this identity, of an identity with one of these keys. `holding`: what its
     metadata hold, as the name of an object in them, a name there and its value.
     """
@@ -228,6 +228,7 @@ class BlockFilter:
     agents_min: int | None = None
     agents_max: int | None = None
     agents_in: tuple[int, ...] = ()
+    agent_id: AgentId | None = None
     identity_id: IdentityId | None = None
     identifier_keys: tuple[str, ...] = ()
     holding: tuple[tuple[str, str, str], ...] = ()

@@ -225,8 +225,8 @@ class Delta:
     """A piece of an answer as it streams. `index` numbers the calls of one answer, from 0; 0 for other kinds.
 
     `awaits`: what a call of this name will wait for, as far as known before it is complete. `loop_arguments`: those of
-    its arguments that are the loop's, told with its name. The text of `progress` says what a slow model does before the
-    first piece; nobody stores it.
+    its arguments that are the loop's, told with its name, and `refused`: that it can't be run. The text of `progress`
+    says what a slow model does before the first piece; nobody stores it.
     """
 
     step_id: StepId
@@ -237,6 +237,7 @@ class Delta:
     call_id: str | None = None
     awaits: Waits | None = None
     loop_arguments: Sequence[str] = ()
+    refused: bool = False
     type: Literal["delta"] = "delta"
 
 

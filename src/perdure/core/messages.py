@@ -102,7 +102,7 @@ class ToolCall:
     `call_id` is unique within its run; a repeated one is renamed before it is stored. `awaits` is set when the answer
     is stored; None: the call runs at once. `tool_digest` is of the tool that a person approves; None: no approval is
     needed, or an older version stored the call. `loop_arguments` names the arguments that are the loop's, not the
-    tool's, and `ignored` those that are nobody's.
+    tool's, and `ignored` those that are nobody's. `refused`: it can't be run, so it says nothing to anybody.
     """
 
     call_id: str
@@ -112,6 +112,7 @@ class ToolCall:
     tool_digest: str | None = field(default=None, compare=False)
     loop_arguments: tuple[str, ...] = field(default=(), compare=False)
     ignored: tuple[str, ...] = field(default=(), compare=False)
+    refused: bool = field(default=False, compare=False)
     type: Literal["tool_call"] = "tool_call"
 
     @property
@@ -121,8 +122,9 @@ class ToolCall:
 
     @property
     def speech(self) -> str:
-        """What the agent says to a person by this call; empty for a call of another tool than `send_message`."""
-        if self.name != SEND_MESSAGE:
+        """What the agent says to a person by this call; empty for a refused one, or of another tool than
+        `send_message`."""
+        if self.name != SEND_MESSAGE or self.refused:
             return ""
         text = split_arguments(self.arguments, ("message",))[1].get("message")
         return text if isinstance(text, str) else ""
@@ -420,17 +422,17 @@ class MessageFilter:
     before_seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A message without its text: `occurred_at` in epoch seconds; `asks`: whether it holds a question."""
+TURN_FORMAT = "<qdiihb?"
+"""A message without its text, as `struct` packs it: its number, `occurred_at` in epoch seconds, conversation, length,
+speaker (place among the names, -1: none), 0 for a person and 1 for an agent, and whether it asks something."""
 
-    seq: int
-    conversation_seq: int
-    role: Role
-    name: str | None
-    occurred_at: float
-    chars: int
-    asks: bool
+
+@dataclass(frozen=True, slots=True)
+class TurnPart:
+    """Some messages of a history without their texts: names of speakers, and rows in `TURN_FORMAT`."""
+
+    names: tuple[str, ...]
+    rows: bytes
 
 
 def unlogged_message(role: Role, text: str) -> Message:

@@ -490,7 +490,6 @@ class StepFilter:
 class RunFilter:
     """Which runs: all conditions hold; an empty tuple is none."""
 
-    ids: tuple[RunId, ...] = ()
     agent_ids: tuple[AgentId, ...] = ()
     conversation_id: ConversationId | None = None
     conversation_seq: int | None = None

@@ -4,7 +4,6 @@ of rows, and changes none that has the key already."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -103,7 +102,7 @@ def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) 
     rotated = Rotated()
     for tool in page:
         code = codes.get(tool.id)
-        if code is None or _all_current(list(code.sealed.values()), cipher):
+        if code is None or all(cipher.is_current(base64.b64decode(one)) for one in code.sealed.values()):
             continue
         tool, code = tx.tools.get(tool.id), tx.tools.code(tool.id)  # as they are now, under a lock
         if code is None:
@@ -114,7 +113,3 @@ def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) 
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"the environment of tool {tool.spec.name}",))
     return rotated, page[-1].id if page else None
-
-
-def _all_current(sealed: Sequence[str], cipher: Cipher) -> bool:
-    return all(cipher.is_current(base64.b64decode(one)) for one in sealed)

@@ -10,7 +10,7 @@ from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.checks import Page
+from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.services import Services
 from perdure.library.services.folders.files import Source
 
@@ -88,7 +88,13 @@ class AsyncFolder:
         return AsyncFolder(self._services, await self._services.folders.update(self.id, changes))
 
     async def upload(
-        self, source: Source, *, name: str | None = None, if_exists: IfExists = "replace", media_type: str = ""
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        if_exists: IfExists = "replace",
+        media_type: str = "",
+        encoding: str | None = None,
     ) -> File:
         """Take a file in. It is durable when this returns; its text is made in the background (`wait`).
 
@@ -97,9 +103,13 @@ class AsyncFolder:
             name: what it is called in the folder, also with folders, `src/app.py`; by default its own name.
             if_exists: what to do if the name is taken: `replace` (a file with the same bytes stays as it is), `skip`,
                 `suffix` (it is called `name_(1)`) or `error`.
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileTooLarge, InvalidInput.
+            encoding: that of a text, such as `gb18030`; by default it is guessed, and the file's `warnings` name it.
+        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge,
+            InvalidInput.
         """
-        return await self._services.files.upload(self.id, source, name=name, if_exists=if_exists, media_type=media_type)
+        return await self._services.files.upload(
+            self.id, source, name=name, if_exists=if_exists, media_type=media_type, encoding=encoding
+        )
 
     async def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
         """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
@@ -152,7 +162,7 @@ class AsyncFolder:
 
     async def agents(self) -> Sequence[AgentId]:
         """The agents that have it, oldest first. Raises: NotFound."""
-        return await self._services.folders.list_agents(self.id)
+        return await self._services.folders.list_agents(self.id, Page(LIMIT_MAX, ascending=True))
 
 
 class AsyncAgentFiles:

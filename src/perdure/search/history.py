@@ -17,24 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.ids import AgentId
-from perdure.core.messages import MessageFilter, Turn
-from perdure.search.ranking.pool import ROLE, SESSION_SPAN, TOOL, role_number, traits_of
+from perdure.core.messages import TURN_FORMAT, MessageFilter, TurnPart
+from perdure.search.ranking.pool import ASKS, ROLE, SESSION_SPAN, TOOL, role_number, traits_of
 from perdure.storage.tx import Tx
 
 SESSION_GAP_S = 4 * 3_600.0
 """A conversation that was silent for longer begins a new session."""
-READ_ROWS = 20_000
 CACHED_ROWS = 2_000_000
 """Of all agents together; a row takes about 70 bytes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Last:
-    """The newest row of a conversation: its index, its time, and whether it asks something."""
-
-    index: int
-    at: float
-    asks: bool
+_NAMES = ("seq", "at", "line", "chars", "speaker", "role", "asks")
+_TURNS = np.dtype([(name, f"<{letter}") for name, letter in zip(_NAMES, TURN_FORMAT[1:], strict=True)])
+"""`TURN_FORMAT` for numpy."""
+Indexes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,75 +62,80 @@ class History:
     sizes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     latest_at: float = -math.inf
     mean_chars: float = 150.0
-    _last: dict[int, _Last] = field(default_factory=dict)
+    _last: Mapping[int, int] = field(default_factory=dict)  # conversation -> the index of its newest row
 
     @property
     def rows(self) -> int:
         """The number of rows."""
         return len(self.seq)
 
-    def extend(self, turns: Sequence[Turn], *, upto: int) -> History:
+    def extend(self, parts: Sequence[TurnPart], *, upto: int) -> History:
         """Return the history with new rows at its end; the rows are in order of `seq`."""
-        if not turns:
-            return replace(self, upto=upto)
         names = {name: index for index, name in enumerate(self.names)}
-        chars = [turn.chars for turn in turns]
-        last = dict(self._last)
-        sizes = self.sizes.tolist()
-        first = self.rows
-        spot: list[int] = []
-        before: list[int] = []
-        answers: list[bool] = []
-        speaker: list[int] = []
-        for index, turn in enumerate(turns, start=first):
-            previous = last.get(turn.conversation_seq)
-            if previous is None or abs(turn.occurred_at - previous.at) > SESSION_GAP_S:
-                session = len(sizes)
-                sizes.append(0)
-                before.append(-1)
-                answers.append(False)
-            else:
-                at = previous.index
-                session = (spot[at - first] if at >= first else int(self.spot[at])) // SESSION_SPAN
-                before.append(at)
-                answers.append(previous.asks)
-            spot.append(session * SESSION_SPAN + sizes[session])
-            sizes[session] += 1
-            last[turn.conversation_seq] = _Last(index, turn.occurred_at, turn.asks)
-            speaker.append(-1 if turn.name is None else names.setdefault(turn.name, len(names)))
-        traits = traits_of(
-            asks=np.array([turn.asks for turn in turns]),
-            answers=np.array(answers),
-            speaker=np.array(speaker),
-            role=np.array([role_number(turn.role) for turn in turns]),
-        )
+        read = [np.frombuffer(part.rows, _TURNS) for part in parts]
+        new = np.concatenate([np.zeros(0, _TURNS), *read])
+        if not len(new):
+            return replace(self, upto=upto)
+        # The last place stands for nobody, -1.
+        numbers = [np.array([*(names.setdefault(name, len(names)) for name in part.names), -1]) for part in parts]
+        speaker = np.concatenate([known[rows["speaker"]] for known, rows in zip(numbers, read, strict=True)])
+        occurred_at = np.concatenate([self.occurred_at, new["at"]])
+        asks = np.concatenate([self.traits[ASKS], new["asks"]])
+        line = np.ascontiguousarray(new["line"])
+        order = np.argsort(line, kind="stable")
+        before, last = self._rows_before(line, order)
+        begins = (before < 0) | (np.abs(new["at"] - occurred_at[before]) > SESSION_GAP_S)
+        before[begins] = -1
+        spot = self._spots(order, before, begins)
+        sizes = np.bincount(spot // SESSION_SPAN, minlength=len(self.sizes))
+        sizes[: len(self.sizes)] += self.sizes
+        answers = np.where(begins, 0, asks[before])
+        traits = traits_of(asks=new["asks"], answers=answers, speaker=speaker, role=new["role"])
         return History(
             upto=upto,
             names=tuple(names),
-            seq=np.concatenate([self.seq, [turn.seq for turn in turns]]),
-            conversation=np.concatenate(
-                [self.conversation, np.array([turn.conversation_seq for turn in turns], np.int32)]
-            ),
+            seq=np.concatenate([self.seq, new["seq"]]),
+            conversation=np.concatenate([self.conversation, line]),
             spot=np.concatenate([self.spot, spot]),
             near=_link_neighbours(self.near, before),
-            occurred_at=np.concatenate([self.occurred_at, [turn.occurred_at for turn in turns]]),
+            occurred_at=occurred_at,
             traits=np.concatenate([self.traits, traits], axis=1),
-            sizes=np.array(sizes, np.int32),
-            latest_at=max(self.latest_at, *(turn.occurred_at for turn in turns)),
-            mean_chars=(self.mean_chars * self.rows + sum(chars)) / (self.rows + len(turns)),
-            _last=last,
+            sizes=sizes.astype(np.int32),
+            latest_at=max(self.latest_at, float(new["at"].max())),
+            mean_chars=(self.mean_chars * self.rows + float(new["chars"].sum())) / len(occurred_at),
+            _last={**self._last, **last},
         )
+
+    def _rows_before(self, lines: NDArray[np.int32], order: Indexes) -> tuple[Indexes, dict[int, int]]:
+        """Return the index of the row before each new one in its conversation, -1 for none; and the new `_last`.
+
+        `order` puts the new rows of each conversation together.
+        """
+        first = np.flatnonzero(np.diff(lines[order], prepend=-1))
+        each = lines[order[first]].tolist()
+        before = np.empty(len(lines), np.int64)
+        before[order[1:]] = order[:-1] + self.rows
+        before[order[first]] = [self._last.get(line, -1) for line in each]
+        newest = order[np.append(first[1:], len(order)) - 1] + self.rows
+        return before, dict(zip(each, newest.tolist(), strict=True))
+
+    def _spots(self, order: Indexes, before: Indexes, begins: NDArray[np.bool_]) -> Indexes:
+        """Return the `spot` of each new row. Those that begin a session get the next numbers, in their order."""
+        spot = np.zeros(len(order), np.int64)
+        spot[begins] = SESSION_SPAN * (len(self.sizes) + np.arange(np.count_nonzero(begins)))
+        goes_on = ~begins & (before < self.rows)  # in the session of a row that was there before
+        spot[goes_on] = self.spot[before[goes_on]] + 1
+        # Each other row stands behind the last of these in its conversation.
+        places = np.arange(len(order))
+        head = np.maximum.accumulate(np.where((begins | goes_on)[order], places, 0))
+        spot[order] = spot[order][head] + places - head
+        return spot
 
     def indexes(self, seqs: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indexes of rows by their numbers, -1 for a number that the history doesn't have."""
         wanted = np.asarray(seqs, np.int64)
         if not (self.rows and len(wanted)):
             return np.full(len(wanted), -1, np.int64)
-        first = int(self.seq[0])
-        if int(self.seq[-1]) - first == self.rows - 1:  # no number is missing, as in an imported log
-            at = wanted - first
-            if np.minimum.reduce(at) >= 0 and np.maximum.reduce(at) < self.rows:
-                return at
         at = np.minimum(self.seq.searchsorted(wanted), self.rows - 1)
         return np.where(self.seq[at] == wanted, at, -1)
 
@@ -205,12 +206,7 @@ class Histories:
         with self._lock:
             history = self._entries.get(agent_id) or self._empty
         if history.upto < upto:
-            turns: list[Turn] = []
-            while page := tx.messages.turns(
-                agent_id, from_seq=turns[-1].seq + 1 if turns else history.upto, limit=READ_ROWS
-            ):
-                turns += page
-            history = history.extend(turns, upto=upto)
+            history = history.extend(tx.turns.list(agent_id, from_seq=history.upto, before_seq=upto), upto=upto)
         with self._lock:
             cached = self._entries.get(agent_id, self._empty)
             if cached.upto < history.upto or agent_id not in self._entries:
@@ -222,11 +218,10 @@ class Histories:
         return history
 
 
-def _link_neighbours(near: NDArray[np.int32], before: Sequence[int]) -> NDArray[np.int32]:
-    """Extend `History.near` by new rows. `before` holds the index of the row before each of them; -1 for none."""
+def _link_neighbours(near: NDArray[np.int32], one: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Extend `History.near` by new rows. `one` holds the index of the row before each of them; -1 for none."""
     first = len(near)
-    near = np.concatenate([near, np.full((len(before), 4), -1, np.int32)])
-    one = np.array(before, np.int32)
+    near = np.concatenate([near, np.full((len(one), 4), -1, np.int32)])
     rows = np.arange(first, len(near), dtype=np.int32)[one >= 0]
     one = one[one >= 0]
     near[rows, 1], near[one, 2] = one, rows

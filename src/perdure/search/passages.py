@@ -46,7 +46,8 @@ def newest_passages(tx: Tx, archives: Sequence[Archive], *, where: PassageFilter
     """Load the newest passages, newest first, with score 0: the hits of a search without a text. Without `states` in
     the filter, those that are not archived."""
     where = _with_states(where)
-    passages = [passage for archive in archives for passage in tx.passages.newest(archive.id, where=where, limit=limit)]
+    pages = [tx.passages.page(archive.id, where=where, newest_first=True, limit=limit) for archive in archives]
+    passages = [passage for page in pages for passage in page]
     passages.sort(key=lambda passage: (passage.occurred_at, passage.seq), reverse=True)
     rows = sum(archive.passage_count for archive in archives)
     return Hits([PassageHit(passage, 0.0) for passage in passages[:limit]], SearchReport(rows=rows))
@@ -73,7 +74,10 @@ def rank_passages(
     """
     most = min(limit, HITS_MAX)
     room = POOL_ROWS if most <= CANDIDATES else 2 * most
-    filters = [_needed_filter(tx, archive, _with_states(where)) for archive in archives]
+    wanted = _with_states(where)
+    # Most archives have passages of one state, and need no condition.
+    plain = [tx.passages.states(archive.id) <= set(wanted.states) for archive in archives]
+    filters = [replace(wanted, states=()) if one else wanted for one in plain]
     within = [
         _filtered_seqs(tx, archive, request, needed) if only is None else only
         for archive, needed in zip(archives, filters, strict=True)
@@ -141,11 +145,6 @@ def read_passages(ranking: RankedPassages, *, limit: int, explain: bool = False)
 def _with_states(where: PassageFilter) -> PassageFilter:
     """Return the filter with the states that a search finds, unless it names others."""
     return where if where.states else replace(where, states=SEARCHED_STATES)
-
-
-def _needed_filter(tx: Tx, archive: Archive, where: PassageFilter) -> PassageFilter:
-    """Return the filter without states, if all passages of the archive are in one of them: most searches need none."""
-    return replace(where, states=()) if tx.passages.states(archive.id) <= set(where.states) else where
 
 
 def _candidates(words: Sequence[int], meaning: Sequence[int], *, most: int) -> list[int]:

@@ -277,8 +277,7 @@ def _message_filter(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallS
     if scope.in_view is not None:
         seq, first = scope.in_view
         history = request.histories.load(tx, agent.id)
-        elsewhere = (history.conversation != seq) & (history.seq >= first)
-        if not elsewhere.any():
+        if (history.conversation[history.seq.searchsorted(first) :] == seq).all():
             return MessageFilter(conversation_seq=scope.conversation_seq, before_seq=first)
     return MessageFilter(conversation_seq=scope.conversation_seq)
 
@@ -438,8 +437,9 @@ def _without_copies(tx: Tx, history: History, scope: RecallScope, messages: Sequ
         return messages
     conversation, first = scope.in_view
     times = [message.occurred_at.timestamp() for message in messages]
-    in_view = (history.conversation == conversation) & (history.seq >= first) & np.isin(history.occurred_at, times)
-    seqs = [int(seq) for seq in history.seq[in_view][-COPIES_MAX:]]
+    newer = slice(int(history.seq.searchsorted(first)), None)
+    same = (history.conversation[newer] == conversation) & np.isin(history.occurred_at[newer], times)
+    seqs = history.seq[newer][same][-COPIES_MAX:].tolist()
     shown = {(row.role, row.text) for row in tx.messages.list_by_seqs(messages[0].agent_id, seqs)} if seqs else ()
     return [message for message in messages if (message.role, message.text) not in shown]
 

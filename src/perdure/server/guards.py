@@ -79,7 +79,7 @@ _JSON = re.compile(rb"application/(?:json|[a-z0-9!#$&^_.+-]+\+json)")
 
 DEFAULT_PORTS = {"http": "80", "https": "443"}
 
-SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-requested-with", PAGE_HEADER)
+SCRIPT_HEADERS = (b"x-bare-password", b"x-stainless-lang", b"x-fern-language", b"x-requested-with", PAGE_HEADER)
 """Headers that a page of another origin can't send without a preflight."""
 
 CACHE_MAX = 1_000

@@ -21,7 +21,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
                 *("extractions", "resets", "resetting", "messages", "message_revisions", "summary_nodes"),
                 *("prefixes", "system_messages", "client_tools", "runs", "idempotency_keys", "steps"),
                 *("step_exchanges", "events", "call_starts", "schedules", "schedule_firings", "companion_passes"),
-                *("corrections", "correction_items", "erasures", "message_sources"),
+                *("corrections", "correction_items", "erasures", "message_sources", "turns"),
             ),
             "agent_id",
         ),

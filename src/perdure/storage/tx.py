@@ -39,6 +39,7 @@ from perdure.storage.tables.runs import Runs
 from perdure.storage.tables.secrets import Sandbox, Secrets
 from perdure.storage.tables.steps import Prefixes, Steps, SystemMessages
 from perdure.storage.tables.tools import Tools
+from perdure.storage.tables.turns import Turns
 from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
@@ -64,6 +65,7 @@ class Tx:
         self.id_starts = IdStarts(db, org_id)
         self.messages = Messages(db, org_id)
         self.resets = Resets(db, org_id)
+        self.turns = Turns(db, org_id)
         self.runs = Runs(db, org_id)
         self.batches = Batches(db, org_id)
         self.callbacks = Callbacks(db, org_id)

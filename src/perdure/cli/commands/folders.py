@@ -94,6 +94,7 @@ async def upload(
     paths: Annotated[list[Path], argument("Files, or whole directories.", "PATH...")],
     folder: Annotated[str | None, option("The folder; by default named as the directory.", "NAME")] = None,
     agent: Annotated[str | None, agent_option("Give the folder to this agent, by name or id.")] = None,
+    encoding: Annotated[str | None, option("Of texts, such as gb18030; by default it is guessed.", "NAME")] = None,
 ) -> int:
     """Add files to a folder that agents read. A file that is there with the same bytes stays as it is.
 
@@ -111,7 +112,7 @@ async def upload(
         except NotFound:
             target = await perdure.folders.create(name)
         reader = None if agent is None else await get_agent(view, perdure, agent, change=True)
-        upload = await _upload(target, selected, view)
+        upload = await _upload(target, selected, encoding, view)
         if upload is None:
             return 1
         if reader is not None:
@@ -165,7 +166,9 @@ class _Upload:
     existing: int
 
 
-async def _upload(folder: AsyncFolder, selected: Sequence[Selected], view: View) -> _Upload | None:
+async def _upload(
+    folder: AsyncFolder, selected: Sequence[Selected], encoding: str | None, view: View
+) -> _Upload | None:
     """Upload the files and wait until all are read; None: the store can't take them, which the view shows."""
     ids: list[FileId] = []
     existing: set[FileId] = set()
@@ -175,7 +178,8 @@ async def _upload(folder: AsyncFolder, selected: Sequence[Selected], view: View)
             total = progress.add_task(f"uploading {plural(len(selected), 'file')}", total=len(selected))
             for entry in selected:
                 try:
-                    file = await folder.upload(entry.path, name=entry.name)
+                    is_text = not entry.name.lower().endswith((".pdf", ".docx", ".xlsx"))
+                    file = await folder.upload(entry.path, name=entry.name, encoding=encoding if is_text else None)
                     ids.append(file.id)
                     if file.status == "completed":
                         existing.add(file.id)
@@ -220,7 +224,8 @@ def _report(view: View, upload: _Upload, skipped: Sequence[Skipped], folder: str
     size += f"; {upload.existing:,} of the files there already" if upload.existing else ""
     failures = upload.failures
     view.print(f"{plural(len(done), 'file')} done ({size}), {len(failures)} failed, {len(skipped)} skipped.")
-    for kind, items in (("failed", failures), ("skipped", [str(entry) for entry in skipped])):
+    notes = [f"{file.name}: {warning}" for file in done for warning in file.warnings]
+    for kind, items in (("failed", failures), ("skipped", [str(entry) for entry in skipped]), ("note", notes)):
         for item in items[:NAMES_MAX]:
             line = f"{kind}: {fold(visible(item), PROBLEM_CHARS)}"
             if kind == "failed":

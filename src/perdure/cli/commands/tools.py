@@ -21,6 +21,7 @@ if for_work(__name__):
     from perdure.cli.work import confirm, deleted, get_agent, load_all, named_agent, none_yet, open_store
     from perdure.core.errors import InvalidInput
     from perdure.core.tools.arguments import read_json
+    from perdure.core.tools.portable import schema_warnings
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.library.perdure import AsyncPerdure
 
@@ -122,6 +123,8 @@ async def attach_tool(view: View, name: ToolName, agent: LastAgent = None) -> No
     """Give a tool to an agent."""
     async with named_agent(view, agent, change=True, empty=none_yet("tool", name)) as (_, owner):
         tool = await owner.tools.attach(name)
+        for warning in schema_warnings(tool.spec):
+            view.note(warning)
         view.hint(f"{owner.name} has {tool.spec.name} from its next answer on: `{chat_command(owner)}`.")
 
 

@@ -195,10 +195,6 @@ class View:
         rows = [message for message in messages if message.seq >= seq]
         return rows if rows and rows[0].seq == seq and rows[-1].seq == seq + len(rows) - 1 else ()
 
-    def with_stubs(self, stubs: Mapping[int, int]) -> View:
-        """Return the view of the same rows with other stubs."""
-        return View.of(self.prefix, self.pinned, stubs).with_rows(self.rows)
-
     def with_rows(self, rows: Sequence[Message]) -> View:
         """Return the view with these rows after its own. Raises: IllegalLog."""
         if not rows:

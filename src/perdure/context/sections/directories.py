@@ -48,7 +48,7 @@ def directories_xml(views: Sequence[DirectoryView], *, max_open: int) -> str:
 def _directory(view: DirectoryView) -> str:
     """Render one folder."""
     folder = view.folder
-    lines = [f'<directory name="{_attribute(folder.name)}" files="{folder.file_count}">']
+    lines = [f'<directory name="{_attribute(folder.name)}">']  # with nothing else in it, as clients look for it
     about = {"description": folder.description, "instructions": folder.instructions}
     lines += [f"<{name}>{escape_tags(text)}</{name}>" for name, text in about.items() if text]
     for open_file in view.open_files:

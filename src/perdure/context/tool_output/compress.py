@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.tool_output.constants import EXPAND_TOKENS, PART_CHARS
+from perdure.context.tool_output.constants import BUDGET_FLOOR, EXPAND_TOKENS, PART_CHARS
 from perdure.context.tool_output.html import HtmlFamily
 from perdure.context.tool_output.json_document import JsonFamily, find_style, write_style
 from perdure.context.tool_output.lines import LinesFamily
@@ -18,6 +18,7 @@ from perdure.context.tool_output.search_results import CsvFamily, NdjsonFamily, 
 from perdure.context.tool_output.shorten import Family, Room
 
 VAIN_SHARE = 4
+_DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,6 @@ class Part:
 
 def find_parts(text: str) -> list[Part]:
     """Part a text into its long JSON values and what stands between them."""
-    decoder = json.JSONDecoder()
     lines = text.split("\n")
     starts = [0]
     for line in lines:
@@ -43,13 +43,8 @@ def find_parts(text: str) -> list[Part]:
     while number < len(lines):
         found = None
         if left > 0 and lines[number][:1] in ("{", "["):
-            value, end = None, 0
-            try:
-                value, end = decoder.raw_decode(text, starts[number])
-            except json.JSONDecodeError as error:
-                left -= error.pos - starts[number]
-            except (ValueError, RecursionError):
-                left -= len(text)
+            value, end, vain = _read_value(text, starts[number])
+            left -= vain
             if end - starts[number] >= PART_CHARS and end + 1 in at_start:
                 style = find_style(value, text[starts[number] : end])
                 found = None if style is None else Part(text[starts[number] : end], style)
@@ -63,6 +58,24 @@ def find_parts(text: str) -> list[Part]:
     if plain < len(lines):
         parts.append(Part("\n".join(lines[plain:]), None))
     return parts
+
+
+def _read_value(text: str, start: int) -> tuple[Any, int, int]:
+    """Return the JSON value at a place with its end, 0 for none, and how many characters were read in vain."""
+    chars = PART_CHARS
+    while True:
+        # Up to the end of a line, where no string goes on: an error counts all lines of what is read.
+        stop = text.find("\n", start + chars)
+        part = text[start:] if stop < 0 else text[start:stop]
+        try:
+            value, size = _DECODER.raw_decode(part)
+            return value, start + size, 0
+        except json.JSONDecodeError as error:
+            if stop < 0 or error.pos < len(part.rstrip()):
+                return None, 0, error.pos
+        except (ValueError, RecursionError):
+            return None, 0, len(text)
+        chars *= 4
 
 
 class MixedFamily(Family):
@@ -106,6 +119,8 @@ class MixedFamily(Family):
         lines: list[str] = []
         for part in parsed:
             share = room.part(len(part.text) / total)
+            if share.tokens < BUDGET_FLOOR and room.count(part.text) > share.tokens:
+                return None  # too little for a part of its own: the pieces of the whole text share the room
             document = None if part.style is None else self._json.parse(part.text)
             short = None if document is None else self._json.shorten(document, share)
             lines.append(self._json.shorten_text(part.text, share) if short is None else short)
@@ -147,12 +162,7 @@ def _shorten_inner(text: str, room: Room) -> str:
 
 
 _JSON = JsonFamily(_write_inner, _read_inner, _shorten_inner)
-_FAMILIES: tuple[Family, ...] = (
-    _JSON,
-    _INNER[0],
-    MixedFamily(_JSON),
-    *_INNER[1:],
-)
+_FAMILIES: tuple[Family, ...] = (_JSON, _INNER[0], MixedFamily(_JSON), *_INNER[1:])
 
 
 def compress(

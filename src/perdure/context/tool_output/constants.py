@@ -102,6 +102,13 @@ ERROR = re.compile(
     r"|\b[EF]\d{4}\b"
 )
 """What makes a line or cell an error: these words, and the codes of Kubernetes' logs."""
+_COUNTED = r"(?:err(?:or)?s?|exceptions?|fail(?:ed|ures?|s)?|fatals?|panics?|crash(?:es|ed)?|lost|killed|unreachable)"
+NO_ERROR = re.compile(
+    rf"(?i)(?<![\w.,])(?:0|no|zero|without)(?: any)?[ _-]{_COUNTED}\b(?! [a-z]+ (?:found|defined))"
+    rf"|\b{_COUNTED}[\"']?\s?[:=]\s?[\"']?(?:0|null|none|nil|false)\b(?=[\"']?\s*(?:$|[,;|\])}}>/]|\S+[:=]))"
+    r"|\b(?:errors|failures|failed|lost) {1,3}0(?![\w.,])"
+)
+"""What only says that there is no error: `0 failed`, `errors=0`, `without errors`."""
 ERROR_ROOTS = (
     *("err", "excep", "traceback", "fail", "fatal", "panic", "critical", "emerg", "alert", "segfault", "abort"),
     *("denied", "refused", "reject", "unreach", "tim", "kill", "oom", "memory", "corrupt", "undefined", "health"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import sqrt
 
 from perdure.context.tool_output.constants import (
@@ -15,6 +15,7 @@ from perdure.context.tool_output.constants import (
     ERROR_ROOTS,
     INDEX_CHARS,
     INDEX_UNIQUE,
+    NO_ERROR,
     RARE_DISTINCT,
     RARE_SHARE,
     SIGMAS,
@@ -22,21 +23,47 @@ from perdure.context.tool_output.constants import (
 from perdure.context.tool_output.table import MISSING_CELL, Columns
 
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_NUMBER_WITH_UNIT = re.compile(r"([+-]?\d+(?:\.\d+)?)[A-Za-z%]*")
+# Digits in groups of three or not, with a decimal point, and with a decimal comma; the unit may stand on either side.
+_POINT, _COMMA = (
+    re.compile(rf"[$€£¥]? ?([+-]?(?:\d{{1,3}}(?:{group}\d{{3}})+|\d+)(?:{mark}\d+)?(?:[eE][+-]?\d+)?) ?[A-Za-z%$€£¥]*")
+    for group, mark in ((",", r"\."), (r"[.\u00a0 ]", ","))
+)
+_OF_NUMBERS = "+-0123456789., \u00a0"
+LARGEST = 1e100
+"""Larger numbers count as this one, whose square is a number too."""
 _CODE = re.compile(r"[EF]\d{4}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d")
 
 
 def numbers_of(cells: Sequence[str]) -> dict[int, float]:
     """Return row -> number of the cells that are numbers with an optional unit; empty: most are no numbers."""
+    return _numbers(cells, _POINT) or _numbers(cells, _COMMA)
+
+
+def _numbers(cells: Sequence[str], form: re.Pattern[str]) -> dict[int, float]:
     found: dict[int, float] = {}
     least = 0.8 * len(cells)
     for row, cell in enumerate(cells):
-        if match := _NUMBER_WITH_UNIT.fullmatch(cell):
-            found[row] = float(match[1])
+        if match := form.fullmatch(cell.strip()):
+            found[row] = max(-LARGEST, min(LARGEST, float(_plain(match[1], form))))
         elif row - len(found) > len(cells) - least:
             return {}
     return found if len(found) >= least else {}
+
+
+def _plain(number: str, form: re.Pattern[str]) -> str:
+    """Return a number without groups and with a decimal point."""
+    if form is _COMMA:
+        number = number.replace(".", "").replace(" ", "").replace("\u00a0", "").replace(",", ".")
+    return number.replace(",", "")
+
+
+def plain_number(text: str) -> str | None:
+    """Return the number that a text is, as Python writes it; None: it is none."""
+    for form in (_POINT, _COMMA):
+        if match := form.fullmatch(text):
+            return _plain(match[1], form)
+    return None
 
 
 def mean_and_deviation(values: Iterable[float]) -> tuple[float, float]:
@@ -92,6 +119,12 @@ def rare_rows(cells: Sequence[str]) -> set[int]:
     return {row for row, cell in enumerate(cells) if cell in rare} if rare else set()
 
 
+def odd_rows(cells: Sequence[str], numbers: Collection[int]) -> set[int]:
+    """Return the rows of a column of numbers that have a rare unit, or are no number."""
+    units = [cell.strip(_OF_NUMBERS) if row in numbers else "?" for row, cell in enumerate(cells)]
+    return rare_rows(units) if numbers else set()
+
+
 def error_rows(cells: Sequence[str]) -> set[int]:
     """Return the rows whose cell tells of an error."""
     distinct = set(cells)
@@ -109,17 +142,13 @@ def may_tell_error(text: str) -> bool:
 
 def tells_error(text: str) -> bool:
     """Return whether a line or cell tells of an error."""
-    return may_tell_error(text) and ERROR.search(text) is not None
-
-
-def edge_rows(count: int) -> set[int]:
-    """Return the first and last rows."""
-    return {*range(min(EDGE_ROWS, count)), *range(max(0, count - EDGE_ROWS), count)}
+    return may_tell_error(text) and ERROR.search(text) is not None and ERROR.search(NO_ERROR.sub("", text)) is not None
 
 
 def shown_rows(table: Columns) -> set[int]:
     """Return the rows of a table that are always shown."""
-    rows = edge_rows(len(table))
+    count = len(table)
+    rows = {*range(min(EDGE_ROWS, count)), *range(max(0, count - EDGE_ROWS), count)}
     for cells in table.cells:
         if len(set(cells)) == 1:
             continue
@@ -128,7 +157,7 @@ def shown_rows(table: Columns) -> set[int]:
             values = list(numbers.values())
             if not is_sequence(values):
                 rows |= outliers(numbers) | change_points(numbers)
-        rows |= error_rows(cells) | rare_rows(cells)
+        rows |= error_rows(cells) | rare_rows(cells) | odd_rows(cells, numbers)
     return rows
 
 

@@ -27,6 +27,7 @@ from perdure.context.tool_output.interest import (
     is_sequence,
     mean_and_deviation,
     numbers_of,
+    odd_rows,
     outliers,
     rare_rows,
     tells_error,
@@ -88,7 +89,7 @@ def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int)
     found = []
     for position, column in enumerate(zip(*words, strict=True)):
         distinct = set(column)
-        if len(distinct) > 1 and len(distinct) <= VARIED_SHARE * len(rows) and not any(map(_has_digit, distinct)):
+        if len(distinct) > 1 and len(distinct) <= VARIED_SHARE * len(rows) and not any(map(_DIGIT.search, distinct)):
             found.append((len(distinct), position))
     fixed, count = [], least_rows
     for size, position in sorted(found) if least_rows else found:
@@ -104,10 +105,6 @@ def _by_constant_words(rows: list[int], words: list[list[str]], least_rows: int)
 _DIGIT = re.compile(r"\d")
 
 
-def _has_digit(word: str) -> bool:
-    return _DIGIT.search(word) is not None
-
-
 def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, saves: bool) -> Template | None:
     """Return the template of lines of one skeleton; None: they are too few, or share nothing."""
     if len(rows) < TEMPLATE_LINES:
@@ -119,7 +116,7 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, sa
     text = separators[0]
     slots: list[list[tuple[str, int]]] = []
     for position, column in enumerate(columns):
-        joined = position > 0 and varies[position] and varies[position - 1] and _joins(separators[position])
+        joined = position > 0 and varies[position] and varies[position - 1] and separators[position] in (":", "/")
         if joined:
             slots[-1].append((separators[position], position))
         else:
@@ -141,10 +138,6 @@ def _template(skeleton: str, rows: list[int], words: dict[int, list[str]], *, sa
     if saves and saved < TEMPLATE_CHARS:
         return None
     return Template(text, rows, cells)
-
-
-def _joins(separator: str) -> bool:
-    return len(separator) == 1 and separator in ":/"
 
 
 def _shorter(cell: str, above: str) -> str:
@@ -247,7 +240,9 @@ def standouts(parsed: Lines) -> list[int]:
     for template in parsed.templates:
         for column in zip(*(template.cells[row] for row in template.rows), strict=True):
             numbers = numbers_of(column)
-            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS)
+            found = dict.fromkeys(rare_rows(column), RARE_SIGMAS) | dict.fromkeys(
+                odd_rows(column, numbers), 2 * RARE_SIGMAS
+            )
             if numbers and not is_sequence(list(numbers.values())):
                 mean, deviation = mean_and_deviation(numbers.values())
                 for row in outliers(numbers) | change_points(numbers):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from perdure.context.retrieval.expand import Span, largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.excerpt import Piece, part_line
+from perdure.context.tool_output.interest import plain_number
 from perdure.context.tool_output.json_document import parse_json, parse_path, path_name
 from perdure.context.tool_output.search_results import parse_csv
 from perdure.context.tool_output.table import dump
@@ -23,10 +24,17 @@ PIECE_CHARS = 1_200
 SMALL_CHARS = 200
 # Nothing is tried twice from each place of a run of signs or spaces: the time is linear.
 _WORD = re.compile(r"[\w.@+-]+")
-_AND = re.compile(r"(?<!\s)\s+(?:and|AND)\s+|&&")
+_SIGNS = r"[=!<>~≥≤≠]"
+# Between conditions, but not within quotes, which are read first.
+_BETWEEN = re.compile(
+    r"(?P<quoted>(?<=[=~<>≥≤≠ ])\"[^\"]*\"|(?<=[=~<>≥≤≠ ])'[^']*')"
+    rf"|(?<!\s)\s+(?i:(?P<or>or)|and)\s+(?=[^\s=!<>~≥≤≠]+\s?{_SIGNS})|(?P<either>\|\|)|&&|,\s?(?=[\w.]+\s?{_SIGNS})"
+)
 _NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
-_SIGN = re.compile(r"==|!=|>=|<=|=|>|<|~")
+_SIGN = re.compile(r"==|!=|<>|>=|<=|=>|=<|[=><~≥≤≠]")
+_JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
+_SAME_SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≥": ">=", "=>": ">=", "≤": "<=", "=<": "<="}
 
 
 def look_up(
@@ -171,20 +179,43 @@ def _span(pieces: Sequence[Any], span: Span, argument: str) -> list[Any]:
 
 
 def _where(rows: Sequence[tuple[Piece, Any]], conditions: str) -> list[tuple[Piece, Any]]:
-    """Return the rows for which all conditions hold. Raises: ToolError: one can't be read."""
-    tests = []
-    for condition in map(str.strip, _AND.split(conditions)):
+    """Return the rows for which the conditions hold; `and` goes before `or`. Raises: ToolError: one can't be read."""
+    names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
+    tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
+    for condition, follows_or in _conditions(conditions):
         sign = _SIGN.search(condition, 1)
         if sign is None:
             raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, restarts>3 or name~web")
-        name, value = condition[: sign.start()].rstrip(), condition[sign.end() :].lstrip()
-        tests.append((name, sign[0], value.strip("\"'")))
-    return [row for row in rows if all(_holds(row[1], *test) for test in tests)]
+        name, value = condition[: sign.start()].rstrip(), condition[sign.end() :].strip()
+        if value[:1] in ("'", '"') and value[-1:] == value[:1]:
+            value = value[1:-1]
+        if follows_or:
+            tests.append([])
+        tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
+    return [row for row in rows if any(all(_holds(row[1], *test) for test in one) for one in tests)]
 
 
-def _holds(row: Any, name: str, sign: str, wanted: str) -> bool:
-    values = [value for path, value in _leaves(row, "") if path == name or path.endswith(f".{name}")]
-    return any(_compare(value, sign, wanted) for value in values)
+def _conditions(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each condition, and whether `or` stands before it."""
+    start, follows_or = 0, False
+    for found in _BETWEEN.finditer(text):
+        if found["quoted"] is None:
+            yield text[start : found.start()].strip(), follows_or
+            start, follows_or = found.end(), bool(found["or"] or found["either"])
+    yield text[start:].strip(), follows_or
+
+
+def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
+    """Return what tells whether a path has this name, in any case if none is written so. Raises: ToolError."""
+    for fold in (str, str.lower):
+        end = fold(f".{name}")
+        if any(f".{fold(path)}".endswith(end) for path in names):
+            return lambda path: f".{fold(path)}".endswith(end)
+    raise ToolError(f"where: there is no {name[:60]!r}; there is {', '.join(names)[:300] or 'nothing'}")
+
+
+def _holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
+    return any(_compare(value, sign, wanted) for path, value in _leaves(row, "") if is_named(path))
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -199,13 +230,17 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 def _compare(value: Any, sign: str, wanted: str) -> bool:
     text = value if isinstance(value, str) else dump(value)
+    if value is None or isinstance(value, bool):
+        wanted = _JSON_WORDS.get(wanted, wanted)
     if sign == "~":
         return wanted.lower() in text.lower()
-    if sign in ("=", "==", "!="):
+    if sign in ("=", "!="):
         # An id such as 007 or 1e5 is a text; only a number as it is usually written equals 12.50 and 12.5.
         are_numbers = _PLAIN_NUMBER.fullmatch(wanted) and (not isinstance(value, str) or _PLAIN_NUMBER.fullmatch(text))
         is_equal = text == wanted or bool(are_numbers and _decimal(text) == Decimal(wanted))
         return is_equal is (sign != "!=")
+    if value is None or isinstance(value, (dict, list)):
+        return False
     left, right = _decimal(text), _decimal(wanted)
     order = (
         (left > right) - (left < right) if left is not None and right is not None else (text > wanted) - (text < wanted)
@@ -215,7 +250,8 @@ def _compare(value: Any, sign: str, wanted: str) -> bool:
 
 def _decimal(text: str) -> Decimal | None:
     """Return the number that a text is, with all its digits; None: it is none."""
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
+    number = text if _NUMBER.fullmatch(text) else plain_number(text)
+    return None if number is None else Decimal(number)
 
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:

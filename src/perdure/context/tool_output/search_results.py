@@ -20,6 +20,7 @@ from perdure.context.tool_output.table import TABLE_NOTE, Columns, dump, read, w
 
 DELIMITERS = ("\t", ",", ";", "|")
 SAMPLE_LINES = 20
+_DECIMAL = re.compile(r"\d,\d")
 _TIME = re.compile(r"\d:\d\d")
 
 
@@ -59,9 +60,11 @@ def parse_csv(text: str) -> CsvTable | None:
     head = text[:20_000].split(newline)[:SAMPLE_LINES]
     if len(head) <= ROWS_LEAST:
         return None
-    for delimiter in DELIMITERS:
+    for delimiter in sorted(DELIMITERS, key=head[0].count, reverse=True):
         width = head[0].count(delimiter)
-        if width == 0 or sum(line.count(delimiter) >= width for line in head[:-1]) < len(head) - 1:
+        if width == 0 or (width == 1 and delimiter == "," and all(map(_DECIMAL.search, head[:-1]))):
+            continue  # the comma is that of an amount
+        if sum(line.count(delimiter) >= width for line in head[:-1]) < len(head) - 1:
             continue
         quotes = '"' in text
         if not quotes:

@@ -197,7 +197,8 @@ def write(table: Columns, *, keep_order: bool = False) -> list[str]:
             lines.append(f"{word} {dump(option)}")
     if keep_order and [*same, *made] and table.names != [*same, *made, *names]:
         lines.append(f"order {dump(table.names)}")
-    lines.append(f"cols {separator.join(map(_name_cell, names))}")
+    cells = [name if _NAME.fullmatch(name) else json.dumps(name) for name in names]
+    lines.append(f"cols {separator.join(cells)}")
     if names:
         lines += map(separator.join, zip(*written, strict=True))
     return lines
@@ -234,10 +235,6 @@ def read(lines: Iterator[str], rows: int) -> Columns:
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NAME = re.compile(r'[^",|\t\x00-\x1f\ud800-\udfff]+')
-
-
-def _name_cell(name: str) -> str:
-    return name if _NAME.fullmatch(name) else json.dumps(name)
 
 
 def _split_names(text: str, separator: str) -> list[str]:

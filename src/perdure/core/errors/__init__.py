@@ -10,7 +10,7 @@
     │   ├── SourceInvalid, SchemaMismatch
     │   ├── ToolRulesInvalid
     │   ├── AnswerInvalid, NothingToCompact
-    │   └── FileNameInvalid, FileTypeUnsupported, FileTooLarge
+    │   └── FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge
     ├── NotFound                no such agent, block, conversation, run, ... here
     │   └── BlockNotFound       (also a ToolError)
     ├── Conflict                the state has moved on, or is in use
@@ -179,6 +179,17 @@ class FileTypeUnsupported(InvalidInput):
             " and any other plain text"
         )
         self.name, self.found, self.supported = name, found, tuple(supported)
+
+
+class FileEncodingInvalid(InvalidInput):
+    """A file can't be read in the encoding that was chosen for it."""
+
+    def __init__(self, encoding: str, problem: str) -> None:
+        super().__init__(
+            f"encoding {encoding[:40]!r} can't be used: {problem}. Give one such as gb18030, big5, shift_jis, euc-kr,"
+            " windows-1251, windows-1252, iso-8859-2 or utf-16, or none to have it guessed"
+        )
+        self.encoding, self.problem = encoding, problem
 
 
 class FileTooLarge(InvalidInput):

@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.schema import LISTS, MAPS, PARTS, resolve
+from perdure.core.tools.spec import ToolSpec
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
 _IN_REFERENCE = re.compile(r"(?<=/properties/)[^/]+")
@@ -54,6 +55,12 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
         return PortableTool(tool)
     description = "\n".join(filter(None, (str(tool.get("description") or ""), *notes)))
     return PortableTool({**tool, "description": description, "parameters": root}, converter.aliases, problems)
+
+
+def schema_warnings(spec: ToolSpec) -> Sequence[str]:
+    """What of a tool's schema models are told in another way, in words for the person who attaches it."""
+    problems = portable({"name": spec.name, "parameters": spec.parameters}).problems
+    return [f"Models are told another schema of this tool: {problem}" for problem in problems]
 
 
 def renamed(value: Any, names: Mapping[str, str]) -> Any:

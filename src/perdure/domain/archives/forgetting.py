@@ -88,7 +88,8 @@ def tidy_passages(
     changed: dict[ArchiveId, list[Passage]] = {}
     for item in items:
         planned, into = _passage_of(item), item.into
-        if not all(_is_unchanged(tx, one) for one in (planned, into) if isinstance(one, Passage)):
+        read = [one for one in (planned, into) if isinstance(one, Passage)]
+        if any(tx.passages.list_by_seqs(one.archive_id, [one.seq]) != [one] for one in read):
             continue
         origin: dict[str, Any] = {"type": "policy", "pass": pass_, "reason": item.reason, "at": at.isoformat()}
         if item.reason == "faded":
@@ -201,11 +202,6 @@ def _of_passes(tx: Tx, archives: Sequence[Archive]) -> Iterator[Passage]:
         while page := tx.passages.list(archive.id, where=where, limit=forgetting.PAGE, after_seq=after):
             after = page[-1].seq
             yield from (passage for passage in page if "pass" in passage.state_origin)
-
-
-def _is_unchanged(tx: Tx, passage: Passage) -> bool:
-    """Return whether a passage still is as it was read."""
-    return tx.passages.list_by_seqs(passage.archive_id, [passage.seq]) == [passage]
 
 
 def _passage_of(item: forgetting.TidyItem) -> Passage:

@@ -41,10 +41,6 @@ class PassLimits:
     tokens: int
     retry_s: float
 
-    def steps_of(self, group: Group) -> int:
-        """The model calls of a pass of this group."""
-        return self.steps if group.max_turns is None else group.max_turns
-
     def tokens_of(self, group: Group) -> int:
         """The tokens of a pass of this group."""
         return self.tokens if group.max_tokens is None else group.max_tokens

@@ -160,6 +160,21 @@ def client_skills(tx: Tx, agent_id: AgentId, digest: str) -> Sequence[Mapping[st
     return [shape for shape in tx.runs.client_tools(agent_id, digest) if shape.get("type") == SKILL]
 
 
+def with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
+    """Store the caller's tools and skills with the run. Raises: TooMany: they are too long."""
+    text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
+    tx.limits.check("client_limit_chars", len(text))
+    return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
+
+
+def with_last_skills(tx: Tx, run: Run, last: str | None) -> Run:
+    """The run with the skills of the conversation's last request, whose set is `last`, unless its caller sent a set."""
+    if run.client_tools is not None or last is None:
+        return run
+    skills, tools = client_skills(tx, run.key.agent_id, last), client_specs(tx, run.key.agent_id, last)
+    return with_client_tools(tx, run, skills) if skills or not tools else run
+
+
 def waits_by_tool(tools: Mapping[str, Tool], settings: Mapping[str, Any]) -> dict[str, Waits]:
     """The tools whose calls wait for somebody, of those that a run has: name -> for whom."""
     approved, waived = rules_in(settings).approved, settings.get("approval_waived") or ()
@@ -200,13 +215,12 @@ def with_waits(
         arguments, ignored = loop.read(parameters, call.arguments, strict=speaks)
         call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
-        wait = waits.get(call.name)
-        broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         call = replace(call, arguments=arguments)
-        if wait is not None and (broken or not is_usable(tools[call.name].spec, call.own_arguments)):
-            wait = None
+        broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
+        broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
+        wait = None if broken else waits.get(call.name)
         digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
-        changed[call.call_id] = replace(call, awaits=wait, tool_digest=digest)
+        changed[call.call_id] = replace(call, awaits=wait, tool_digest=digest, refused=broken)
     if any(call.awaits for call in changed.values()):
         changed = _with_unused_ids(tx, log, changed)
     return tuple(changed[part.call_id] if isinstance(part, ToolCall) else part for part in parts)

@@ -263,7 +263,7 @@ class Companions:
             ),
             tokens=(input_tokens("user", read.text, ports.counter),),
             idempotency_key=one.key,
-            max_steps=limits.steps_of(group),
+            max_steps=limits.steps if group.max_turns is None else group.max_turns,
             options=replace(NO_OPTIONS, max_tokens=tokens),
             sent_chars=0,
             yields=one.cause != "request",

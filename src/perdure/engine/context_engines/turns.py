@@ -195,8 +195,5 @@ def _announce(tx: Tx, room: RoomPlan, question: EngineQuestion, inputs: UnitInpu
 async def quarantine_run(key: RunKey, name: str, reason: str, ports: Ports) -> Sequence[StoredEvent]:
     """Let a run go on without its agent's engine of this name, and tell why; the event. Raises: StoreError."""
     ports.engine_calls.quarantine(key)
-    return await ports.store.write(_store_quarantine, key, name, reason, ports.inputs())
-
-
-def _store_quarantine(tx: Tx, key: RunKey, name: str, reason: str, inputs: UnitInputs) -> Sequence[StoredEvent]:
-    return tx.events.add(key, [EngineQuarantined(name, reason, FALLBACK.name)], at=inputs.now)
+    event, at = EngineQuarantined(name, reason, FALLBACK.name), ports.clock.now()
+    return await ports.store.write(lambda tx: tx.events.add(key, [event], at=at))

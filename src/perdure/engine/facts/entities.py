@@ -119,7 +119,9 @@ def is_said(batch: Batch, name: str) -> bool:
 
 def _build(batch: Batch, one: ExtractedEntity, extraction: Extraction, dropped: Counter[str]) -> NewEntity:
     """Return an entity to store, without what may not be stored."""
-    place = one.known if one.known is not None else _resolve(batch, one, extraction)
+    place = one.known
+    if place is None:  # a speaker who says a name for the first time is nobody who has it already
+        place = 0 if one.is_new_name else _resolve(batch, one, extraction)
     known = batch.entities[place - 1] if place else None
     aliases = [without_credentials(alias.strip()[:NAME_MAX_CHARS]) for alias in one.aliases]
     if any(turn.trust not in TRUSTED for turn in batch.turns):  # what others say names nobody, and describes nobody

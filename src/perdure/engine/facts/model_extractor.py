@@ -22,7 +22,6 @@ from perdure.core.facts.extraction import (
     Extraction,
     Turn,
 )
-from perdure.core.facts.values import FactRule
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
@@ -150,7 +149,8 @@ def render_batch(batch: Batch) -> str:
         ]
         parts.append(_section("known_facts", lines))
     if batch.rules:
-        parts.append(_section("must_not_be_remembered", list(map(_rule_text, batch.rules))))
+        named = [", ".join(filter(None, (rule.entity_name, rule.relation, rule.text))) for rule in batch.rules]
+        parts.append(_section("must_not_be_remembered", named))
     if batch.context:
         parts.append(_section("earlier_turns", [_line(turn) for turn in batch.context]))
     parts.append(_section("turns", [f"{turn.number}. {_line(turn)}" for turn in batch.turns]))
@@ -290,11 +290,6 @@ def _number(value: Any) -> int | None:
 def _section(name: str, lines: Sequence[str]) -> str:
     """Return lines between tags, which no line can close."""
     return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
-
-
-def _rule_text(rule: FactRule) -> str:
-    """Return what a rule names: an entity, a relation, words."""
-    return ", ".join(filter(None, (rule.entity_name, rule.relation, rule.text)))
 
 
 def _line(turn: Turn) -> str:

@@ -292,12 +292,37 @@ def _names(turn: Turn, names: Sequence[str]) -> bool:
 
 
 def _used_entities(entities: Sequence[NewEntity], facts: Sequence[PlannedFact], dropped: Mapping[str, int]) -> Plan:
-    """Return the plan without new entities that no fact names."""
+    """Return the plan without new entities that no fact names, but for one with a new name if there are no facts."""
     used = {place for fact in facts for place in (fact.subject, fact.object)}
-    used |= {place for place, entity in enumerate(entities) if entity.known}
+    used |= {place for place, one in enumerate(entities) if one.known or (one.is_new_name and not facts)}
     places = {place: index for index, place in enumerate(sorted(used))}
     moved = [replace(fact, subject=places[fact.subject], object=places[fact.object]) for fact in facts]
     return Plan(entities=[entities[place] for place in places], facts=moved, dropped=dropped)
+
+
+def with_name_alone(batch: Batch, plan: Plan) -> Plan:
+    """Return the plan with the name that its speaker says and nothing else as a fact."""
+    for place, one in enumerate(plan.entities):
+        turns = [turn for turn in batch.turns if turn.is_user and name_key(one.name) in name_key(turn.text)]
+        if plan.facts or not one.is_new_name or not turns:
+            continue
+        known = [fact for fact in batch.facts if fact.relation == "HAS_NAME" and fact.subject == one.known]
+        fact = PlannedFact(
+            text=f"The name of the user is {one.name}.",
+            subject=place,
+            relation="HAS_NAME",
+            object=len(plan.entities),
+            turns=(turns[-1].number,),
+            type=None,
+            rating=0.8,
+            valid_at=None,
+            invalid_at=None,
+            decision="UPDATE" if known else "ADD",
+            known=known[0] if known else None,
+            trust="user",
+        )
+        return replace(plan, entities=[*plan.entities, NewEntity(name="Name", type="Concept")], facts=[fact])
+    return plan
 
 
 def _same(one: PlannedFact, earlier: PlannedFact) -> bool:

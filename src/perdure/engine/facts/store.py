@@ -29,7 +29,7 @@ from perdure.domain.facts.graphs import (
     settle,
     store_entities,
 )
-from perdure.engine.facts.plan import Plan, PlannedFact
+from perdure.engine.facts.plan import Plan, PlannedFact, with_name_alone
 from perdure.engine.facts.times import better_times
 from perdure.engine.reading import Reading
 from perdure.storage.tx import Tx
@@ -63,8 +63,10 @@ def store_plan(
         output_tokens=extraction.output_tokens,
     )
     plan = _within_policy(loaded, plan)
+    if loaded.agent is None:  # no block keeps the name
+        plan = with_name_alone(loaded.batch, plan)
     tx.graphs.count_dropped(graph.id, plan.dropped)
-    if not plan.facts:  # a name is no fact
+    if not plan.facts:  # a name is no fact of an agent
         store_entities(tx, graph, [one for one in plan.entities if one.known and one.is_new_name], ids=ids, at=at)
         return ()
     entities = [entity.seq for entity in store_entities(tx, graph, plan.entities, ids=ids, at=at)]

@@ -158,9 +158,9 @@ async def remove_traces(ports: Ports, progress: Progress) -> None:
         while await store.write(_rebuild_words, kind):
             pass
     progress("merging the word index", 0, 1)
-    begin = True
-    while await store.write(_merge_words, begin):
-        begin = False
+    more = await store.write(lambda tx: tx.upkeep.merge_words(begin=True))
+    while more:
+        more = await store.write(lambda tx: tx.upkeep.merge_words(begin=False))
     while await store.write(lambda tx: tx.upkeep.drop_vector_cache()):
         pass
     progress("writing the file anew", 0, 1)
@@ -170,10 +170,6 @@ async def remove_traces(ports: Ports, progress: Progress) -> None:
 
 def _rebuild_words(tx: Tx, kind: OwnerKind) -> tuple[int, int] | None:
     return tx.upkeep.rebuild_words(kind)
-
-
-def _merge_words(tx: Tx, begin: bool) -> bool:
-    return tx.upkeep.merge_words(begin=begin)
 
 
 def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> Erasure:

@@ -42,6 +42,7 @@ from perdure.engine.approvals.answers import (
     compress_returns,
     find_pending,
     return_limit_chars,
+    with_client_tools,
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
@@ -74,8 +75,8 @@ class Request:
         answer_otid: the client's own id of the message that holds the answers.
         partial: the answers may be to some of those calls only; the run goes on when all are answered.
         client_tools: the tools that the caller runs itself, each with name, description and parameters, and the skills
-            it has, each with the type "skill", name, description and location; None: for answers those of the run
-            that goes on.
+            it has, each with the type "skill", name, description and location; None: the skills that the
+            conversation's last request had, for answers all of the run that goes on.
         max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
         options: of this run's own model calls.
         callback: where the run's end is reported.
@@ -303,8 +304,8 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
         running=begin and not waits,
         waiting_input=encode_drafts(request.drafts, request.tokens) if waits else None,
     )
-    if request.client_tools:
-        run = _with_client_tools(tx, run, request.client_tools)
+    if request.client_tools is not None:
+        run = with_client_tools(tx, run, request.client_tools)
     added: Sequence[Message] = ()
     if not waits:
         added = tx.messages.append(run, request.drafts, request.tokens, at=inputs.now, opening=opening)
@@ -415,7 +416,7 @@ def _resume(
     )
     unanswered = {one.call.call_id for one in pending.waiting} - {one.call_id for one in answers}
     if unanswered:
-        if request.drafts or request.client_tools is not None:
+        if request.drafts or request.client_tools:
             raise AnswerInvalid(
                 f"other calls wait still ({', '.join(sorted(unanswered))}): a message or tools go along with the answer"
                 " that leaves none"
@@ -488,11 +489,4 @@ def _add_resumed_run(
     tools = request.client_tools
     if tools is None and stopped.client_tools is not None:
         tools = tuple(tx.runs.client_tools(run.key.agent_id, stopped.client_tools))
-    return _with_client_tools(tx, run, tools) if tools else run
-
-
-def _with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> Run:
-    """Store the caller's tools with the run. Raises: TooMany: they are too long."""
-    text = json.dumps(list(tools), ensure_ascii=False, sort_keys=True)
-    tx.limits.check("client_limit_chars", len(text))
-    return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
+    return run if tools is None else with_client_tools(tx, run, tools)

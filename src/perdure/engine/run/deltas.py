@@ -21,6 +21,7 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import Line, Progress, RunLog, run_log_of
 from perdure.engine.run.next_action import Finish
 from perdure.engine.run.rows import CallIds, add_waiting_input, end_run
+from perdure.engine.run.tool_rules import expected_states
 from perdure.storage.tx import Tx
 
 PAGE = 1_000
@@ -103,6 +104,7 @@ class Deltas:
     Args:
         waits: tool -> what its calls wait for.
         loop_arguments: tool -> the arguments that the loop adds.
+        names: the tools of the calls so far.
         recent_ids: ids of recent calls that waited for somebody; None: not loaded yet.
         thoughts: number of a call -> the reader of its thoughts.
         thinker: the number of the call that the newest reasoning stands in, -1: in none; None: there is no reasoning.
@@ -118,6 +120,7 @@ class Deltas:
     waits: Mapping[str, Waits] = field(default_factory=dict)
     loop_arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     has_read_tools: bool = False
+    names: list[str] = field(default_factory=list)
     recent_ids: Collection[str] | None = None
     thoughts: dict[int, StringMember] = field(default_factory=dict)
     thinker: int | None = None
@@ -134,13 +137,14 @@ class Deltas:
         awaits: Waits | None = None
         avoid: Collection[str] = ()
         loop_arguments: Sequence[str] = ()
-        text = piece.text
+        text, refused = piece.text, False
         if piece.kind == "tool_name":
             text = bare_name(text)
             if not self.has_read_tools:
                 self.waits, self.loop_arguments = await self.ports.store.read(self._read_tools)
                 self.has_read_tools = True
             loop_arguments = self.loop_arguments.get(text, self._loop.arguments)
+            refused = self._refuses(text)
             if THINKING in loop_arguments:
                 self.thoughts[piece.index] = StringMember(THINKING)
             if (awaits := self.waits.get(text)) is not None:
@@ -148,8 +152,17 @@ class Deltas:
                     self.recent_ids = await self.ports.store.read(recent_approval_ids, self.log)
                 avoid = self.recent_ids
         call_id = self.call_ids.id_of_delta(piece.index, piece.call_id, avoid=avoid)
-        delta = Delta(self.step.id, self.message_id, piece.kind, text, piece.index, call_id, awaits, loop_arguments)
+        delta = Delta(self.step.id, self.message_id, piece.kind, text, piece.index, call_id)
+        delta = replace(delta, awaits=awaits, loop_arguments=loop_arguments, refused=refused)
         return (*before, *(self._with_thoughts(delta) if piece.kind == ARGUMENTS else (delta,)))
+
+    def _refuses(self, name: str) -> bool:
+        """Whether the next call can't be run, as far as its name tells: there is no such tool, or rules forbid it."""
+        self.names.append(name)
+        scope = self.log.rule_scope
+        if name not in self.loop_arguments or scope is None:
+            return name not in self.loop_arguments
+        return expected_states(scope, self.log.past_calls, self.names)[-1].violation(name) is not None
 
     def _with_thoughts(self, delta: Delta) -> Sequence[Delta]:
         """The deltas for arguments and the thoughts in them."""

@@ -17,6 +17,7 @@ from perdure.core.messages import Message
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
 from perdure.domain.provenance.context import context_sources, file_source, recalled_sources, sources_of_notes
+from perdure.engine.approvals.answers import with_last_skills
 from perdure.engine.budget import find_exceeded
 from perdure.engine.estimates import (
     fixed_at_least,
@@ -51,7 +52,8 @@ def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None
     list of steps. It is in the context of all that follows."""
     tx, agent, seq = builder.tx, builder.agent, builder.conversation.seq
     shown = () if recalled is None else recalled_sources(tx, recalled)
-    shown += (*sources_of_notes(tx, agent.id, seq), *_of_files(builder), *_of_steps(builder))
+    files = (file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
+    shown += (*sources_of_notes(tx, agent.id, seq), *files, *_of_steps(builder))
     if not shown or (row := _row_of(builder)) is None:
         return
     known = {one.source for one in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
@@ -69,11 +71,6 @@ def _row_of(builder: RequestBuilder) -> Message | None:
         builder.agent.id, conversation_seq=builder.conversation.seq, limit=1, newest_first=True, kinds=None
     )
     return newest[0] if newest else None
-
-
-def _of_files(builder: RequestBuilder) -> tuple[Source, ...]:
-    """The open files."""
-    return tuple(file_source(builder.tx, key) for key in builder.memory.versions if is_id("file", key))
 
 
 def _of_steps(builder: RequestBuilder) -> tuple[Source, ...]:
@@ -224,10 +221,13 @@ def _select_prefix(builder: RequestBuilder) -> Prefix:
             if cached is not None and cached.prefix.seq == conversation.prefix_seq
             else tx.prefixes.get(agent.id, conversation.prefix_seq)
         )
+    run = with_last_skills(tx, builder.log.run, None if current is None else current.client_tools)
+    builder.log = replace(builder.log, run=run)
     if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
         return _clear_view(builder, current, first)
-    client_tools = builder.log.run.client_tools
-    reason = rewrite_reason(tx, agent, conversation, builder.memory, current, client_tools=client_tools, inputs=inputs)
+    reason = rewrite_reason(
+        tx, agent, conversation, builder.memory, current, client_tools=run.client_tools, inputs=inputs
+    )
     if current is not None and reason is None:
         return current
     return _rewrite_prefix(builder, current, reason or "first")
@@ -320,7 +320,7 @@ def _build_view(builder: RequestBuilder, prefix: Prefix) -> View:
         upto_seq = log.messages[-1].seq
         rows = tx.messages.view(builder.agent.id, conversation.seq, from_seq=view.next_seq, upto_seq=upto_seq)
     if view.stubs != conversation.stubs:
-        view = view.with_stubs(conversation.stubs)
+        view = View.of(view.prefix, view.pinned, conversation.stubs).with_rows(view.rows)
     view = view.with_rows(rows)
     if builder.rewrite_reason is not None:
         builder.events.append(PrefixRewritten(prefix.seq, builder.rewrite_reason))

@@ -126,7 +126,8 @@ class Background:
     """The background calls of one engine.
 
     Args:
-        mode: `idle`: all calls wait for silence; `never`: none is made; empty: those of local models wait.
+        mode: `idle`: all calls wait for silence; `always`: none waits; `never`: none is made; empty: those of local
+            models wait.
         foreground: shared with the other engines of the process.
         quiet_s: how long nobody has to be answered until a call begins.
         apart_s, idle_s: as in `Foreground.seconds_left`.
@@ -157,7 +158,7 @@ class Background:
 
     def yields(self, *, local: bool) -> bool:
         """Return whether calls of a model, `local` or not, let everybody go first."""
-        return local or self.mode == "idle"
+        return self.mode == "idle" or (local and self.mode != "always")
 
     @contextlib.asynccontextmanager
     async def slot(self, model: str, *, local: bool) -> AsyncIterator[None]:

@@ -259,19 +259,15 @@ class FileWorker:
             path = folder / "upload"
             with path.open("wb") as upload:
                 if file.object_key:
-                    await self._write_contents(file, upload)
+                    try:
+                        await write_contents(self._ports.contents, file, upload)
+                    except StoreDamaged as error:
+                        raise InvalidInput(str(error)) from error  # only this file can't be read; others needn't wait
                 seq = 0
                 while (data := await store.read(lambda tx, seq: tx.files.get_bytes(file.id, seq), seq)) is not None:
                     await asyncio.to_thread(upload.write, data)
                     seq += 1
             return await self._convert(file.name, path, progress=progress.advance_conversion)
-
-    async def _write_contents(self, file: File, target: BinaryIO) -> None:
-        """Write the bytes from the object store. Raises: StoreUnavailable; InvalidInput: they are gone or damaged."""
-        try:
-            await write_contents(self._ports.contents, file, target)
-        except StoreDamaged as error:
-            raise InvalidInput(str(error)) from error  # only this file can't be read; others needn't wait
 
     async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _Progress) -> None:
         """Store a file's text and chunks, some at a time. Raises: LeaseLost, StoreError."""

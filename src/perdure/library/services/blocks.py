@@ -53,7 +53,7 @@ class BlockService:
         return await self._ports.store.read(lambda tx: tx.blocks.get(block_id))
 
     async def list(self, where: BlockFilter, page: Page) -> Sequence[Block]:
-        """A page of all blocks. Raises: InvalidInput; NotFound: the page begins at no block."""
+        """A page of blocks. Raises: InvalidInput; NotFound: the page begins at no block; the filter's agent."""
         check_page(page, label=where.label)
         return await self._ports.store.read(lambda tx: tx.blocks.page(where=where, **page.arguments))
 
@@ -79,13 +79,12 @@ class BlockService:
         check_text("block_id", block_id)
         await delete(self._ports, lambda tx: tx.blocks.delete(block_id))
 
-    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Block]:
-        """The agent's blocks, or a page of them, in the order in which they were attached. Raises: NotFound."""
+    async def list_of_agent(self, agent_id: AgentId) -> Sequence[Block]:
+        """The agent's blocks, in the order in which they were attached. Raises: NotFound."""
 
         def select(tx: Tx) -> Sequence[Block]:
             tx.agents.model(agent_id)
-            blocks = tx.blocks.list_by_agent(agent_id)
-            return blocks if page is None else page.select(blocks, kind="block of this agent", id_of=lambda one: one.id)
+            return tx.blocks.list_by_agent(agent_id)
 
         return await self._ports.store.read(select)
 

@@ -68,7 +68,8 @@ class MemoryOrigins:
         place, current = line, newest
         while len(writes) < WRITES_MAX:
             text = current.value.split("\n")[place]
-            before = self._version_before(current)
+            number = current.version
+            before = self.tx.blocks.version(current.block_id, number - 1) if number else None
             earlier = None if before is None else find_line_before(before.value, current.value, place)
             if before is None or earlier is None:
                 writes.append(self._write_of(current, text))
@@ -84,11 +85,6 @@ class MemoryOrigins:
             text=lines[line],
             writes=tuple(reversed(writes)),
         )
-
-    def _version_before(self, version: BlockVersion) -> BlockVersion | None:
-        if not version.version:
-            return None
-        return self.tx.blocks.version(version.block_id, version.version - 1)
 
     def _write_of(self, version: BlockVersion, text: str | None) -> Write:
         """A version as a write, with the call that made it."""

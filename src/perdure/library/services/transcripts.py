@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from perdure.app import App
 from perdure.core.blocks import BlockVersion
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId
+from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
-from perdure.core.runs import Failure, RunFilter
+from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
 from perdure.library.services.conversations import find_conversation
@@ -76,15 +76,13 @@ class TranscriptService:
 
 def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Failure]:
     """Why the runs of these messages failed, by the last message of each; the messages come newest first."""
-    last: dict[RunId, MessageId] = {}
+    last: dict[RunKey, MessageId] = {}
     for message in messages:
-        if message.run_id is not None:
-            last.setdefault(message.run_id, message.id)
-    if not last:
-        return {}
-    where = RunFilter(agent_ids=(agent_id,), ids=tuple(last), statuses=("failed",))
-    runs = tx.runs.page(where, limit=len(last))
-    return {last[run.id]: run.failure for run in runs if run.failure is not None}
+        if message.run_seq is not None:
+            last.setdefault(RunKey(agent_id, message.run_seq), message.id)
+    runs = tx.runs.list_by_keys(list(last))
+    failed = [run for run in runs.values() if run.status == "failed" and not run.hidden]
+    return {last[run.key]: run.failure for run in failed if run.failure is not None}
 
 
 def _edits_of(

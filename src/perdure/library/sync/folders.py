@@ -93,7 +93,13 @@ class Folder:
         return Folder(self._portal, self._portal.run(self._inner.update(**changes)))
 
     def upload(
-        self, source: Source, *, name: str | None = None, if_exists: IfExists = "replace", media_type: str = ""
+        self,
+        source: Source,
+        *,
+        name: str | None = None,
+        if_exists: IfExists = "replace",
+        media_type: str = "",
+        encoding: str | None = None,
     ) -> File:
         """Take a file in. It is durable when this returns; its text is made in the background (`wait`).
 
@@ -102,9 +108,13 @@ class Folder:
             name: what it is called in the folder, also with folders, `src/app.py`; by default its own name.
             if_exists: what to do if the name is taken: `replace` (a file with the same bytes stays as it is), `skip`,
                 `suffix` (it is called `name_(1)`) or `error`.
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileTooLarge, InvalidInput.
+            encoding: that of a text, such as `gb18030`; by default it is guessed, and the file's `warnings` name it.
+        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge,
+            InvalidInput.
         """
-        return self._portal.run(self._inner.upload(source, name=name, if_exists=if_exists, media_type=media_type))
+        return self._portal.run(
+            self._inner.upload(source, name=name, if_exists=if_exists, media_type=media_type, encoding=encoding)
+        )
 
     def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
         """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""

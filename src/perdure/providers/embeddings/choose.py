@@ -63,7 +63,7 @@ def choose_embedder(setting: str, *, environment: Mapping[str, str] | None = Non
     provider = ALIASES.get(prefix, prefix)
     if provider in PROVIDERS and slash and model.strip():
         embedder: Embedder = _endpoint_embedder(_endpoint_of(provider, environment), model.strip())
-    elif _is_path(setting):
+    elif setting.startswith(("/", "./", "../", "~", "\\")) or setting[1:3] in (":\\", ":/") or _is_folder(setting):
         embedder = _local(_folder(setting))
     elif prefix == "local" and slash:
         embedder = _local_by_handle(setting)
@@ -111,11 +111,6 @@ def _local(folder: Path) -> MiniLM:
     if missing_libraries():
         raise ExtraMissing("the local embedding model", extra="embeddings")
     return MiniLM(open_folder(folder))
-
-
-def _is_path(setting: str) -> bool:
-    """Whether a setting is written as a path, or is the name of a folder."""
-    return setting.startswith(("/", "./", "../", "~", "\\")) or setting[1:3] in (":\\", ":/") or _is_folder(setting)
 
 
 def _is_folder(setting: str) -> bool:

@@ -74,7 +74,9 @@ class Limiter:
             in_minute = counts.requests + counts.new
             if in_minute + counts.before * (1 - passed) >= most:
                 raise _beyond(f"{most:,} requests a minute", 60 - int(passed * 60) if in_minute >= most else 1)
-        midnight = _until_midnight_s(now)
+        midnight = (
+            int((now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1) - now).total_seconds()) + 1
+        )
         if limits.tokens_per_day is not None and counts.day.tokens >= limits.tokens_per_day:
             raise _beyond(f"{limits.tokens_per_day:,} tokens a day", midnight)
         if limits.cost_per_day is not None and counts.day.cost >= limits.cost_per_day:
@@ -139,7 +141,3 @@ def _minute(now: datetime) -> datetime:
 
 def _name(minute: datetime) -> str:
     return minute.strftime("%Y-%m-%dT%H:%M")
-
-
-def _until_midnight_s(now: datetime) -> int:
-    return int((now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1) - now).total_seconds()) + 1

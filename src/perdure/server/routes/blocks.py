@@ -33,8 +33,8 @@ async def list_of_agent(
     library: Library,
     page: Annotated[Page, pages("block", limit=100, order="desc")],
 ) -> Response:
-    """List the agent's blocks; `asc` is the order in which they were attached."""
-    blocks = await library.services.blocks.list_of_agent(agent_id, page)
+    """List the agent's blocks; `asc` is the order of creation."""
+    blocks = await library.services.blocks.list(BlockFilter(agent_id=agent_id), page)
     return json_answer([block_shape(block) for block in blocks])
 
 

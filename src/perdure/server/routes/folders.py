@@ -127,6 +127,7 @@ async def upload(
     request: Request,
     duplicate_handling: Annotated[IfExists, Query(description="What to do if the name is taken.")] = "suffix",
     name: Annotated[str | None, Query(description="The name in the folder, if not its own.")] = None,
+    encoding: Annotated[str | None, Query(description="That of a text, such as gb18030; else it is guessed.")] = None,
 ) -> Response:
     """Store a file. It is durable at the reply; its text is extracted in the background."""
     await library.services.folders.get(folder_id)  # before the body is read
@@ -142,6 +143,7 @@ async def upload(
             if_exists=duplicate_handling,
             media_type=part.content_type or "",
             original_name=name or part.filename or "",
+            encoding=encoding or None,
         )
     return json_answer(File.make(FileState(file=file)))
 
@@ -183,8 +185,8 @@ async def list_of_agent(
     library: Library,
     page: Annotated[Page, pages("folder", limit=100, order="desc")],
 ) -> Response:
-    """List the agent's folders; `asc` is the order in which they were attached."""
-    folders = await library.services.folders.list_of_agent(agent_id, page)
+    """List the agent's folders; `asc` is the order of creation."""
+    folders = await library.services.folders.list(page, agent_id=agent_id)
     return json_answer([folder_shape(folder, library.app.embedder) for folder in folders])
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Response
 from pydantic import Field
-from starlette.requests import Request
 
 from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
@@ -14,7 +13,7 @@ from perdure.library.checks import Page
 from perdure.library.services.providers import ProviderFields
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, json_answer, pages
-from perdure.server.routes.mcp_servers import McpGuard
+from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import ProviderIdIn, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed
@@ -87,15 +86,6 @@ def provider_shape(provider: ModelProvider) -> Object:
 router = APIRouter(tags=["providers"])
 
 
-def _private_allowed(request: Request) -> bool:
-    """Whether clients may name addresses on this machine and in private networks, as for MCP servers."""
-    guard: McpGuard = request.app.state.mcp_guard
-    return guard.allows_private
-
-
-Private = Annotated[bool, Depends(_private_allowed)]
-
-
 @router.get("/v1/providers/")
 async def list_providers(
     library: Library,
@@ -109,15 +99,17 @@ async def list_providers(
 
 
 @router.post("/v1/providers/")
-async def create(body: ProviderIn, library: Library, private: Private) -> Response:
+async def create(body: ProviderIn, library: Library, guard: Guard) -> Response:
     """Register a provider. Its key is stored encrypted and never returned; its models can be used at once."""
-    return json_answer(provider_shape(await library.services.providers.create(body.fields, private=private)))
+    return json_answer(
+        provider_shape(await library.services.providers.create(body.fields, private=guard.allows_private))
+    )
 
 
 @router.post("/v1/providers/check")
-async def check(body: ProviderCheckIn, library: Library, private: Private) -> Response:
+async def check(body: ProviderCheckIn, library: Library, guard: Guard) -> Response:
     """Try a key: 401 if the provider refuses it, 400 if it can't be asked. Nothing is stored."""
-    count = await library.services.providers.check(body.fields, private=private)
+    count = await library.services.providers.check(body.fields, private=guard.allows_private)
     return json_answer({"message": f"Valid api key for provider_type={body.provider_type} ({count} models)"})
 
 
@@ -128,9 +120,9 @@ async def retrieve(provider_id: ProviderIdIn, library: Library) -> Response:
 
 
 @router.patch("/v1/providers/{provider_id}")
-async def update(provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, private: Private) -> Response:
+async def update(provider_id: ProviderIdIn, body: ProviderChangesIn, library: Library, guard: Guard) -> Response:
     """Change the key, the address or the type of a provider."""
-    provider = await library.services.providers.update(provider_id, body.fields, private=private)
+    provider = await library.services.providers.update(provider_id, body.fields, private=guard.allows_private)
     return json_answer(provider_shape(provider))
 
 

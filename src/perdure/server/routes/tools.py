@@ -171,12 +171,11 @@ async def delete(tool_id: ToolIdIn, library: Library) -> Response:
 
 @router.get("/v1/agents/{agent_id}/tools")
 async def list_of_agent(
-    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=10, order="desc")]
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("tool", limit=100, order="desc")]
 ) -> Response:
-    """List the agent's tools by name; `asc` is from A to Z."""
-    return json_answer(
-        [tool_state_shape(state) for state in await library.services.tools.list_of_agent(agent_id, page)]
-    )
+    """List the agent's tools; `asc` is the order of creation. Clients before 1.0 can't ask for a second page."""
+    states = await library.services.tools.list(ToolFilter(agent_id=agent_id), page)
+    return json_answer([tool_state_shape(state) for state in states])
 
 
 @router.patch("/v1/agents/{agent_id}/tools/attach/{tool_id}")

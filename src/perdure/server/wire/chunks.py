@@ -278,12 +278,12 @@ class Chunks:
         group: GroupKey = ("calls", "")
         if delta.kind == "tool_name":
             call_id = delta.call_id or ""
-            if self._display.speaks_by(delta.text):
-                if not preview.holds_calls and delta.awaits is None:
+            if self._display.speaks_by(delta.text) and delta.awaits is None and not delta.refused:
+                if not preview.holds_calls:
                     preview.speeches[delta.index] = call_id, StringMember(self._display.tool_argument)
                 return None
             preview.holds_calls = preview.holds_calls or delta.awaits is not None
-            if preview.holds_calls or not self._display.previews(delta.text, delta.loop_arguments):
+            if preview.holds_calls or not self._display.previews(delta.text, delta.loop_arguments, delta.refused):
                 return None
             preview.calls[delta.index] = call = _CallPreview(delta.text, call_id)
             preview.begin(group)

@@ -95,7 +95,7 @@ class File(
     StampedShape,
     of=FileState,
     same="file.created_at file.updated_at source_id file_name original_file_name file_type file_size processing_status"
-    " error_message progress total_chunks chunks_embedded content file.id",
+    " error_message file.warnings progress total_chunks chunks_embedded content file.id",
     source_id="file.folder_id",
     file_name="file.name",
     original_file_name="file.original_name",

@@ -290,13 +290,16 @@ class SendRequest(WireRequest):
         return next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None)
 
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
-        """The tools that the client runs and the skills that it has, as a run stores them; None: there are none.
+        """The tools that the client runs and the skills that it has, as a run stores them; None: it says nothing of
+        either.
 
         Raises: InvalidInput: no tool can be made of one.
         """
         tools = client_tools_of(self.client_tools).shapes if self.client_tools else ()
         skills = dict.fromkeys(self.client_skills or ())  # one that is sent twice is one
-        return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or None
+        return (*tools, *({"type": SKILL, **skill.model_dump()} for skill in skills)) or (
+            None if self.client_skills is None else ()
+        )
 
     def key(self, header: str | None) -> str | None:
         """The idempotency key: that of the header, or else one of the messages' `otid`s, which a client repeats in

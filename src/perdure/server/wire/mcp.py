@@ -53,11 +53,13 @@ class _AddressIn(WireRequest):
 class _ConfigIn(CommandIn, _AddressIn):
     """How a server is reached, on all routes."""
 
-    default_transport: ClassVar[Transport]
+    default_transport: ClassVar[Transport] = "streamable_http"
 
     def new_options(self) -> ServerOptions:
         """The options of a new server; empty texts are as good as missing ones."""
-        default = "stdio" if self.command is not None else self.default_transport
+        is_at_mcp = (self.server_url or "").partition("?")[0].rstrip("/").endswith("/mcp")
+        default: Transport = "streamable_http" if is_at_mcp else self.default_transport
+        default = "stdio" if self.command is not None else default
         options = {name: value for name, value in _options_in(self).items() if value and name != "name"}
         return cast(ServerOptions, {"transport": default} | options)
 
@@ -66,7 +68,6 @@ class McpConfigIn(_ConfigIn):
     """How a server is reached; in a change, a field that is missing or null stays."""
 
     mcp_server_type: Transport | None = None
-    default_transport = "streamable_http"
 
 
 class McpServerIn(WireRequest):
@@ -93,7 +94,8 @@ class McpServerChangesIn(WireRequest):
 
 
 class NamedServerIn(_ConfigIn):
-    """A server to register or to try, on the routes by name, where one with a URL and no `type` is `sse`."""
+    """A server to register or to try, on the routes by name, where one with a URL and no `type` is `sse`, or
+    `streamable_http` at `/mcp`."""
 
     server_name: ServerName
     type: Transport | None = None

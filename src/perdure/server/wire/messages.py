@@ -110,7 +110,7 @@ class Display:
 
     def speech(self, call: ToolCall) -> str | None:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
-        if not self.speaks_by(call.name):
+        if call.refused or call.awaits is not None or not self.speaks_by(call.name):
             return None
         return read_string(call.arguments, self.tool_argument)
 
@@ -118,10 +118,10 @@ class Display:
         """Whether calls of this tool are displayed as messages."""
         return self.use_assistant_message and tool_name == self.tool_name
 
-    def previews(self, tool_name: str, loop_arguments: Sequence[str]) -> bool:
+    def previews(self, tool_name: str, loop_arguments: Sequence[str], refused: bool) -> bool:
         """Whether a stream shows the pieces of a call as they come. With thoughts in it, they are not what the client
         gets in the end."""
-        return not self.speaks_by(tool_name) and THINKING not in loop_arguments
+        return (refused or not self.speaks_by(tool_name)) and THINKING not in loop_arguments
 
     def results(self, message: Message) -> Sequence[ToolResult]:
         """The results of a tool's message, without those that only say that a message was sent."""
@@ -179,14 +179,14 @@ def groups_of(message: Message, display: Display) -> list[Group]:
         if isinstance(part, ToolCall) and part.thoughts:
             kinds.setdefault(("reasoning", ""), ([], ""))[0].append(Reasoning(part.thoughts))
         if isinstance(part, ToolCall) and (text := display.speech(part)) is not None:
-            if held or part.awaits is not None:
+            if held:
                 late.append((part, text))
             else:
                 kinds["speech", part.call_id] = ([part], text)
         elif isinstance(part, ToolCall):
             held = held or part.awaits is not None
             (calls if part.awaits is None else waiting).append(part)
-            if not held and display.previews(part.name, part.loop_arguments):
+            if not held and display.previews(part.name, part.loop_arguments, part.refused):
                 kinds.setdefault(("calls", ""), (calls, ""))
         elif isinstance(part, (Text, Reasoning)):
             kinds.setdefault(("text" if isinstance(part, Text) else "reasoning", ""), ([], ""))[0].append(part)

@@ -11,6 +11,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 from perdure.core.errors import InvalidInput
 from perdure.core.text.reprs import attributes
 from perdure.core.tools import spec as core
+from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import ToolCode, ToolOutcome
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, ToolHit, text_of_tool
@@ -259,6 +260,8 @@ def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:
     if code is not None:
         fields |= {"timeout_s": tool.spec.timeout_s, "network": list(code.network), "memory_mb": code.memory_mb}
         fields["environment"] = code.visible_environment
+    if tool.spec.tool_type in ("custom", "external_mcp"):
+        fields["schema_warnings"] = schema_warnings(tool.spec)
     return {name: value for name, value in fields.items() if value}
 
 

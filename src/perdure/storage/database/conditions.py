@@ -65,7 +65,8 @@ class Conditions:
             return
         escaped = _escaped(storable(text))
         # PostgreSQL may not know the lower case of every script, so the exact text matches too.
-        clause = f"(LOWER({column}) LIKE LOWER(?) ESCAPE '!' OR {column} LIKE ? ESCAPE '!')"
+        lower = "REPLACE(LOWER({}), 'ς', 'σ')" if {"σ", "ς", "Σ"}.intersection(text) else "LOWER({})"
+        clause = f"({lower.format(column)} LIKE {lower.format('?')} ESCAPE '!' OR {column} LIKE ? ESCAPE '!')"
         self.add(clause, f"%{escaped}%", f"%{escaped}%")
 
     def hold(self, column: str, members: Sequence[tuple[str, str, str]]) -> None:

@@ -250,7 +250,8 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 
 def _lower(value: object) -> str | None:
-    return None if value is None else str(value).lower()
+    # As PostgreSQL does it, each letter by itself: Python knows two of "Σ", and makes two of "İ".
+    return None if value is None else str(value).replace("Σ", "σ").replace("İ", "i").lower()
 
 
 def scrub(connection: sqlite3.Connection, path: Path) -> None:

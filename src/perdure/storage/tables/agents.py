@@ -13,7 +13,7 @@ from perdure.core.tools.loops import SLEEPTIME_TYPES
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.identities import add_identity_conditions
-from perdure.storage.tables.table import OwnId, Table, first, keep_places, lock_numbers, next_number
+from perdure.storage.tables.table import BY_ID, OwnId, Table, first, keep_places, lock_numbers, next_number
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import hide_agent
 
@@ -67,7 +67,9 @@ class Agents(Table):
     def list_by_ids(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Agent]:
         """Id -> agent, of those of these agents that there are."""
         found = self._rows_of_each(
-            f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND a.org_id = :org_id", "a.id", agent_ids
+            f"SELECT a.id, {AGENT.columns} FROM {AGENT_SOURCE} WHERE {{keys}} AND {BY_ID.format('a.')}",
+            "a.id",
+            agent_ids,
         )
         return {id_: AGENT.read(rows[0]) for id_, rows in found.items() if rows}
 
@@ -192,6 +194,10 @@ def _conditions(where: AgentFilter) -> Conditions:
         "EXISTS (SELECT 1 FROM agent_blocks x JOIN blocks b ON b.id = x.block_id AND b.org_id = a.org_id"
         " WHERE x.agent_id = a.id AND x.block_id = ?)",
         where.block_id,
+    )
+    conditions.add(
+        "EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = a.id AND x.folder_id = ?)",
+        where.folder_id,
     )
     add_identity_conditions(conditions, "agent", where)
     conditions.equal("a.created_by", where.created_by)

@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable
-from perdure.storage.tables.table import OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
+from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -130,7 +130,7 @@ class Archives(Table):
 
     def list_by_ids(self, archive_ids: Sequence[ArchiveId]) -> Mapping[ArchiveId, Archive]:
         """Id -> archive, of those of these archives that there are, in this order."""
-        sql = f"SELECT id, {_ARCHIVE.columns} FROM archives WHERE {{keys}} AND org_id = :org_id"
+        sql = f"SELECT id, {_ARCHIVE.columns} FROM archives WHERE {{keys}} AND {BY_ID.format('')}"
         found = self._rows_of_each(sql, "id", archive_ids)
         return {id_: _ARCHIVE.read(rows[0]) for id_, rows in found.items() if rows}
 

@@ -95,7 +95,7 @@ def shown_blocks(
     every = [place for some in places.values() for place in some]
     found: dict[str, row_format.Row] = {}
     for some in table.parts(list({place[0]: None for place in every if place[0] is not None})):
-        where = Conditions("b.org_id || '' = :org_id", org_id=org_id)  # not by the index of an organisation's blocks
+        where = Conditions(table.BY_ID.format("b."), org_id=org_id)
         where.among("b.id", some)
         where.add("b.label = ?", None if any(place[2] is not None for place in every) else label)
         sql = f"SELECT b.id, b.label, b.number, {columns} FROM blocks b WHERE {where}"
@@ -156,6 +156,8 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         conditions.add(f"{agents} >= ?", where.agents_min)
         conditions.add(f"{agents} <= ?", where.agents_max)
         conditions.among(agents, where.agents_in or None)
+        owner = where.agent_id and table.own_agent(self._db, self._org_id, where.agent_id)
+        conditions.add("b.id IN (SELECT block_id FROM agent_blocks WHERE agent_id = ?)", owner)
         return conditions
 
     # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.

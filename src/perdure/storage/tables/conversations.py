@@ -29,6 +29,7 @@ from perdure.storage.tables.agents import AGENT, AGENT_SOURCE, Agents
 from perdure.storage.tables.blocks import shown_blocks
 from perdure.storage.tables.message_rows import IN_VIEW, in_view_of, rows_in_view
 from perdure.storage.tables.table import (
+    BY_ID,
     OWN_AGENT,
     OWN_AGENT_OF,
     Table,
@@ -278,7 +279,7 @@ class Conversations(Table):
     # These check the organisation, because what is deleted keeps its links for a while.
     def _count_passages(self, archives: Sequence[str]) -> int:
         """How many passages these archives have."""
-        where = Conditions("org_id = :org_id")
+        where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
 

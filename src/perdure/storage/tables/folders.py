@@ -59,15 +59,19 @@ class Folders(Table):
         self,
         *,
         name: str | None = None,
+        agent_id: AgentId | None = None,
         above: int | None = None,
         below: int | None = None,
         newest_first: bool = False,
         limit: int = 100,
     ) -> Sequence[Folder]:
-        """Folders with numbers between `above` and `below`, both excluded, in order of creation."""
+        """Folders with numbers between `above` and `below`, both excluded, in order of creation: all, or an agent's.
+        Raises: NotFound: there is no such agent."""
         where = Conditions()
         where.between("number", above, below)
         where.equal("name", name)
+        owner = agent_id and own_agent(self._db, self._org_id, agent_id)
+        where.add("id IN (SELECT folder_id FROM agent_folders WHERE agent_id = ?)", owner)
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
 

@@ -25,17 +25,14 @@ from perdure.core.messages import (
     MessageFilter,
     MessageKind,
     Part,
-    Text,
-    Turn,
     check_same_calls,
     is_embedded,
-    parts_to_json,
 )
 from perdure.core.runs import Run
 from perdure.core.text.words import Matches, Query, index_words
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import from_iso, insert_into, iso, restore, storable
+from perdure.storage.database.row_format import insert_into, iso, storable
 from perdure.storage.full_text import index as word_index
 from perdure.storage.full_text.index import matches
 from perdure.storage.tables.message_rows import (
@@ -62,10 +59,10 @@ from perdure.storage.tables.message_rows import (
 )
 from perdure.storage.tables.provenance.sources import add_draft_sources
 from perdure.storage.tables.table import OWN_AGENT, Table, first, register
+from perdure.storage.tables.turns import PART, store_turns
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
 _INSERT = insert_into("messages", f"{MESSAGE.columns}, checksum")
-_FORM_CHARS = len(parts_to_json([Text("")]))
 
 WAITING_ROWS = 8
 """The index takes an agent's waiting rows at every multiple of this number."""
@@ -149,6 +146,8 @@ class Messages(Table):
         size = sum([len(row["parts"]) for row in stored])
         if size > WAITING_CHARS or first_seq // WAITING_ROWS != (first_seq + len(stored)) // WAITING_ROWS:
             self._index(agent_id, number, messages)
+        if first_seq // PART != (first_seq + len(stored)) // PART:
+            store_turns(self._db, self._org_id, agent_id, before_seq=first_seq + len(stored))
         if embedded:
             queue_texts(self._db, number, [message.seq for message in messages if is_embedded(message)])
         return messages
@@ -334,31 +333,6 @@ class Messages(Table):
         """The number of the agent's next message. Raises: NotFound."""
         rows = self._rows("SELECT message_seq FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id)
         return int(first(rows, "agent", agent_id)[0])
-
-    def turns(self, agent_id: AgentId, *, from_seq: int, limit: int) -> Sequence[Turn]:
-        """Messages of users and assistants from `from_seq` on, in order, without those that have no text."""
-        # Evaluated on the stored JSON: parsing it into messages takes ten times as long.
-        rows = self._rows(
-            "SELECT seq, conversation_seq, role, name, occurred_at, LENGTH(parts),"
-            " CASE WHEN parts LIKE '%?%' OR parts LIKE '%？%' THEN 1 ELSE 0 END FROM messages"
-            f" WHERE {OWN_AGENT} AND agent_id = :agent_id AND seq >= :from_seq AND kind = 'message' AND {IN_VIEW}"
-            " AND role IN ('user', 'assistant') AND parts LIKE '%\"type\":\"text\"%' ORDER BY seq LIMIT :limit",
-            agent_id=agent_id,
-            from_seq=from_seq,
-            limit=limit,
-        )
-        return [
-            Turn(
-                row[0],
-                row[1],
-                row[2],
-                None if row[3] is None else restore(row[3]),
-                from_iso(row[4]).timestamp(),
-                max(0, row[5] - _FORM_CHARS),
-                bool(row[6]),
-            )
-            for row in rows
-        ]
 
     def texts(self, agent_id: AgentId, seqs: Sequence[int]) -> dict[int, str]:
         """Number -> text of the messages that are in view."""

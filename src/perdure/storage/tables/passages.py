@@ -239,10 +239,6 @@ class Passages(Table):
             **conditions.params,
         )
 
-    def newest(self, archive_id: ArchiveId, *, where: PassageFilter, limit: int) -> Sequence[Passage]:
-        """The newest passages that match the filter, newest first."""
-        return self.page(archive_id, where=where, newest_first=True, limit=limit)
-
     def match(
         self,
         archive_id: ArchiveId,

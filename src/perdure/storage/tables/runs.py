@@ -28,7 +28,7 @@ from perdure.core.runs import (
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.background.batches import CALLBACK
-from perdure.storage.tables.table import OWN_AGENT, OWN_AGENT_OF, OwnId, Table, first, locate, register
+from perdure.storage.tables.table import BY_ID, OWN_AGENT, OWN_AGENT_OF, OwnId, Table, first, locate, register
 
 USAGE = row_format.Codec(usage_to_json, lambda text: Usage(**row_format.load(text)), null=NO_USAGE)
 FAILURE = row_format.Codec(row_format.dump_fields, lambda text: Failure(**row_format.load(text)))
@@ -187,7 +187,7 @@ class Runs(Table):
         """Agent -> its newest runs, newest first."""
         sql = (
             f"SELECT r.agent_id, {_RUN.columns_of('r')} FROM agents a CROSS JOIN runs r WHERE {{keys}}"
-            " AND a.org_id = :org_id AND r.agent_id = a.id AND r.seq >= a.run_seq - :limit ORDER BY r.seq DESC"
+            f" AND {BY_ID.format('a.')} AND r.agent_id = a.id AND r.seq >= a.run_seq - :limit ORDER BY r.seq DESC"
         )
         return _RUN.read_each(self._rows_of_each(sql, "a.id", agent_ids, limit=limit))
 
@@ -483,7 +483,6 @@ def _place(cursor: Run | datetime) -> tuple[str, str, int]:
 def _conditions(where: RunFilter) -> Conditions:
     conditions = Conditions(_OWN_RUN_OF_R, "r.hidden = 0")
     conditions.among("r.agent_id", where.agent_ids or None)
-    conditions.among("r.id", where.ids or None)
     conditions.among("r.status", where.statuses or None)
     conditions.equal("r.conversation_id", where.conversation_id)
     conditions.equal("r.conversation_seq", where.conversation_seq)

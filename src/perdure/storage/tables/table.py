@@ -32,6 +32,9 @@ OWN_ARCHIVE = "EXISTS (SELECT 1 FROM archives WHERE id = :archive_id AND org_id 
 # As that, for statements about several agents `o`.
 OWN_AGENT_OF = "EXISTS (SELECT 1 FROM agents o WHERE o.id = {}.agent_id AND o.org_id = :org_id)"
 
+# For rows that are looked up by many ids: by the index of the organisation SQLite would read all that it has.
+BY_ID = "{}org_id || '' = :org_id"
+
 VALUES_AT_ONCE, KEYS_AT_ONCE = 1_000, 200
 """How many values, or keys of several values, a statement names one by one."""
 
@@ -297,7 +300,7 @@ def _deleted_agents(db: Database, org_id: OrgId, owners: Sequence[str]) -> set[s
     """Those of the owners that are deleted agents: the ids of their rows stay in the directory until the rows are
     removed."""
     # Ids and agents are two families of rows (`storage.distribution`), so this is a statement of its own.
-    where = Conditions("org_id = :deleted", deleted=deleted_org(org_id))
+    where = Conditions(BY_ID.format(""), org_id=deleted_org(org_id))
     where.among("id", [owner for owner in owners if owner.startswith(f"{PREFIXES['agent']}-")])
     if where.clauses[-1] == "1 = 0":
         return set()

@@ -14,12 +14,12 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
-from perdure.core.tools.portable import portable
+from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import OwnId, PagedTable, first, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import BY_ID, OwnId, PagedTable, first, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 
@@ -61,7 +61,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
         return tool
 
     def _where(self, where: ToolFilter) -> Conditions:
-        conditions = Conditions("org_id = :org_id")
+        conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
         conditions.among("name", where.names)
         conditions.among("id", where.ids)
         conditions.among("tool_type", where.types)
@@ -72,7 +72,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
         if where.tags == ():
             conditions.add("1 = 0")
         conditions.have_tags("tags", where.tags or (), every=False)
-        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", where.agent_id)
+        owner = where.agent_id and own_agent(self._db, self._org_id, where.agent_id)
+        conditions.add("id IN (SELECT tool_id FROM agent_tools WHERE agent_id = ?)", owner)
         return conditions
 
     def put(self, tool: Tool, *, at: datetime) -> Tool:
@@ -130,7 +131,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def codes(self, tool_ids: Sequence[ToolId]) -> dict[ToolId, ToolCode]:
         """Tool -> source, of those of these tools that have one."""
-        sql = "SELECT id, code FROM tools WHERE {keys} AND org_id = :org_id AND code IS NOT NULL"
+        sql = f"SELECT id, code FROM tools WHERE {{keys}} AND {BY_ID.format('')} AND code IS NOT NULL"
         return {id_: _load_code(rows[0][0]) for id_, rows in self._rows_of_each(sql, "id", tool_ids).items() if rows}
 
     def list(self, *, limit: int = 200) -> Sequence[Tool]:
@@ -154,9 +155,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
             ):
                 count += 1
                 self._limits.check("tools_per_agent", count)
-                spec = self.get(ToolId(tool_id)).spec
-                for problem in portable({"name": spec.name, "parameters": spec.parameters}).problems:
-                    log.warning("the schema of the tool %s is changed for models: %s", spec.name, problem)
+                for warning in schema_warnings(self.get(ToolId(tool_id)).spec):
+                    log.warning("%s: %s", name, warning)
                 revise_settings(self._db, own)
 
     def detach(self, agent_id: AgentId, name: str) -> None:

@@ -44,6 +44,7 @@ _LARGE_TABLES = {
     "captures": "conversation_seq",
     "companion_passes": "number",
     "extractions": "conversation_seq",
+    "turns": "part",
     "summary_nodes": "conversation_seq, seq",
     "resets": "conversation_seq, number",
     "message_sources": "conversation_seq, seq, place",
@@ -63,7 +64,7 @@ _WITH_DIRECTORY_IDS = (
     *("runs", "steps", "conversations", "system_messages"),
     *("facts", "episodes", "entities"),
 )
-_WIDE_TABLES = ("events", "step_exchanges", "prefixes", "system_messages")
+_WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_messages")
 """Tables whose rows may each hold a whole request."""
 
 

@@ -21,6 +21,7 @@ from perdure.storage.tables.message_rows import MESSAGE_CHECKSUMS, REVISION_CHEC
 from perdure.storage.tables.messages import indexed_words_of
 from perdure.storage.tables.provenance.sources import OWNERS
 from perdure.storage.tables.table import OWN_AGENT, Table, first
+from perdure.storage.tables.turns import PART
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
 _REDACTED_TOKENS = 8
@@ -314,6 +315,8 @@ class Mentions(Table):
         after = self._indexed_words(agent_id, seqs)
         if not seqs:
             return
+        parts = [{"agent_id": agent_id, "part": part} for part in {seq // PART for seq in seqs}]  # they name who spoke
+        self._db.run_many("DELETE FROM turns WHERE agent_id = :agent_id AND part = :part", parts)
         number, embedded = self._db.rows("SELECT number, embedded FROM agents WHERE id = :id", {"id": agent_id})[0]
         if after != list(words):
             word_index.unindex_words(self._db, "message_words", number, words)

@@ -211,7 +211,9 @@ class WebPages:
         kind = page.kind or _guess_kind(page.body)
         if kind in _HTML:
             # The start of a page can be read; that of a PDF can't.
-            return await self._convert("page.html", _to_utf8(page.body, page.charset))
+            # With a byte-order mark, if the server names a charset, so that the converter need not guess.
+            marked = codecs.BOM_UTF8 + _decode(page.body, page.charset).encode() if page.charset else page.body
+            return await self._convert("page.html", marked)
         if kind == "application/pdf":
             if page.cut:
                 limit = f"{self._limits.body_bytes:,}"
@@ -239,11 +241,6 @@ def _guess_kind(body: bytes) -> str:
     if head.startswith(b"%pdf-"):
         return "application/pdf"
     return "text/html" if head.startswith((b"<!doctype", b"<html", b"<head", b"<body")) else "text/plain"
-
-
-def _to_utf8(body: bytes, charset: str) -> bytes:
-    """The body in UTF-8 with a byte-order mark, if the server names a charset, so that the converter need not guess."""
-    return body if not charset else codecs.BOM_UTF8 + _decode(body, charset).encode()
 
 
 def _decode(body: bytes, charset: str) -> str:

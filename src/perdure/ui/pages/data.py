@@ -53,6 +53,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
                 "status": state.file.status,
                 "ended": state.file.ended,
                 "problem": state.file.problem,
+                "warnings": state.file.warnings,
                 "done": state.file.done,
                 "total": state.file.total,
                 "at": state.file.created_at,
@@ -85,10 +86,13 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
     """Upload files to a folder; their text is read in the background."""
     folder_id, names, refusals = FolderId(request.path_params["folder_id"]), [], []
     async with request.form() as form:
+        encoding = str(form.get("encoding") or "").strip() or None
         for file in form.getlist("file"):
             if isinstance(file, UploadFile) and file.filename:
                 try:
-                    stored = await library.services.files.upload(folder_id, file.file, name=file.filename)
+                    stored = await library.services.files.upload(
+                        folder_id, file.file, name=file.filename, encoding=encoding
+                    )
                 except PerdureError as error:
                     refusals.append(error)
                 else:

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.text.reprs import plural
+from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.rules import RULE_TYPES, RequiresApproval, ToolRule
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.tools.units import NewTool, ToolChanges
@@ -101,7 +102,8 @@ def _needs_approval(state: ToolState, rules: Sequence[ToolRule], waived: Sequenc
 def _permissions(state: ToolState, *, needs_approval: bool) -> list[str]:
     """What a tool may do, in plain words."""
     spec, code = state.tool.spec, state.code
-    words = ["A person approves each call." if needs_approval else "It runs without a person's approval."]
+    approval = "A person approves each call." if needs_approval else "It runs without a person's approval."
+    words = [*schema_warnings(spec), approval]
     if code is None:
         return [*words, "It is part of Perdure or of your program, and runs there, not in the sandbox."]
     words.append(f"It may reach {', '.join(code.network)}." if code.network else "It has no network.")

@@ -9,13 +9,14 @@ import asyncio
 import hashlib
 import io
 import mimetypes
+import tempfile
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from perdure.app import App, check_file
+from perdure.app import App, check_file, copy_as_utf8
 from perdure.core.errors import AlreadyExists, FileNameInvalid, FileTooLarge, InvalidInput, NotFound
 from perdure.core.files import AgentFile, File, IfExists
 from perdure.core.ids import AgentId, FileId, FolderId, is_id
@@ -29,6 +30,13 @@ from perdure.storage.tx import Tx
 FILES_PER_LOOK = 16
 TEXT_CHARS = 20_000_000  # more than any file has
 PAGE_TEXT_CHARS = 10_000_000  # of all files of one page together
+
+
+Source = bytes | str | Path | BinaryIO
+"""The bytes themselves, the path of a file, or an open file that can seek."""
+
+IF_EXISTS: tuple[IfExists, ...] = ("skip", "error", "suffix", "replace")
+HEAD_BYTES = 4_096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,17 +63,36 @@ class FileService:
         if_exists: IfExists = "replace",
         media_type: str = "",
         original_name: str = "",
+        encoding: str | None = None,
     ) -> File:
-        """Take a file in. It is durable when this returns; its text is made in the background."""
-        return await upload(
-            self._app,
-            folder_id,
-            source,
-            name=name,
-            if_exists=if_exists,
-            media_type=media_type,
-            original_name=original_name,
-        )
+        """Take a file in. It is durable when this returns; its text is made in the background. Where `if_exists` says
+        so, the file is one that was there.
+
+        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge;
+            InvalidInput: there is nothing to read at this path.
+        """
+        check_choice("if_exists", if_exists, IF_EXISTS)
+        for field, value in (("name", name), ("encoding", encoding)):
+            if value is not None:
+                check_text(field, value)
+        stream, own_name = await asyncio.to_thread(_open_source, source)
+        wanted = name if name is not None else own_name
+        try:
+            if not wanted:
+                raise FileNameInvalid("", "bytes have no name of their own: give them one")
+            return await _store_parts(
+                self._app,
+                folder_id,
+                stream,
+                wanted,
+                original_name or own_name or wanted,
+                if_exists,
+                media_type,
+                encoding,
+            )
+        finally:
+            if not hasattr(source, "read"):
+                stream.close()
 
     async def list(self, folder_id: FolderId, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
         """A page of the folder's files. Of texts, those that fit into 10 million characters together are read.
@@ -328,44 +355,6 @@ def _find_of_agent(tx: Tx, agent_id: AgentId, name_or_id: str) -> AgentFile:
     return found[0]
 
 
-Source = bytes | str | Path | BinaryIO
-"""The bytes themselves, the path of a file, or an open file that can seek."""
-
-IF_EXISTS: tuple[IfExists, ...] = ("skip", "error", "suffix", "replace")
-HEAD_BYTES = 4_096
-
-
-async def upload(
-    app: App,
-    folder_id: FolderId,
-    source: Source,
-    *,
-    name: str | None,
-    if_exists: IfExists,
-    media_type: str = "",
-    original_name: str = "",
-) -> File:
-    """The stored file, whose text is still to be made; where `if_exists` says so, one that was there.
-
-    Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileTooLarge; InvalidInput: there is nothing
-        to read at this path.
-    """
-    check_choice("if_exists", if_exists, IF_EXISTS)
-    if name is not None:
-        check_text("name", name)
-    stream, own_name = await asyncio.to_thread(_open_source, source)
-    try:
-        wanted = name if name is not None else own_name
-        if not wanted:
-            raise FileNameInvalid("", "bytes have no name of their own: give them one")
-        return await _store_parts(
-            app, folder_id, stream, wanted, original_name or own_name or wanted, if_exists, media_type
-        )
-    finally:
-        if not hasattr(source, "read"):
-            stream.close()
-
-
 async def _store_parts(
     app: App,
     folder_id: FolderId,
@@ -374,11 +363,16 @@ async def _store_parts(
     original_name: str,
     if_exists: IfExists,
     media_type: str,
+    encoding: str | None = None,
 ) -> File:
-    """Store the bytes part by part, then the file. Raises: as `upload`."""
+    """Store the bytes part by part, then the file. Raises: as `FileService.upload`."""
     store, ids, clock = app.store, app.ports.ids, app.ports.clock
     size, digest, head = await asyncio.to_thread(_measure, stream, app.settings.file_limit_bytes, wanted_name)
     name = check_file(wanted_name, head)
+    if encoding is not None:
+        with tempfile.TemporaryFile() as text:
+            await asyncio.to_thread(copy_as_utf8, name, stream, text, encoding)
+            return await _store_parts(app, folder_id, text, name, original_name, if_exists, media_type)
     found = await store.read(place_file, folder_id, name, digest, if_exists)
     if isinstance(found, File):
         return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from perdure.app import App
+from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import File, Folder
 from perdure.core.ids import AgentId, FolderId
@@ -78,11 +79,12 @@ class FolderService:
         check_text("a folder's name or id", name_or_id)
         return await self._ports.store.read(find_folder, name_or_id)
 
-    async def list(self, page: Page, *, name: str | None = None) -> Sequence[Folder]:
-        """A page of all folders, or of those of this name. Raises: InvalidInput; NotFound: the page begins at none."""
+    async def list(self, page: Page, *, name: str | None = None, agent_id: AgentId | None = None) -> Sequence[Folder]:
+        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
+        begins at none; the agent."""
         check_page(page, name=name)
         return await self._ports.store.read(
-            lambda tx: page.load(partial(tx.folders.list, name=name), tx.folders.number)
+            lambda tx: page.load(partial(tx.folders.list, name=name, agent_id=agent_id), tx.folders.number)
         )
 
     async def count(self) -> int:
@@ -135,10 +137,14 @@ class FolderService:
                     raise problem from None
                 await asyncio.sleep(POLL_S)
 
-    async def list_agents(self, folder_id: FolderId, page: Page | None = None) -> Sequence[AgentId]:
-        """The agents that have the folder, or a page of them, oldest first. Raises: NotFound."""
-        agents = await self._ports.store.read(lambda tx: tx.folders.list_agents(folder_id))
-        return agents if page is None else page.select(agents, kind="agent of this folder", id_of=str)
+    async def list_agents(self, folder_id: FolderId, page: Page) -> Sequence[AgentId]:
+        """A page of the agents that have the folder. Raises: NotFound."""
+
+        def load(tx: Tx) -> Sequence[AgentId]:
+            where = AgentFilter(folder_id=tx.folders.get(folder_id).id)
+            return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
+
+        return await self._ports.store.read(load)
 
     async def list_passages(self, folder_id: FolderId, page: Page) -> Sequence[Passage]:
         """A page of the passages that the folder's files are found by. Raises: NotFound."""
@@ -146,13 +152,12 @@ class FolderService:
 
     # --- those of an agent
 
-    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[Folder]:
-        """The agent's folders, or a page of them, in the order in which they were attached. Raises: NotFound."""
+    async def list_of_agent(self, agent_id: AgentId) -> Sequence[Folder]:
+        """The agent's folders, in the order in which they were attached. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[Folder]:
             tx.agents.model(agent_id)
-            found = tx.folders.list_by_agent(agent_id)
-            return found if page is None else page.select(found, kind="folder of this agent", id_of=lambda one: one.id)
+            return tx.folders.list_by_agent(agent_id)
 
         return await self._ports.store.read(load)
 

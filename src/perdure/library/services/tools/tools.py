@@ -81,7 +81,7 @@ class ToolService:
         return await self._app.ports.store.read(lambda tx: _load_states(tx, [_resolve_tool(tx, name_or_id)])[0])
 
     async def list(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
-        """A page of all tools. Raises: InvalidInput; NotFound: the page begins at no tool."""
+        """A page of tools. Raises: InvalidInput; NotFound: the page begins at no tool; the filter's agent."""
         check_page(page, text=where.text)
         return await self._app.ports.store.read(
             lambda tx: _load_states(tx, tx.tools.page(where=where, **page.arguments))
@@ -156,15 +156,12 @@ class ToolService:
 
     # --- those of an agent
 
-    async def list_of_agent(self, agent_id: AgentId, page: Page | None = None) -> Sequence[ToolState]:
-        """The agent's tools, or a page of them, sorted by name. Raises: NotFound."""
+    async def list_of_agent(self, agent_id: AgentId) -> Sequence[ToolState]:
+        """The agent's tools, sorted by name. Raises: NotFound."""
 
         def load(tx: Tx) -> Sequence[ToolState]:
             tx.agents.model(agent_id)
-            tools = tx.tools.list_by_agent(agent_id)
-            if page is not None:
-                tools = page.select(tools, kind="tool of this agent", id_of=lambda tool: tool.id)
-            return _load_states(tx, tools)
+            return _load_states(tx, tx.tools.list_by_agent(agent_id))
 
         return await self._app.ports.store.read(load)
 

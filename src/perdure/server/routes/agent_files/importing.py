@@ -259,7 +259,8 @@ class Import:
             "memory_blocks": [self._block(file_id, id_) for id_ in agent.block_ids if id_ not in self._blocks],
             "tool_ids": list(dict.fromkeys(self._tools[id_] for id_ in tool_ids)),
         }
-        body |= {"enable_sleeptime": True} if self._companion_group(file_id) else {}
+        groups = (one for one in self._file.groups if one.manager.get("manager_agent_id") == file_id)
+        body |= {"enable_sleeptime": True} if any(group.companions for group in groups) else {}
         body |= {"embedding": self._options.embedding} if self._options.embedding else {}
         body |= {"model": self._options.model} if self._options.model else {}
         try:
@@ -274,11 +275,6 @@ class Import:
         if values and values[-1].value == block.get("value"):  # nobody changed it in the file
             block["value"] = values[0].value
         return block
-
-    def _companion_group(self, file_id: str) -> FileGroup | None:
-        """The group by which the file says that an agent has a companion."""
-        groups = (one for one in self._file.groups if one.manager.get("manager_agent_id") == file_id)
-        return next((group for group in groups if group.companions), None)
 
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
         """Make an agent with its folders, and note which of its blocks is which of the file."""

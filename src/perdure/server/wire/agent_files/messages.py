@@ -16,6 +16,8 @@ from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessa
 from perdure.server.errors import AgentFileInvalid
 
 _NO_RESULT = "The agent file holds no result of this call."
+_COMPILED = "<memory_blocks>"
+"""Stands in a compiled system message, which is also the first one of a file."""
 _SPEAKERS = ("user", "assistant", "approval", "system")
 _PACKED_RESULT = {"status", "message", "time"}
 _PACKED_TEXT = ({"type", "message", "time"}, {"type", "message", "time", "location"})
@@ -87,7 +89,7 @@ def messages_in(
                 source = place if result is None else result.place
                 part = _tool_result(id_, call.name, result)
                 found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
-        elif parts and (role in ("user", "assistant") or (role == "system" and not _is_compiled(place, text))):
+        elif parts and (role in ("user", "assistant") or (role == "system" and place and _COMPILED not in text)):
             found.append(_imported(line, place, role, parts, len(found)))
     return FileMessages(found[:begins], () if begins is None else found[begins:], images)
 
@@ -114,11 +116,6 @@ def unpacked(text: str) -> str:
     value = _object_in(text)
     is_packed = value.keys() in _PACKED_TEXT and value.get("type") == "user_message"
     return str(value["message"]) if is_packed and isinstance(value["message"], str) else text
-
-
-def _is_compiled(place: int, text: str) -> bool:
-    """Whether a system message is the compiled one, with the blocks in it."""
-    return place == 0 or "<memory_blocks>" in text
 
 
 def _unused(id_: str, used: set[str]) -> str:

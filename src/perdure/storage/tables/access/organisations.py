@@ -12,7 +12,7 @@ from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, storable
-from perdure.storage.tables.table import keep_places, place_in
+from perdure.storage.tables.table import deleted_place, first, keep_places, place_in
 
 _ORGANISATION = RowFormat(
     Organisation, "id, number, name, created_at, deleted_at", {TEXT: "name", TIME: "created_at deleted_at"}
@@ -58,11 +58,14 @@ class Organisations:
         return self._first("name = :name AND deleted_at IS NULL", name=storable(name))
 
     def list(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
-        """In the order of creation, those that are being removed included."""
-        first = "" if after is None else "WHERE number > (SELECT number FROM organisations WHERE id = :after)"
-        sql = f"SELECT {_ORGANISATION.columns} FROM organisations {first} ORDER BY number, id LIMIT :limit"
-        rows = self._db.rows(sql, {"limit": limit} | ({} if after is None else {"after": storable(after)}))
-        return [_ORGANISATION.read(row) for row in rows]
+        """In the order of creation, those that are being removed included. Raises: NotFound: the one of the cursor."""
+        where = Conditions("1 = 1")
+        if after is not None:
+            rows = self._db.rows("SELECT number FROM organisations WHERE id = :id", {"id": storable(after)})
+            rows = rows or deleted_place(self._db, DEFAULT_ORG, after, ("number",))
+            where.between("number", first(rows, "org", after)[0], None)
+        sql = f"SELECT {_ORGANISATION.columns} FROM organisations WHERE {where} ORDER BY number, id LIMIT :limit"
+        return [_ORGANISATION.read(row) for row in self._db.rows(sql, {"limit": limit, **where.params})]
 
     def mark_deleted(self, org_id: OrgId, *, at: datetime) -> None:
         """From now on it is being removed. Doing so twice is no error. Raises: NotFound."""
@@ -74,6 +77,8 @@ class Organisations:
         """Delete its row, users, keys, audit log and counts, once nothing else is left of it. The last key of the whole
         store leaves a line in the default organisation: without any keys a server would be open."""
         own = {"id": storable(org_id)}
+        if (found := self.find(org_id)) is not None:
+            keep_places(self._db, DEFAULT_ORG, {org_id: {"number": found.number}})
         self._db.run(
             "DELETE FROM api_keys WHERE org_id = :id AND (EXISTS (SELECT 1 FROM api_keys WHERE org_id <> :id)"
             " OR number > (SELECT MIN(number) FROM api_keys WHERE org_id = :id))",
@@ -85,7 +90,7 @@ class Organisations:
         )
         for table in ("users", "audit_entries", "used"):
             self._db.run(f"DELETE FROM {table} WHERE org_id = :id", own)
-        self._db.run("DELETE FROM organisations WHERE id = :id", {"id": storable(org_id)})
+        self._db.run("DELETE FROM organisations WHERE id = :id", own)
 
     def _first(self, where: str, **params: str) -> Organisation | None:
         sql = f"SELECT {_ORGANISATION.columns} FROM organisations WHERE {where}{self._db.for_update}"

@@ -298,7 +298,7 @@ class Facts(Table):
         where = "f.object = :object AND f.subject = :subject"
         if relation is not None:
             where += " AND f.relation = :relation AND f.expired_at IS NULL"
-        where += " ORDER BY f.first_seq DESC LIMIT :limit"
+        where += " ORDER BY f.first_seq DESC, f.seq DESC LIMIT :limit"
         params = {"subject": subject, "object": object_} | (
             {"relation": row_format.storable(relation)} if relation else {}
         )
