@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import GenericAlias
 from typing import Any, Literal
 
 from pydantic import BaseModel, TypeAdapter
@@ -20,15 +21,28 @@ from perdure.core.ids import ID_PATTERNS
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
+from perdure.server.routes import providers, sandbox, search
+from perdure.server.wire import (
+    agents,
+    archives,
+    blocks,
+    conversations,
+    facts,
+    folders,
+    identities,
+    mcp,
+    runs,
+    schedules,
+    sources,
+    tools,
+)
+from perdure.server.wire import answers as wire
 from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, OrganizationAnswer, UserAnswer
-from perdure.server.wire.answers import facts, schedules, sources
-from perdure.server.wire.answers import objects as wire
-from perdure.server.wire.answers.companions import PassShape
-from perdure.server.wire.answers.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
-from perdure.server.wire.answers.messages import BatchMessages, Chunk
-from perdure.server.wire.answers.sources import CorrectionShape, Forgotten, Mentions, Undone
+from perdure.server.wire.facts import EntityShape, FactSettingsShape, FactShape, FoundFactShape, RuleShape
 from perdure.server.wire.fields import AgentIdIn, ConversationPath, FolderIdIn
+from perdure.server.wire.groups import groups
 from perdure.server.wire.input import CancelRequest, ResetRequest, ResumeRequest, SendRequest
+from perdure.server.wire.sources import CorrectionShape, Forgotten, Mentions, Undone
 from perdure.server.wire.tools import ApprovalChange
 
 Shape = dict[str, Any]
@@ -119,47 +133,30 @@ _MCP = r"/v1/(mcp-servers|tools/mcp/servers)"
 _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/(health|ready)/", wire.Health),
     (r"DELETE /v1/(organizations|users)/{\w+}", None),
-    (r"GET /v1/organizations/", list[OrganizationAnswer]),
-    (r"\w+ /v1/organizations/.*", OrganizationAnswer),
-    (r"GET /v1/users/", list[UserAnswer]),
-    (r"\w+ /v1/users/.*", UserAnswer),
-    (r"GET /v1/keys/", list[KeyAnswer]),
-    (r"\w+ /v1/keys/.*", KeyAnswer),
+    (r"DELETE /v1/keys/{key_id}", KeyAnswer),
     (r"GET /v1/audit", list[AuditAnswer]),
     (r"GET /v1/(agents|blocks|folders|groups|identities|tools)/count", int),
-    (r"PATCH /v1/agents/{agent_id}/(core-memory/blocks|tools|folders)/(at|de)tach/.*", wire.Agent),
-    (r"PATCH /v1/agents/{agent_id}/(reset-messages|tools/approval/{tool_name})", wire.Agent),
-    (r"GET /v1/(agents/|(blocks/{block_id}|identities/{identity_id})/agents)", list[wire.Agent]),
-    (r"GET /v1/identities/{identity_id}/blocks", list[wire.Block]),
-    (r"GET /v1/identities/", list[wire.Identity]),
-    (r"(POST|PUT) /v1/identities/|(GET|PATCH) /v1/identities/{identity_id}", wire.Identity),
-    (r"PUT /v1/identities/{identity_id}/properties", wire.Identity),
-    (r"POST /v1/agents/|(GET|PATCH) /v1/agents/{agent_id}", wire.Agent),
+    (r"PATCH /v1/agents/{agent_id}/(core-memory/blocks|tools|folders)/(at|de)tach/.*", agents.Agent),
+    (r"PATCH /v1/agents/{agent_id}/(reset-messages|tools/approval/{tool_name})", agents.Agent),
+    (r"PUT /v1/identities/{identity_id}/properties", identities.Identity),
     (r"DELETE /v1/agents/{agent_id}(/archival-memory/{memory_id})?", wire.Confirmation),
-    (r"GET /v1/agents/{agent_id}/core-memory", wire.Memory),
+    (r"GET /v1/agents/{agent_id}/core-memory", blocks.Memory),
     (r"GET /v1/agents/{agent_id}/context", wire.Context),
     (r"GET /v1/agents/{agent_id}/context/costs", CostLedger),
     (r"POST /v1/(agents|conversations)/{\w+}/recompile", str),
-    (r"POST /v1/(agents/{agent_id}/summarize|conversations/{conversation_id}/compact)", wire.Compaction),
-    (r"GET /v1/agents/{agent_id}/secrets", list[wire.Secret]),
-    (r"GET /v1/agents/{agent_id}/files", wire.AgentFiles),
+    (r"POST /v1/(agents/{agent_id}/summarize|conversations/{conversation_id}/compact)", conversations.Compaction),
+    (r"GET /v1/agents/{agent_id}/secrets", list[agents.Secret]),
+    (r"GET /v1/agents/{agent_id}/files", folders.AgentFiles),
     (r"PATCH /v1/agents/{agent_id}/files/(close-all|{file_id}/open)", list[str]),
-    (r"GET /v1/(agents/{agent_id}/core-memory/blocks|blocks/)", list[wire.Block]),
-    (r"(GET|PATCH) /v1/agents/{agent_id}/core-memory/blocks/{block_label}", wire.Block),
-    (r"POST /v1/blocks/|(GET|PATCH) /v1/blocks/{block_id}", wire.Block),
-    (r"(GET|POST) /v1/agents/{agent_id}/archival-memory", list[wire.Passage]),
-    (r"PATCH /v1/agents/{agent_id}/archival-memory/{memory_id}", list[wire.Passage]),
-    (r"GET /v1/agents/{agent_id}/archival-memory/search", wire.FoundPassages),
-    (r"GET /v1/archives/", list[wire.Archive]),
-    (r"POST /v1/archives/|(GET|PATCH) /v1/archives/{archive_id}", wire.Archive),
-    (r"GET /v1/(archives/{archive_id}|folders/{folder_id})/passages", list[wire.Passage]),
-    (r"POST /v1/archives/{archive_id}/passages/batch", list[wire.Passage]),
+    (r"(GET|POST) /v1/agents/{agent_id}/archival-memory", list[archives.Passage]),
+    (r"PATCH /v1/agents/{agent_id}/archival-memory/{memory_id}", list[archives.Passage]),
+    (r"GET /v1/agents/{agent_id}/archival-memory/search", search.FoundPassages),
+    (r"POST /v1/archives/{archive_id}/passages/batch", list[archives.Passage]),
     (r"POST /v1/archives/{archive_id}/passages/delete", wire.Deleted),
-    (r"POST /v1/archives/{archive_id}/passages|PATCH /v1/archives/{archive_id}/passages/{passage_id}", wire.Passage),
-    (r"POST /v1/passages/{passage_id}/restore", wire.Passage),
-    (r"POST /v1/passages/search", list[wire.PassageHit]),
-    (r"POST /v1/messages/search", list[wire.FoundMessage]),
-    (r"POST /v1/(agents/{agent_id}/)?recall", wire.Recalled),
+    (r"POST /v1/passages/{passage_id}/restore", archives.Passage),
+    (r"POST /v1/passages/search", list[search.PassageHit]),
+    (r"POST /v1/messages/search", list[search.FoundMessage]),
+    (r"POST /v1/(agents/{agent_id}/)?recall", search.Recalled),
     (r"POST /v1/agents/{agent_id}/mentions", Mentions),
     (r"POST /v1/agents/{agent_id}/forget", Forgotten),
     (r"POST /v1/agents/{agent_id}/undo", Undone),
@@ -174,103 +171,102 @@ _ANSWER_RULES: Sequence[tuple[str, Any]] = [
     (r"GET /v1/facts/communities", list[facts.CommunityShape]),
     (r"POST /v1/facts/tidy", list[facts.TidyShape]),
     (r"POST /v1/facts/tidy/undo", list[facts.MemoryShape]),
-    (r"GET /v1/facts", list[FactShape]),
     (r"GET /v1/facts/search", list[FoundFactShape]),
-    (r"POST /v1/facts(/{fact_id}/restore)?|(GET|PATCH) /v1/facts/{fact_id}", FactShape),
+    (r"POST /v1/facts/{fact_id}/restore", FactShape),
     (r"GET /v1/facts/{fact_id}/history", sources.FactOriginShape),
-    (r"GET /v1/facts/rules", list[RuleShape]),
-    (r"POST /v1/facts/rules", RuleShape),
     (r"(GET|PATCH) /v1/facts/settings", FactSettingsShape),
-    (r"GET /v1/entities", list[EntityShape]),
-    (r"GET /v1/entities/{entity_id}", EntityShape),
     (r"POST /v1/runs/{run_id}/replay|GET /v1/runs/{run_id}/export", Shape),
-    (r"GET /v1/(folders/|agents/{agent_id}/folders)", list[wire.Folder]),
-    (r"POST /v1/folders/|(GET|PATCH) /v1/folders/{folder_id}", wire.Folder),
-    (r"GET /v1/folders/metadata", wire.FolderSizes),
+    (r"GET /v1/folders/metadata", folders.FolderSizes),
     (r"GET /v1/folders/name/{folder_name}", FolderIdIn),
     (r"GET /v1/folders/{folder_id}/agents", list[AgentIdIn]),
-    (r"GET /v1/folders/{folder_id}/files", list[wire.File]),
-    (r"GET /v1/folders/{folder_id}/files/{file_id}|POST /v1/folders/{folder_id}/upload", wire.File),
+    (r"POST /v1/folders/{folder_id}/upload", folders.File),
     (r"POST /v1/(agents|conversations|groups)/{\w+}/messages", wire.Reply),
-    (r"POST /v1/agents/{agent_id}/messages/preview-raw-payload", wire.Object),
+    (r"POST /v1/agents/{agent_id}/messages/preview-raw-payload", dict[str, Any]),
     (r"POST /v1/agents/{agent_id}/generate", wire.Generated),
     (r"POST /v1/chat/completions", wire.Completion),
-    (r"POST /v1/agents/{agent_id}/messages/async|POST /v1/runs/{run_id}/cancel|GET /v1/runs/{run_id}", wire.Run),
+    (r"POST /v1/agents/{agent_id}/(messages/async|events)|POST /v1/runs/{run_id}/cancel", runs.Run),
     (r"POST /v1/agents/{agent_id}/messages/import", wire.Imported),
     (r"POST /v1/agents/import", wire.ImportedAgents),
     (
         r"POST /v1/(agents/{agent_id}/messages|groups/{group_id}/messages|conversations/{conversation_id})/cancel",
         dict[str, str],
     ),
-    (r"GET /v1/((agents|conversations|groups|runs|steps)/{\w+}/messages|messages/({message_id})?)", list[wire.Message]),
-    (r"PATCH /v1/(agents|groups)/{\w+}/messages/{message_id}", wire.Message),
-    (r"GET /v1/conversations/", list[wire.Conversation]),
-    (r"POST /v1/conversations/(ephemeral|{conversation_id}/fork)?", wire.Conversation),
-    (r"(GET|PATCH) /v1/conversations/{conversation_id}", wire.Conversation),
+    (r"GET /v1/messages/{message_id}", list[wire.Message]),
+    (r"POST /v1/conversations/(ephemeral|{conversation_id}/fork)", conversations.Conversation),
     (r"GET /v1/tags/", list[str]),
-    (r"GET /v1/sandbox-config/", list[wire.SandboxConfig]),
-    (r"GET /v1/sandbox-config/{sandbox_config_id}/environment-variable", list[wire.Variable]),
-    (r"(POST|PATCH) /v1/sandbox-config/.*environment-variable.*", wire.Variable),
-    (r"(POST|PATCH) /v1/sandbox-config/.*", wire.SandboxConfig),
-    (r"GET /v1/(groups/|agents/{agent_id}/groups)", list[wire.Group]),
-    (r"(POST|GET|PATCH) /v1/groups/({group_id})?", wire.Group),
-    (r"GET /v1/agents/{agent_id}/companion/passes", list[PassShape]),
-    (r"POST /v1/agents/{agent_id}/companion/wake", PassShape | None),
+    (r"POST /v1/sandbox-config/(local|e2b).*", sandbox.SandboxConfig),
+    (r"GET /v1/agents/{agent_id}/companion/passes", list[groups.PassShape]),
+    (r"POST /v1/agents/{agent_id}/companion/wake", groups.PassShape | None),
     (r"GET /v1/agents/{agent_id}/schedule", schedules.ScheduleList),
     (r"POST /v1/agents/{agent_id}/schedule", schedules.CreatedSchedule),
     (r"DELETE /v1/agents/{agent_id}/schedule/{scheduled_message_id}", schedules.ScheduleDeleted),
     (r"GET /v1/agents/{agent_id}/schedule/{scheduled_message_id}/firings", list[schedules.FiringShape]),
     (r"\w+ /v1/agents/{agent_id}/schedule/{scheduled_message_id}(/cancel)?", schedules.ScheduleShape),
-    (r"POST /v1/agents/{agent_id}/events", wire.Run),
     (r"PATCH /v1/groups/{group_id}/reset-messages", None),
-    (r"GET /v1/agents/{agent_id}/mcp-servers", list[wire.McpServer]),
-    (r"GET /v1/runs/(active)?", list[wire.Run]),
-    (r"GET /v1/(jobs/(active)?|messages/batches)", list[wire.Job]),
-    (r"GET /v1/messages/batches/{batch_id}/messages", BatchMessages),
-    (r"\w+ /v1/messages/batches(/{batch_id}(/cancel)?)?", wire.Job),
-    (r"(GET|DELETE) /v1/jobs/{job_id}|PATCH /v1/jobs/{job_id}/cancel", wire.Job),
-    (r"GET /v1/runs/{run_id}/trace", list[wire.Span]),
-    (r"GET /v1/runs/{run_id}/metrics", wire.RunMetrics),
-    (r"GET /v1/steps/", list[wire.Step]),
-    (r"PATCH /v1/steps/{step_id}/feedback", wire.Step),
-    (r"GET /v1/steps/{step_id}/metrics", wire.StepMetrics),
-    (r"GET /v1/runs/{run_id}/steps", list[wire.Step]),
+    (r"GET /v1/runs/active", list[runs.Run]),
+    (r"GET /v1/jobs/active", list[wire.Job]),
+    (r"GET /v1/messages/batches/{batch_id}/messages", wire.BatchMessages),
+    (r"PATCH /v1/(messages/batches|jobs)/{\w+}/cancel|DELETE /v1/jobs/{job_id}", wire.Job),
+    (r"GET /v1/runs/{run_id}/trace", list[runs.Span]),
+    (r"GET /v1/runs/{run_id}/metrics", runs.RunMetrics),
+    (r"PATCH /v1/steps/{step_id}/feedback", runs.Step),
+    (r"GET /v1/steps/{step_id}/metrics", runs.StepMetrics),
     (r"GET /v1/runs/{run_id}/usage", wire.Usage),
-    (r"GET /v1/steps/{step_id}", wire.Step),
     (r"GET /v1/steps/{step_id}/trace", wire.Trace),
-    (
-        r"GET /v1/(tools/|agents/{agent_id}/tools|(agents/{agent_id}/)?mcp-servers/{mcp_server_id}/tools)",
-        list[wire.Tool],
-    ),
-    (r"POST /v1/tools/add-base-tools", list[wire.Tool]),
-    (r"(POST|PUT) /v1/tools/|(GET|PATCH) /v1/tools/{tool_id}", wire.Tool),
-    (r"GET /v1/mcp-servers/{mcp_server_id}/tools/{tool_id}", wire.Tool),
-    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}", wire.Tool),
+    (r"POST /v1/tools/add-base-tools", list[tools.Tool]),
+    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/{mcp_tool_name}", tools.Tool),
     (r"POST /v1/(tools|agents/{agent_id}/mcp-servers/tools)/search", list[wire.ToolHit]),
-    (r"POST /v1/tools/generate-schema", wire.JsonSchema),
+    (r"POST /v1/tools/generate-schema", tools.JsonSchema),
     (r"POST /v1/agents/{agent_id}/tools/{tool_name}/run", wire.ToolRun),
     (r"POST /v1/(agents/{agent_id}/)?mcp-servers/{mcp_server_id}/tools/{tool_id}/run", wire.ToolRun),
     (r"POST /v1/tools/mcp/servers/{mcp_server_name}/tools/{mcp_tool_name}/execute", wire.ToolRun),
-    (r"GET /v1/mcp-servers/", list[wire.McpServer]),
-    (r"POST /v1/mcp-servers/|(GET|PATCH) /v1/mcp-servers/{mcp_server_id}", wire.McpServer),
-    (r"GET /v1/providers/", list[wire.Provider]),
     (r"POST /v1/providers/(check|{provider_id}/check)|DELETE /v1/providers/{provider_id}", wire.Confirmation),
-    (r"(GET|POST|PATCH) /v1/providers/({provider_id}(/refresh)?)?", wire.Provider),
+    (r"PATCH /v1/providers/{provider_id}/refresh", providers.Provider),
     (r"GET /v1/models/", list[wire.Model]),
-    (r"GET /v1/models/embedding", list[wire.Object]),
+    (r"GET /v1/models/embedding", list[dict[str, Any]]),
     (r"POST /v1/tools/run", wire.ToolMessage),
-    (r"GET /v1/mcp-servers/{mcp_server_id}/definitions", list[wire.Definition]),
-    (r"POST /v1/mcp-servers/{mcp_server_id}/approve|PATCH /v1/mcp-servers/{mcp_server_id}/refresh", wire.Synced),
-    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/resync", wire.Synced),
-    (r"GET /v1/tools/mcp/servers", dict[str, wire.McpConfig]),
-    (r"PUT /v1/tools/mcp/servers|DELETE /v1/tools/mcp/servers/{mcp_server_name}", list[wire.McpConfig]),
-    (r"PATCH /v1/tools/mcp/servers/{mcp_server_name}", wire.McpConfig),
-    (r"GET /v1/tools/mcp/servers/{mcp_server_name}/tools", list[wire.McpTool]),
-    (r"POST /v1/tools/mcp/servers/test", wire.McpListing),
+    (r"GET /v1/mcp-servers/{mcp_server_id}/definitions", list[mcp.Definition]),
+    (r"POST /v1/mcp-servers/{mcp_server_id}/approve|PATCH /v1/mcp-servers/{mcp_server_id}/refresh", mcp.Synced),
+    (r"POST /v1/tools/mcp/servers/{mcp_server_name}/resync", mcp.Synced),
+    (r"GET /v1/tools/mcp/servers", dict[str, mcp.McpConfig]),
+    (r"PUT /v1/tools/mcp/servers|DELETE /v1/tools/mcp/servers/{mcp_server_name}", list[mcp.McpConfig]),
+    (r"PATCH /v1/tools/mcp/servers/{mcp_server_name}", mcp.McpConfig),
+    (r"GET /v1/tools/mcp/servers/{mcp_server_name}/tools", list[mcp.McpTool]),
+    (r"POST /v1/tools/mcp/servers/test", mcp.McpListing),
     (r"DELETE /v1/(blocks|folders|groups|identities|tools|conversations|runs)/{\w+}", None),
     (r"PATCH /v1/agents/{agent_id}/(files/{file_id}/close|(archives|identities)/(at|de)tach/{\w+})", None),
 ]
-"""Pattern of `METHOD /path` -> the answer's type. The first match counts; None is null."""
+"""Pattern of `METHOD /path` -> the answer's type. The first match counts, then `_THINGS`; None is null."""
+
+_THINGS: Mapping[str, Any] = {
+    "organizations": OrganizationAnswer,
+    "users": UserAnswer,
+    "keys": KeyAnswer,
+    "agents": agents.Agent,
+    "blocks": blocks.Block,
+    "identities": identities.Identity,
+    "archives": archives.Archive,
+    "passages": archives.Passage,
+    "facts": FactShape,
+    "rules": RuleShape,
+    "entities": EntityShape,
+    "folders": folders.Folder,
+    "files": folders.File,
+    "conversations": conversations.Conversation,
+    "messages": wire.Message,
+    "runs": runs.Run,
+    "steps": runs.Step,
+    "jobs": wire.Job,
+    "batches": wire.Job,
+    "groups": groups.Group,
+    "tools": tools.Tool,
+    "mcp-servers": mcp.McpServer,
+    "providers": providers.Provider,
+    "sandbox-config": sandbox.SandboxConfig,
+    "environment-variable": sandbox.Variable,
+}
+"""What the members of a collection are: GET of its path lists them; POST and PUT there, GET and PATCH of one, answer
+with one."""
 
 _ERROR_RULES: Sequence[tuple[re.Pattern[str], frozenset[int]]] = [
     (re.compile(pattern), frozenset(statuses))
@@ -421,7 +417,7 @@ def _add_answers(document: Shape, schemas: Shape) -> None:
     kinds: list[tuple[str, Literal["serialization"], TypeAdapter[Any]]] = [
         (name, "serialization", TypeAdapter(_answer_type(name))) for name in places
     ]
-    kinds.append(("Chunk", "serialization", TypeAdapter(Chunk)))
+    kinds.append(("Chunk", "serialization", TypeAdapter(wire.Chunk)))
     shapes, defs = TypeAdapter.json_schemas(kinds, ref_template=_REF, schema_generator=_AnswerSchemas)
     schemas |= defs.get("$defs", {}) | {"Chunk": shapes["Chunk", "serialization"]}
     for name, place in places.items():
@@ -495,4 +491,9 @@ def _answer_type(name: str) -> Any:
     for pattern, kind in _ANSWER_RULES:
         if re.fullmatch(pattern, name):
             return kind
-    raise KeyError(name)
+    match = re.fullmatch(r"(GET|POST|PUT|PATCH) /v1/(?:.*/)?([\w-]+)/?({\w+})?", name)
+    if match is None:
+        raise KeyError(name)
+    method, collection, member = match.groups()
+    thing = _THINGS[collection]
+    return GenericAlias(list, (thing,)) if method == "GET" and not member else thing

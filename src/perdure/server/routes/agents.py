@@ -17,7 +17,7 @@ from perdure.server.http import Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.blocks import block_shape, memory_shape
-from perdure.server.wire.conversations import CompactIn, compacted_shape, context_shape
+from perdure.server.wire.conversations import CompactIn, Compaction, context_shape
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, IdentityIdIn, Items, Tags
 from perdure.server.wire.folders import file_block_shape
 from perdure.server.wire.models import facts_of
@@ -185,7 +185,7 @@ async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | Non
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
     settings = (body or CompactIn()).settings
-    return json_answer(compacted_shape(await library.services.conversations.compact(agent_id, None, settings)))
+    return json_answer(Compaction.make(await library.services.conversations.compact(agent_id, None, settings)))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")

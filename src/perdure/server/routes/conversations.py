@@ -24,12 +24,12 @@ from perdure.server.routes.messages import HistoryQuery, answer_message, cancell
 from perdure.server.routes.runs import resume_stream
 from perdure.server.wire.conversations import (
     CompactIn,
+    Compaction,
+    Conversation,
     ConversationChangesIn,
     ConversationIn,
     EphemeralConversationIn,
     RecompileIn,
-    compacted_shape,
-    conversation_shape,
 )
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, ConversationPath, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.input import ResumeRequest, key_of_otids, read_body, read_send
@@ -67,7 +67,7 @@ async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) ->
         hidden=bool(body.hidden),
         isolated_labels=body.isolated_block_labels or (),
     )
-    return json_answer(conversation_shape(conversation))
+    return json_answer(Conversation.make(conversation))
 
 
 @router.get("/v1/conversations/")
@@ -85,7 +85,7 @@ async def list_conversations(
     where = ConversationFilter(agent_id=agent_id, archived=_ARCHIVED[archive_status], text=summary_search)
     page = Page(limit or 50, order == "asc", after)
     conversations = await library.services.conversations.list_states(where, page, _ORDERS[order_by])
-    return json_answer([conversation_shape(conversation) for conversation in conversations])
+    return json_answer([Conversation.make(conversation) for conversation in conversations])
 
 
 @router.post("/v1/conversations/ephemeral")
@@ -93,14 +93,14 @@ async def create_ephemeral(body: EphemeralConversationIn, library: Library) -> R
     """Create a conversation without an agent of yours. Its own agent has this prompt, no blocks and no tools; neither
     is in a list, and both are deleted together."""
     conversation = await library.services.conversations.create_ephemeral(body.model, body.system, body.values())
-    return json_answer(conversation_shape(conversation))
+    return json_answer(Conversation.make(conversation))
 
 
 @router.get("/v1/conversations/{conversation_id}")
 async def retrieve(conversation_id: ConversationPath, library: Library, agent_id: AgentIdIn | None = None) -> Response:
     """Get a conversation with the ids of the messages in view."""
     state = await library.services.conversations.get_state(*_owner_and_id(conversation_id, agent_id))
-    return json_answer(conversation_shape(state))
+    return json_answer(Conversation.make(state))
 
 
 @router.patch("/v1/conversations/{conversation_id}")
@@ -111,7 +111,7 @@ async def update(
     messages either way."""
     body.check_supported()
     where = _owner_and_id(conversation_id, agent_id or body.agent_id)
-    return json_answer(conversation_shape(await library.services.conversations.update(*where, body.changes())))
+    return json_answer(Conversation.make(await library.services.conversations.update(*where, body.changes())))
 
 
 @router.delete("/v1/conversations/{conversation_id}")
@@ -159,7 +159,7 @@ async def compact(conversation_id: ConversationPath, library: Library, body: Com
     not ended."""
     body = body or CompactIn()
     where = _owner_and_id(conversation_id, body.agent_id)
-    return json_answer(compacted_shape(await library.services.conversations.compact(*where, body.settings)))
+    return json_answer(Compaction.make(await library.services.conversations.compact(*where, body.settings)))
 
 
 @router.post("/v1/conversations/{conversation_id}/fork")
@@ -174,7 +174,7 @@ async def fork(
     a result are left out. A hidden one is in no list."""
     where = _owner_and_id(conversation_id, agent_id)
     upto = None if message_id is None else MessageId(message_id)
-    return json_answer(conversation_shape(await library.services.conversations.fork(*where, upto=upto, hidden=hidden)))
+    return json_answer(Conversation.make(await library.services.conversations.fork(*where, upto=upto, hidden=hidden)))
 
 
 @router.post("/v1/conversations/{conversation_id}/recompile")

@@ -19,26 +19,27 @@ from perdure.library.services.search import BUDGET_MAX_TOKENS
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
-from perdure.server.wire.answers.facts import (
+from perdure.server.wire.facts import (
     SCOPE_MAX_CHARS,
+    CommunityShape,
+    EntityShape,
+    EventShape,
     FactChangesIn,
     FactIn,
     FactSettingsIn,
+    FactShape,
+    FoundFactShape,
     OwnerIn,
+    ProfileShape,
     RuleIn,
     TidyIn,
+    TidyShape,
     TidyUndoIn,
-    community_shape,
     context_shape,
-    entity_shape,
-    event_shape,
     fact_settings_shape,
-    fact_shape,
     memory_shape,
     owner_of,
-    profile_shape,
     rule_shape,
-    tidy_shape,
 )
 from perdure.server.wire.fields import AgentIdIn, Date, EntityIdIn, FactIdIn, Filled, GraphIdIn, Items, Tags
 
@@ -104,7 +105,9 @@ async def list_facts(
     page: Annotated[Page, pages("fact", limit=50, order="desc")],
 ) -> Response:
     """List what an agent knows, newest first by default."""
-    return json_answer([fact_shape(hit) for hit in await library.services.facts.page(owner, page, conditions=where)])
+    return json_answer(
+        [FactShape.make(hit) for hit in await library.services.facts.page(owner, page, conditions=where)]
+    )
 
 
 @router.get("/v1/facts/search")
@@ -117,7 +120,7 @@ async def search_facts(
 ) -> Response:
     """Search facts by words, vectors and how near their entities are, best first."""
     hits = await library.services.facts.search(owner, query, limit=limit, conditions=where)
-    return json_answer([fact_shape(hit, with_score=True) for hit in hits])
+    return json_answer([FoundFactShape.make(hit) for hit in hits])
 
 
 @router.post("/v1/facts")
@@ -126,7 +129,7 @@ async def create_fact(body: FactIn, library: Library) -> Response:
     hit = await library.services.facts.add(
         body.owner, body.text, subject=body.subject, relation=body.relation, object_=body.object, **body.values
     )
-    return json_answer(fact_shape(hit))
+    return json_answer(FactShape.make(hit))
 
 
 @router.get("/v1/facts/rules")
@@ -178,7 +181,7 @@ async def get_profile(
 ) -> Response:
     """Get what is known about the user now, by slots, the most important first."""
     profile = await library.services.fact_views.profile(owner, budget_tokens=budget_tokens, user=user)
-    return json_answer(profile_shape(profile))
+    return json_answer(ProfileShape.make(profile))
 
 
 @router.get("/v1/facts/timeline")
@@ -202,7 +205,7 @@ async def get_timeline(
         tags=tag or (),
         conditions={"entity": entity},
     )
-    return json_answer([event_shape(event) for event in events])
+    return json_answer([EventShape.make(event) for event in events])
 
 
 @router.get("/v1/facts/context")
@@ -227,7 +230,7 @@ async def list_communities(
 ) -> Response:
     """List or search groups of entities that many facts connect."""
     return json_answer(
-        [community_shape(hit) for hit in await library.services.fact_views.communities(owner, query, limit=limit)]
+        [CommunityShape.make(hit) for hit in await library.services.fact_views.communities(owner, query, limit=limit)]
     )
 
 
@@ -236,7 +239,7 @@ async def tidy(body: TidyIn, library: Library) -> Response:
     """Let facts and an agent's passages fade that matter little, and near-duplicates become one; `dry_run` only lists
     them."""
     items = await library.services.fact_views.tidy(body.owner, dry_run=body.dry_run)
-    return json_answer([tidy_shape(item) for item in items])
+    return json_answer([TidyShape.make(item) for item in items])
 
 
 @router.post("/v1/facts/tidy/undo")
@@ -248,13 +251,13 @@ async def undo_tidy(body: TidyUndoIn, library: Library) -> Response:
 @router.get("/v1/facts/{fact_id}")
 async def get_fact(fact_id: FactIdIn, library: Library) -> Response:
     """Get a fact, as its newest version says."""
-    return json_answer(fact_shape(await library.services.facts.get(fact_id)))
+    return json_answer(FactShape.make(await library.services.facts.get(fact_id)))
 
 
 @router.patch("/v1/facts/{fact_id}")
 async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Response:
     """Correct a fact, as a new version."""
-    return json_answer(fact_shape(await library.services.facts.update(fact_id, body.changes)))
+    return json_answer(FactShape.make(await library.services.facts.update(fact_id, body.changes)))
 
 
 @router.delete("/v1/facts/{fact_id}", status_code=204)
@@ -267,7 +270,7 @@ async def delete_fact(fact_id: FactIdIn, library: Library) -> Response:
 @router.post("/v1/facts/{fact_id}/restore")
 async def restore_fact(fact_id: FactIdIn, library: Library) -> Response:
     """Believe a deleted fact again."""
-    return json_answer(fact_shape(await library.services.facts.restore(fact_id)))
+    return json_answer(FactShape.make(await library.services.facts.restore(fact_id)))
 
 
 @router.get("/v1/facts/{fact_id}/history")
@@ -281,10 +284,10 @@ async def list_entities(
     owner: Whose, library: Library, page: Annotated[Page, pages("entity", limit=50, order="asc")]
 ) -> Response:
     """List the people, places and things that an agent's facts are about, oldest first by default."""
-    return json_answer([entity_shape(one) for one in await library.services.facts.entities(owner, page)])
+    return json_answer([EntityShape.make(one) for one in await library.services.facts.entities(owner, page)])
 
 
 @router.get("/v1/entities/{entity_id}")
 async def get_entity(entity_id: EntityIdIn, library: Library) -> Response:
     """Get an entity."""
-    return json_answer(entity_shape(await library.services.facts.get_entity(entity_id)))
+    return json_answer(EntityShape.make(await library.services.facts.get_entity(entity_id)))

@@ -14,16 +14,16 @@ from perdure.library.checks import Page
 from perdure.library.services.folders.files import FileState
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
-from perdure.server.wire.archives import passage_shape
+from perdure.server.wire.archives import Passage
 from perdure.server.wire.fields import AgentIdIn, FileIdIn, FolderIdIn
 from perdure.server.wire.folders import (
+    File,
     FolderChangesIn,
     FolderIn,
+    FolderSizes,
     agent_file_shape,
     file_id_of,
-    file_shape,
     folder_shape,
-    sizes_shape,
 )
 
 router = APIRouter(tags=["folders"])
@@ -72,7 +72,7 @@ async def retrieve_metadata(library: Library, include_detailed_per_source_metada
     """Count the folders, their files and the bytes of these; with the files of each folder if the request includes
     them."""
     sizes = await library.services.folders.list_sizes(with_files=include_detailed_per_source_metadata)
-    return json_answer(sizes_shape(sizes))
+    return json_answer(FolderSizes.make(sizes))
 
 
 @_route("GET", "/v1/folders/name/{folder_name}")
@@ -114,7 +114,7 @@ async def list_passages(
 ) -> Response:
     """List the passages of the folder's files, oldest first by default."""
     passages = await library.services.folders.list_passages(folder_id, page)
-    return json_answer([passage_shape(passage) for passage in passages])
+    return json_answer([Passage.make(passage) for passage in passages])
 
 
 # --- files
@@ -145,7 +145,7 @@ async def upload(
             original_name=name or part.filename or "",
             encoding=encoding or None,
         )
-    return json_answer(file_shape(FileState(file=file)))
+    return json_answer(File.make(FileState(file=file)))
 
 
 @_route("GET", "/v1/folders/{folder_id}/files")
@@ -157,7 +157,7 @@ async def list_files(
 ) -> Response:
     """List the folder's files, newest first by default; with their text, up to a bounded size of the page."""
     files = await library.services.files.list(folder_id, page, with_text=include_content)
-    return json_answer([file_shape(file) for file in files])
+    return json_answer([File.make(file) for file in files])
 
 
 @_route("GET", "/v1/folders/{folder_id}/files/{file_id}")
@@ -166,7 +166,7 @@ async def retrieve_file(
 ) -> Response:
     """Get a file; with its text if the request includes it."""
     file = await library.services.files.get(folder_id, file_id, with_text=include_content)
-    return json_answer(file_shape(file))
+    return json_answer(File.make(file))
 
 
 @_route("DELETE", "/v1/folders/{folder_id}/{file_id}", status_code=204)

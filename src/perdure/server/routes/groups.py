@@ -20,7 +20,6 @@ from perdure.server.errors import failure_answer
 from perdure.server.http import Library, json_answer, library_of, pages
 from perdure.server.routes.messages import reply_or_answer
 from perdure.server.sse import Streams
-from perdure.server.wire.answers.companions import pass_shape
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, GroupIdIn, MessageIdIn, id_in_path
 from perdure.server.wire.groups import groups as wire
@@ -40,7 +39,7 @@ async def list_groups(
     if manager_type == "swarm":
         return json_answer([])
     where = GroupFilter(kind=manager_type, project_id=project_id, hidden=False)
-    return json_answer([wire.group_shape(group) for group in await library.services.groups.list(where, page)])
+    return json_answer([wire.Group.make(group) for group in await library.services.groups.list(where, page)])
 
 
 @router.get("/v1/groups/count")
@@ -57,19 +56,19 @@ async def list_of_agent(
     if manager_type == "swarm":
         return json_answer([])
     groups = await library.services.groups.list_of_agent(agent_id, GroupFilter(kind=manager_type), page)
-    return json_answer([wire.group_shape(group) for group in groups])
+    return json_answer([wire.Group.make(group) for group in groups])
 
 
 @router.post("/v1/groups/")
 async def create(body: wire.GroupIn, library: Library) -> Response:
     """Create a group. Its agents get a conversation of their own for it; those they have stay as they are."""
-    return json_answer(wire.group_shape(await library.services.groups.create(body.new_group)))
+    return json_answer(wire.Group.make(await library.services.groups.create(body.new_group)))
 
 
 @router.get("/v1/groups/{group_id}")
 async def retrieve(group_id: GroupIdIn, library: Library) -> Response:
     """Get a group."""
-    return json_answer(wire.group_shape(await library.services.groups.get(group_id)))
+    return json_answer(wire.Group.make(await library.services.groups.get(group_id)))
 
 
 @router.patch("/v1/groups/{group_id}")
@@ -78,7 +77,7 @@ async def update(group_id: GroupIdIn, body: wire.GroupChangesIn, library: Librar
     change."""
     groups = library.services.groups
     body.check_kind(await groups.get(group_id))
-    return json_answer(wire.group_shape(await groups.update(group_id, body.changes)))
+    return json_answer(wire.Group.make(await groups.update(group_id, body.changes)))
 
 
 @router.delete("/v1/groups/{group_id}")
@@ -191,7 +190,7 @@ async def list_passes(
 ) -> Response:
     """List the passes of an agent's companion, newest first: why each began, how it ended, and what it changed."""
     passes = await library.services.companions.passes(agent_id, limit=limit, before=before)
-    return json_answer([pass_shape(one) for one in passes])
+    return json_answer([wire.PassShape.make(one) for one in passes])
 
 
 @router.post("/v1/agents/{agent_id}/companion/wake")
@@ -200,4 +199,4 @@ async def wake(agent_id: AgentIdIn, library: Library) -> Response:
     was said. The list of passes shows how it ends."""
     companions = library.services.companions
     one = await companions.wake(agent_id)
-    return json_answer(None if one is None else pass_shape(await companions.show(one)))
+    return json_answer(None if one is None else wire.PassShape.make(await companions.show(one)))

@@ -12,7 +12,7 @@ from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agents_answer
 from perdure.server.wire.blocks import block_shape
 from perdure.server.wire.fields import AgentIdIn, IdentityIdIn
-from perdure.server.wire.identities import IdentityChangesIn, IdentityIn, Properties, identity_shape, property_values
+from perdure.server.wire.identities import Identity, IdentityChangesIn, IdentityIn, Properties, property_values
 
 router = APIRouter(tags=["identities"])
 
@@ -20,13 +20,13 @@ router = APIRouter(tags=["identities"])
 @router.post("/v1/identities/")
 async def create(body: IdentityIn, library: Library) -> Response:
     """Create an identity. Its key must be new within the project."""
-    return json_answer(identity_shape(await library.services.identities.create(body.fields, body.project_id)))
+    return json_answer(Identity.make(await library.services.identities.create(body.fields, body.project_id)))
 
 
 @router.put("/v1/identities/")
 async def upsert(body: IdentityIn, library: Library) -> Response:
     """Create an identity, or change the one of this key."""
-    return json_answer(identity_shape(await library.services.identities.upsert(body.fields, body.project_id)))
+    return json_answer(Identity.make(await library.services.identities.upsert(body.fields, body.project_id)))
 
 
 @router.get("/v1/identities/")
@@ -40,7 +40,7 @@ async def list_identities(
 ) -> Response:
     """List identities, newest first by default."""
     where = IdentityFilter(name=name, identifier_key=identifier_key, identity_type=identity_type, project_id=project_id)
-    return json_answer([identity_shape(one) for one in await library.services.identities.list(where, page)])
+    return json_answer([Identity.make(one) for one in await library.services.identities.list(where, page)])
 
 
 @router.get("/v1/identities/count")
@@ -52,20 +52,20 @@ async def count(library: Library) -> Response:
 @router.get("/v1/identities/{identity_id}")
 async def retrieve(identity_id: IdentityIdIn, library: Library) -> Response:
     """Get an identity. `agent_ids` and `block_ids` have at most 1,000 ids; the routes below list all."""
-    return json_answer(identity_shape(await library.services.identities.get(identity_id)))
+    return json_answer(Identity.make(await library.services.identities.get(identity_id)))
 
 
 @router.patch("/v1/identities/{identity_id}")
 async def update(identity_id: IdentityIdIn, body: IdentityChangesIn, library: Library) -> Response:
     """Change the fields that are set; lists are whole new ones."""
-    return json_answer(identity_shape(await library.services.identities.update(identity_id, body.fields)))
+    return json_answer(Identity.make(await library.services.identities.update(identity_id, body.fields)))
 
 
 @router.put("/v1/identities/{identity_id}/properties")
 async def put_properties(identity_id: IdentityIdIn, body: Properties, library: Library) -> Response:
     """Add properties, or replace those of the same keys."""
     state = await library.services.identities.put_properties(identity_id, property_values(body))
-    return json_answer(identity_shape(state))
+    return json_answer(Identity.make(state))
 
 
 @router.delete("/v1/identities/{identity_id}")

@@ -23,6 +23,7 @@ from perdure.server.errors import UNKNOWN
 from perdure.server.http import Library, json_answer, json_bytes
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.mcp import (
+    Definition,
     McpApproveIn,
     McpConfigIn,
     McpServerChangesIn,
@@ -30,13 +31,12 @@ from perdure.server.wire.mcp import (
     McpToolRunIn,
     NamedServerChangesIn,
     NamedServerIn,
-    known_tool_shape,
+    Synced,
     left_out_shape,
     listing_shape,
     named_server_shape,
     offers_shape,
     server_shape,
-    tools_by_status_shape,
 )
 from perdure.server.wire.tools import ToolSearchIn, execution_shape, hit_shape, tool_shape
 
@@ -192,7 +192,7 @@ async def delete(mcp_server_id: McpServerIdIn, library: Library) -> Response:
 @router.patch("/v1/mcp-servers/{mcp_server_id}/refresh")
 async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str | None = None) -> Response:
     """Connect anew and read the tools. New and changed tools wait for approval."""
-    return json_answer(tools_by_status_shape(await library.services.mcp.refresh(mcp_server_id)))
+    return json_answer(Synced.make(await library.services.mcp.refresh(mcp_server_id)))
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools")
@@ -220,7 +220,7 @@ async def run_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, body: McpToo
 async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> Response:
     """List all tools of the server, with approved and offered definitions, and what was left out. Perdure's own."""
     server = await library.services.mcp.get(mcp_server_id)
-    tools = [known_tool_shape(tool) for tool in await library.services.mcp.list_known(server.id)]
+    tools = [Definition.make(tool) for tool in await library.services.mcp.list_known(server.id)]
     return json_answer([*tools, *map(left_out_shape, server.left_out)])
 
 
@@ -228,7 +228,7 @@ async def list_definitions(mcp_server_id: McpServerIdIn, library: Library) -> Re
 async def approve(mcp_server_id: McpServerIdIn, body: McpApproveIn, library: Library) -> Response:
     """Approve the present definitions of tools, for agents to see. Perdure's own."""
     tools = await library.services.mcp.approve(mcp_server_id, body.tools, expected=body.expected)
-    return json_answer(tools_by_status_shape(tools))
+    return json_answer(Synced.make(tools))
 
 
 # --- by name
@@ -287,7 +287,7 @@ async def list_offers(server: NamedServer, library: Library) -> Response:
 async def resync(server: NamedServer, library: Library) -> Response:
     """Connect anew and read the tools. New, changed and missing tools wait for approval; nothing else changes."""
     tools = await library.services.mcp.refresh(server.id)
-    return json_answer({"deleted": [], "updated": [], **tools_by_status_shape(tools)})
+    return json_answer({"deleted": [], "updated": [], **Synced.make(tools)})
 
 
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/tools/{{mcp_tool_name}}/execute")

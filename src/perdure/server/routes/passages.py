@@ -10,7 +10,7 @@ from perdure.core.passages import PassageState, TagMatch
 from perdure.library.checks import Page
 from perdure.library.services.passages import passage_filter
 from perdure.server.http import Library, json_answer, pages
-from perdure.server.wire.archives import DeleteSelected, PassageChangesIn, PassageIn, PassagesIn, passage_shape
+from perdure.server.wire.archives import DeleteSelected, Passage, PassageChangesIn, PassageIn, PassagesIn
 from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdIn, Tags
 
 router = APIRouter(tags=["passages"])
@@ -21,7 +21,7 @@ States = Annotated[Items[PassageState] | None, Query(description="Several: any o
 @router.post("/v1/agents/{agent_id}/archival-memory")
 async def create(agent_id: AgentIdIn, body: PassageIn, library: Library) -> Response:
     """Store a text. The answer is a list, of one."""
-    return json_answer([passage_shape(await library.services.passages.insert_of_agent(agent_id, body.new))])
+    return json_answer([Passage.make(await library.services.passages.insert_of_agent(agent_id, body.new))])
 
 
 @router.get("/v1/agents/{agent_id}/archival-memory")
@@ -35,7 +35,7 @@ async def list_passages(
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(states=state or ())
     passages = await library.services.passages.list_of_agent(agent_id, page, text=search, where=where)
-    return json_answer([passage_shape(passage) for passage in passages])
+    return json_answer([Passage.make(passage) for passage in passages])
 
 
 @router.delete("/v1/agents/{agent_id}/archival-memory/{memory_id}")
@@ -49,13 +49,13 @@ async def delete(agent_id: AgentIdIn, memory_id: PassageIdIn, library: Library) 
 async def update(agent_id: AgentIdIn, memory_id: PassageIdIn, body: PassageChangesIn, library: Library) -> Response:
     """Change the fields that are set; search finds the new text. The answer is a list, of one."""
     passage = await library.services.passages.update(agent_id, memory_id, body.changes)
-    return json_answer([passage_shape(passage)])
+    return json_answer([Passage.make(passage)])
 
 
 @router.post("/v1/passages/{passage_id}/restore")
 async def restore(passage_id: PassageIdIn, library: Library) -> Response:
     """Have a passage recalled and found again that has faded or is archived. This route is not part of Letta's API."""
-    return json_answer(passage_shape(await library.services.passages.restore(passage_id)))
+    return json_answer(Passage.make(await library.services.passages.restore(passage_id)))
 
 
 # --- of an archive
@@ -65,14 +65,14 @@ async def restore(passage_id: PassageIdIn, library: Library) -> Response:
 async def create_in_archive(archive_id: ArchiveIdIn, body: PassageIn, library: Library) -> Response:
     """Store a text; search finds it at once."""
     [passage] = await library.services.passages.insert(archive_id, [body.new])
-    return json_answer(passage_shape(passage))
+    return json_answer(Passage.make(passage))
 
 
 @router.post("/v1/archives/{archive_id}/passages/batch")
 async def create_batch(archive_id: ArchiveIdIn, body: PassagesIn, library: Library) -> Response:
     """Store texts. All are checked before the first is stored; then they are stored in batches of 500."""
     passages = await library.services.passages.insert(archive_id, [passage.new for passage in body.passages])
-    return json_answer([passage_shape(passage) for passage in passages])
+    return json_answer([Passage.make(passage) for passage in passages])
 
 
 @router.get("/v1/archives/{archive_id}/passages")
@@ -88,7 +88,7 @@ async def list_of_archive(
     """List the archive's passages, oldest first by default, also those that have faded or are archived."""
     where = passage_filter(tags=tags or (), tag_match=tag_match_mode, states=state or ())
     passages = await library.services.passages.list(archive_id, page, where=where, text=search)
-    return json_answer([passage_shape(passage) for passage in passages])
+    return json_answer([Passage.make(passage) for passage in passages])
 
 
 @router.patch("/v1/archives/{archive_id}/passages/{passage_id}")
@@ -97,7 +97,7 @@ async def update_in_archive(
 ) -> Response:
     """Change the fields that are set; search finds the new text."""
     passage = await library.services.passages.update(archive_id, passage_id, body.changes)
-    return json_answer(passage_shape(passage))
+    return json_answer(Passage.make(passage))
 
 
 @router.delete("/v1/archives/{archive_id}/passages/{passage_id}", status_code=204)

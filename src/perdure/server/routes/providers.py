@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Response
 from pydantic import Field
@@ -16,6 +16,7 @@ from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import ProviderIdIn, keywords
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 _OWN_PROTOCOLS = {"azure", "bedrock", "google_vertex", "chatgpt_oauth", "letta"}
 
@@ -63,17 +64,23 @@ class ProviderCheckIn(ProviderChangesIn):
     api_key: Annotated[str, Field(max_length=KEY_CHARS_MAX)]
 
 
-def provider_shape(provider: ModelProvider) -> dict[str, Any]:
-    """The provider with all fields of the wire, without its key."""
-    return {
-        **fields(provider, "id", "name", "provider_type"),
-        "provider_category": "byok",
-        **nulls("api_key", "access_key", "api_key_enc", "access_key_enc"),
-        "base_url": provider.shown_url or None,
-        **fields(provider, "region", "api_version"),
-        "organization_id": ORG_ID,
-        **fields(provider, "created_at", "updated_at", last_synced="synced_at"),
-    }
+class Provider(
+    WireShape,
+    of=ModelProvider,
+    same="id name provider_type",
+    last_synced="synced_at",
+    unlisted=nulls("access_key", "api_key_enc", "access_key_enc") | {"organization_id": ORG_ID},
+):
+    """A registered provider. No answer has its key."""
+
+    provider_category: Literal["byok"] = "byok"
+    api_key: None = None
+    base_url: str | None = computed(lambda provider: provider.shown_url or None)
+
+
+def provider_shape(provider: ModelProvider) -> Object:
+    """The provider with all fields of the wire."""
+    return Provider.make(provider, **fields(provider, "region", "api_version", "created_at", "updated_at"))
 
 
 router = APIRouter(tags=["providers"])

@@ -13,6 +13,7 @@ from starlette.responses import Response
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, BatchId, ConversationId
 from perdure.core.runs import Run, RunFilter, RunStatus, StopReason
+from perdure.domain.conversations.spans import trace_id
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Library, Limit, json_answer, pages
@@ -87,14 +88,14 @@ async def retrieve_run_trace(library: Library, run_id: RunIdIn, limit: Limit = 1
     """List the spans of the run by their starts: the run itself, its model calls (`agent_step`), and its tool calls by
     name. Times are in nanoseconds; a span that goes on has no end."""
     run, spans = await library.services.runs.get_spans(run_id)
-    return json_answer([wire.wire_span(span, run) for span in spans[:limit]])
+    return json_answer([wire.Span.make(span, trace_id=trace_id(run.id)) for span in spans[:limit]])
 
 
 @router.get("/v1/runs/{run_id}/metrics")
 async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Response:
     """Get the run's duration, the number of its steps and the ids of the tools it used."""
     run, tool_ids = await library.services.runs.list_tool_ids(run_id)
-    return json_answer(wire.wire_run_metrics(run, tool_ids))
+    return json_answer(wire.RunMetrics.make(run, tools_used=list(tool_ids)))
 
 
 @router.get("/v1/runs/{run_id}/messages")

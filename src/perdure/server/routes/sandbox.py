@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Response
 from pydantic import StrictBool
 
-from perdure.core.secrets import SandboxConfig, Variable
+from perdure.core import secrets
 from perdure.library.checks import Page
 from perdure.server.errors import NotSupported
 from perdure.server.http import Library, Limit, json_answer, pages
-from perdure.server.wire.base import MASKED, WireRequest, fields, stamps
+from perdure.server.wire.base import MASKED, WireRequest
 from perdure.server.wire.fields import Items, JsonObject, Name, SandboxIdIn, VariableIdIn
+from perdure.server.wire.shapes import Object, StampedShape, computed
 
 _OF_OTHERS = ("timeout", "template", "npm_requirements", "language")
 """Fields that only configurations of hosted sandboxes have."""
@@ -70,21 +71,27 @@ class VariableChangesIn(WireRequest):
     description: str | None = None
 
 
-def sandbox_shape(config: SandboxConfig) -> dict[str, Any]:
-    """The configuration with all fields of the wire."""
-    settings = {"sandbox_dir": None, "use_venv": False, "venv_name": "venv", **config.settings, "pip_requirements": []}
-    return {**stamps(config.created_at, config.updated_at), "id": config.id, "type": "local", "config": settings}
+_DEFAULTS = {"sandbox_dir": None, "use_venv": False, "venv_name": "venv"}
 
 
-def variable_shape(variable: Variable) -> dict[str, Any]:
-    """The variable with all fields of the wire, without its value."""
-    return {
-        **stamps(variable.created_at, variable.updated_at),
-        **fields(variable, "id", key="name"),
-        "value": MASKED,
-        **fields(variable, "description", sandbox_config_id="config_id"),
-        "value_enc": None,
-    }
+class SandboxConfig(StampedShape, of=secrets.SandboxConfig, same="id"):
+    """The configuration of the sandbox."""
+
+    type: Literal["local"] = "local"
+    config: Object = computed(lambda config: {**_DEFAULTS, **config.settings, "pip_requirements": []})
+
+
+class Variable(
+    StampedShape,
+    of=secrets.Variable,
+    same="id description",
+    key="name",
+    sandbox_config_id="config_id",
+    unlisted={"value_enc": None},
+):
+    """A variable of all custom tools. No answer has its value."""
+
+    value: str = MASKED
 
 
 router = APIRouter(tags=["sandbox"])
@@ -93,7 +100,7 @@ router = APIRouter(tags=["sandbox"])
 @router.post("/v1/sandbox-config/")
 async def create(body: SandboxIn, library: Library) -> Response:
     """Create the configuration of the local sandbox, or change it: there is one."""
-    return json_answer(sandbox_shape(await library.services.sandbox.put(body.config.settings())))
+    return json_answer(SandboxConfig.make(await library.services.sandbox.put(body.config.settings())))
 
 
 @router.get("/v1/sandbox-config/")
@@ -106,25 +113,25 @@ async def list_configs(
     """List the configuration, if there is one."""
     config = await library.services.sandbox.find()
     is_listed = config is not None and after is None and sandbox_type in (None, "local")
-    return json_answer([sandbox_shape(config)] if config is not None and is_listed else [])
+    return json_answer([SandboxConfig.make(config)] if config is not None and is_listed else [])
 
 
 @router.post("/v1/sandbox-config/local/default")
 async def create_default(library: Library) -> Response:
     """Get the configuration, which is created if there is none."""
-    return json_answer(sandbox_shape(await library.services.sandbox.put(None)))
+    return json_answer(SandboxConfig.make(await library.services.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/local")
 async def create_local(body: LocalConfig, library: Library) -> Response:
     """Create the configuration of the local sandbox, or change it."""
-    return json_answer(sandbox_shape(await library.services.sandbox.put(body.settings())))
+    return json_answer(SandboxConfig.make(await library.services.sandbox.put(body.settings())))
 
 
 @router.post("/v1/sandbox-config/local/recreate-venv")
 async def recreate_environment(library: Library) -> Response:
     """Get the configuration. Each call of a tool has a new sandbox, so there is nothing to create again."""
-    return json_answer(sandbox_shape(await library.services.sandbox.put(None)))
+    return json_answer(SandboxConfig.make(await library.services.sandbox.put(None)))
 
 
 @router.post("/v1/sandbox-config/e2b/default")
@@ -137,7 +144,7 @@ async def create_hosted() -> Response:
 async def update(sandbox_config_id: SandboxIdIn, body: SandboxIn, library: Library) -> Response:
     """Replace the settings of the configuration."""
     config = await library.services.sandbox.put(body.config.settings(), sandbox_config_id)
-    return json_answer(sandbox_shape(config))
+    return json_answer(SandboxConfig.make(config))
 
 
 @router.delete("/v1/sandbox-config/{sandbox_config_id}", status_code=204)
@@ -154,7 +161,7 @@ async def delete(sandbox_config_id: SandboxIdIn, library: Library) -> Response:
 async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, library: Library) -> Response:
     """Give all custom tools a variable. It is encrypted, and no answer shows its value."""
     variable = await library.services.sandbox.add_variable(sandbox_config_id, body.key, body.value, body.description)
-    return json_answer(variable_shape(variable))
+    return json_answer(Variable.make(variable))
 
 
 @router.get("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
@@ -165,14 +172,14 @@ async def list_variables(
 ) -> Response:
     """List the variables, oldest first by default; every value is empty."""
     variables = await library.services.sandbox.list_variables(sandbox_config_id, page)
-    return json_answer([variable_shape(variable) for variable in variables])
+    return json_answer([Variable.make(variable) for variable in variables])
 
 
 @router.patch("/v1/sandbox-config/environment-variable/{env_var_id}")
 async def update_variable(env_var_id: VariableIdIn, body: VariableChangesIn, library: Library) -> Response:
     """Change the fields that are set; an empty value stays as it is."""
     variable = await library.services.sandbox.update_variable(env_var_id, body.key, body.value, body.description)
-    return json_answer(variable_shape(variable))
+    return json_answer(Variable.make(variable))
 
 
 @router.delete("/v1/sandbox-config/environment-variable/{env_var_id}", status_code=204)

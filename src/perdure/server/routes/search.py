@@ -13,20 +13,23 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 from pydantic import Field
+from typing_extensions import TypedDict
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.messages import Role
-from perdure.core.passages import PassageState, TagMatch
+from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.passages import passage_filter
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
-from perdure.search.hits import HITS_MAX, Hits, MessageHit, PassageHit, Recalled, SearchReport, Source, Why
+from perdure.search import hits as found
+from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why
 from perdure.server.http import Library, json_answer
+from perdure.server.wire import archives
 from perdure.server.wire import fields as ids
-from perdure.server.wire.archives import passage_shape
 from perdure.server.wire.base import WireRequest, fields
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 _Limit = Annotated[int, Field(ge=1, le=HITS_MAX)]
 
@@ -93,58 +96,75 @@ class RecallIn(_Recall):
     timezone: str = "UTC"
 
 
-def agent_passages_shape(hits: Hits[PassageHit], *, explain: bool) -> dict[str, Any]:
-    """The hits of a search in one agent's passages, best first: `{"results": [{id, timestamp, content, tags}], "count":
-    n}`; with `explain` each says why, and `ran` what the search did."""
+class FoundPassage(WireShape, of=Passage, same="id timestamp content tags", timestamp="occurred_at", content="text"):
+    """A passage of an agent that a search found; with `explain` also why."""
+
+
+class FoundPassages(TypedDict):
+    results: list[FoundPassage]
+    count: int
+
+
+def agent_passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> Object:
+    """The hits of a search in one agent's passages, best first; with `explain` each says why, and `ran` what the search
+    did."""
     results = [
-        fields(hit.passage, "id", timestamp="occurred_at", content="text", tags="tags")
-        | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
+        FoundPassage.make(hit.passage) | ({"explanation": _explanation(hit.score, hit.why)} if explain else {})
         for hit in hits
     ]
     return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
 
 
-def passages_shape(hits: Hits[PassageHit], *, explain: bool) -> list[dict[str, Any]]:
-    """The hits of a search of passages, best first: `[{passage, score, metadata}]`. The metadata of a file's passage
-    are its lines, and its page if it has pages."""
+class PassageHit(WireShape, of=found.PassageHit, same="passage score metadata"):
+    """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
+
+    passage: archives.Passage
+    metadata: Object = computed(lambda hit: _place(hit.passage.source))
+
+
+def _place(source: Mapping[str, Any]) -> Object:
+    """Where a passage stands in its file."""
+    return {name: source[name] for name in ("first_line", "last_line", "page") if name in source}
+
+
+def passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> list[Object]:
+    """The hits of a search of passages, best first."""
     return [
-        {
-            "passage": passage_shape(hit.passage),
-            "score": hit.score,
-            "metadata": {
-                name: hit.passage.source[name]
-                for name in ("first_line", "last_line", "page")
-                if name in hit.passage.source
-            },
-        }
-        | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
+        PassageHit.make(hit) | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
+
+
+class FoundMessage(
+    WireShape,
+    of=found.MessageHit,
+    same="message.agent_id message.name score",
+    message_id="message.id",
+    content="message.text",
+    created_at="message.occurred_at",
+):
+    """A message that a search found."""
+
+    message_type: str = computed(lambda hit: f"{hit.message.role}_message")
+    conversation_id: ids.ConversationIdIn | None
 
 
 def messages_shape(
-    hits: Hits[MessageHit], conversations: Mapping[tuple[AgentId, int], str], *, explain: bool
-) -> list[dict[str, Any]]:
+    hits: Hits[found.MessageHit], conversations: Mapping[tuple[AgentId, int], str], *, explain: bool
+) -> list[Object]:
     """The hits of a search of messages, best first. `conversations`: agent and number -> the conversation's id."""
     return [
-        {
-            "message_type": f"{hit.message.role}_message",
-            **fields(hit.message, message_id="id", content="text", created_at="occurred_at", agent_id="agent_id"),
-            "conversation_id": conversations.get((hit.message.agent_id, hit.message.conversation_seq)),
-            "name": hit.message.name,
-            "score": hit.score,
-        }
+        FoundMessage.make(hit, conversation_id=conversations.get((hit.message.agent_id, hit.message.conversation_seq)))
         | ({"explanation": _explanation(hit.score, hit.why, hits.ran)} if explain else {})
         for hit in hits
     ]
 
 
-def recall_shape(recalled: Recalled) -> dict[str, Any]:
+class Recalled(WireShape, of=found.Recalled, same="text tokens budget_tokens left_out"):
     """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
-    return fields(recalled, "text", "tokens", "budget_tokens", "left_out") | {
-        "sources": [_source_shape(source) for source in recalled.sources],
-        "ran": {name: asdict(report) for name, report in recalled.ran.items()},
-    }
+
+    sources: list[Object] = computed(lambda recalled: [_source_shape(source) for source in recalled.sources])
+    ran: Object = computed(lambda recalled: {name: asdict(report) for name, report in recalled.ran.items()})
 
 
 def _source_shape(source: Source) -> dict[str, Any]:
@@ -247,7 +267,7 @@ async def recall(body: RecallIn, library: Library) -> Response:
 async def _recall(library: AsyncPerdure, options: dict[str, Any]) -> Response:
     """Answer with a recall; `options` are the fields of the body."""
     archives = options.pop("archive_ids")
-    return json_answer(recall_shape(await library.services.search.recall(**options, archives=archives)))
+    return json_answer(Recalled.make(await library.services.search.recall(**options, archives=archives)))
 
 
 def _check_query(name: str, query: str) -> None:

@@ -18,7 +18,7 @@ from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.fields import AgentIdIn, Date, Items, StepIdIn, Tags
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import facts_of
-from perdure.server.wire.runs import FeedbackIn, run_ids_of, wire_step, wire_step_metrics, wire_trace
+from perdure.server.wire.runs import FeedbackIn, StepMetrics, run_ids_of, wire_step, wire_trace
 
 router = APIRouter()
 
@@ -82,7 +82,7 @@ async def list_step_messages(
 async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Response:
     """Get the durations of the step's model call and tool calls, in nanoseconds."""
     run, times = await library.services.steps.get_times(step_id)
-    return json_answer(wire_step_metrics(times, run))
+    return json_answer(StepMetrics.make(times, run_id=run.id, agent_id=run.key.agent_id))
 
 
 @router.get("/v1/steps/{step_id}/trace")

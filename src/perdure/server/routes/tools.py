@@ -23,6 +23,7 @@ from perdure.server.wire.tools import (
     AgentToolRunIn,
     ApprovalChange,
     GenerateSchemaIn,
+    JsonSchema,
     ToolChangesIn,
     ToolIn,
     ToolRunIn,
@@ -30,7 +31,6 @@ from perdure.server.wire.tools import (
     errors_of,
     execution_shape,
     hit_shape,
-    json_schema_shape,
     tool_state_shape,
 )
 
@@ -124,7 +124,7 @@ async def add_base_tools(library: Library) -> Response:
 async def generate_schema(body: GenerateSchemaIn, library: Library) -> Response:
     """Read the schema of a source; nothing is stored."""
     source_type = "typescript" if body.source_type == "typescript" else "python"
-    return json_answer(json_schema_shape(library.services.tools.read_source(body.code, source_type)))
+    return json_answer(JsonSchema.make(library.services.tools.read_source(body.code, source_type)))
 
 
 @router.post("/v1/tools/run")

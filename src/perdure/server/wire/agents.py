@@ -10,13 +10,14 @@ from pydantic import Field
 
 from perdure.context.prompts import base_prompt
 from perdure.context.tool_output.pipeline import Level
-from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS, Agent
+from perdure.core import agents as core
+from perdure.core import secrets as stored
+from perdure.core.agents import AUTOCLEAR, DEFAULT_AGENT_TYPE, GUARDS
 from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.secrets import Secret
 from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
@@ -35,14 +36,15 @@ from perdure.server.wire import fields as ids
 from perdure.server.wire import models
 from perdure.server.wire.access.access import LimitsIn
 from perdure.server.wire.archives import embedding_config_shape
-from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls, stamp
-from perdure.server.wire.blocks import NewWireBlock, block_shape, memory_shape
+from perdure.server.wire.base import MASKED, WIRE_SETTING, WireRequest, fields, join_texts, nulls
+from perdure.server.wire.blocks import Block, Memory, NewWireBlock, block_shape, memory_shape
 from perdure.server.wire.conversations import CompactionSettingsIn, compaction_settings_shape
-from perdure.server.wire.folders import folder_shape
-from perdure.server.wire.groups.groups import group_shape
-from perdure.server.wire.identities import identity_shape
+from perdure.server.wire.folders import Folder, folder_shape
+from perdure.server.wire.groups.groups import Group
+from perdure.server.wire.identities import Identity
 from perdure.server.wire.input import MessageIn, pending_shape
-from perdure.server.wire.tools import tool_shape
+from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.tools import Tool, tool_shape
 
 AgentType = Literal[
     "memgpt_agent",
@@ -203,7 +205,7 @@ class AgentChangesIn(WireRequest):
         """The base prompt, None for Perdure's own: a client that sends back the prompt it got changes nothing."""
         return None if self.system in [base_prompt(one) for one in DEFAULT_TOOLS] else self.system
 
-    def changes(self, before: Agent, model: str | None, *, follows_default: bool = False) -> AgentChanges:
+    def changes(self, before: core.Agent, model: str | None, *, follows_default: bool = False) -> AgentChanges:
         """The changed fields, as the library takes them; `model` is the handle of the new model."""
         settings = merged_settings(before.settings, self, model_changes=model not in (None, before.model))
         tags = before.tags if self.tags is None else tuple(dict.fromkeys(self.tags))
@@ -294,7 +296,7 @@ class AgentIn(AgentChangesIn):
         ]
 
 
-def agent_type_of(agent: Agent) -> str:
+def agent_type_of(agent: core.Agent) -> str:
     """The type from the client. A type without a loop of its own works as `letta_v1_agent` does."""
     agent_type: str = agent.settings.get(WIRE_SETTING, {}).get("agent_type", agent.agent_type)
     return agent_type
@@ -363,70 +365,102 @@ def merged_settings(before: Mapping[str, Any], body: AgentChangesIn, *, model_ch
     return settings | ({WIRE_SETTING: wire_fields} if wire_fields else {})  # last, so that filters find what it holds
 
 
-def secret_shape(secret: Secret) -> dict[str, Any]:
-    """A secret with all fields of the wire, without its value."""
-    return {
-        **fields(secret, agent_id="owner_id", key="name"),
-        "value": MASKED,
-        **nulls("value_enc", "description"),
-        **fields(secret, "created_at", "updated_at"),
-        **nulls("created_by_id", "last_updated_by_id"),
-    }
+class Secret(
+    WireShape,
+    of=stored.Secret,
+    agent_id="owner_id",
+    key="name",
+    unlisted=nulls("value_enc", "description", "created_by_id", "last_updated_by_id"),
+):
+    """A secret. No answer has its value."""
+
+    value: str = MASKED
 
 
-def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> dict[str, Any]:
+def secret_shape(secret: stored.Secret) -> Object:
+    """A secret with all fields of the wire."""
+    return Secret.make(secret, **fields(secret, "created_at", "updated_at"))
+
+
+class Agent(
+    WireShape,
+    of=AgentState,
+    same="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
+    " message_ids system agent_type llm_config embedding_config agent.model embedding model_settings"
+    " compaction_settings response_format agent.description agent.metadata memory blocks tools sources"
+    " agent.tags tool_exec_environment_variables secrets project_id template_id base_template_id deployment_id"
+    " entity_id identity_ids identities pending_approval message_buffer_autoclear enable_sleeptime"
+    " multi_agent_group managed_group last_run_completion last_run_duration_ms last_stop_reason agent.timezone"
+    " max_files_open per_file_view_window_char_limit hidden",
+    created_by_id="agent.created_by",
+    last_updated_by_id="agent.updated_by",
+    last_run_completion="run.ended_at",
+    last_stop_reason="run.stop_reason",
+    managed_group="group",
+    multi_agent_group="group",
+    unlisted=nulls("compaction_settings", "tool_exec_environment_variables", "project_id", "template_id")
+    | nulls("base_template_id", "deployment_id", "entity_id", "identity_ids", "identities", "message_buffer_autoclear")
+    | nulls("enable_sleeptime"),
+):
+    """An agent with everything that belongs to it. `multi_agent_group` is the older name of `managed_group`."""
+
+    agent_type: str
+    system: str
+    model_settings: Object
+    llm_config: Object
+    embedding: str | None
+    embedding_config: Object | None
+    response_format: Object | None
+    memory: Memory
+    blocks: list[Block]
+    tools: list[Tool] = computed(lambda state: [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools])
+    tool_rules: list[Object]
+    sources: list[Folder]
+    secrets: list[Secret]
+    pending_approval: Object | None = computed(lambda state: pending_shape(state.pending))
+    last_run_duration_ms: int | None = computed(lambda state: _duration_ms(state.run))
+    max_files_open: int | None
+    per_file_view_window_char_limit: int | None
+    hidden: bool | None
+    managed_group: Group | None
+    multi_agent_group: Group | None
+
+
+def agent_shape(state: AgentState, facts: models.Facts, embedder: Embedder | None) -> Object:
     """The agent with all fields of the wire. Relations are always included: all clients accept them."""
-    agent, run = state.agent, state.run
-    wire_fields = agent.settings.get(WIRE_SETTING, {})
+    agent, settings = state.agent, state.agent.settings
+    wire_fields = settings.get(WIRE_SETTING, {})
     agent_type = agent_type_of(agent)
     blocks = [block_shape(block) for block in state.blocks]
     secrets = [secret_shape(secret) for secret in state.secrets]
-    ended = run if run is not None and run.ended else None
-    files = limits_of(agent, facts.window_of(agent.settings))
-    group = None if state.group is None else group_shape(state.group)
+    files = limits_of(agent, facts.window_of(settings))
     has_companion = state.group is not None and state.group.kind in SLEEPTIME_KINDS
-    return {
-        **fields(agent, created_by_id="created_by", last_updated_by_id="updated_by"),
-        **fields(agent, "created_at", "updated_at", "id", "name"),
-        "tool_rules": list(agent.settings.get("tool_rules", ())),
-        "message_ids": list(state.message_ids),
-        "system": base_prompt(agent.agent_type) if agent.system is None else agent.system,
-        "agent_type": agent_type,
-        "llm_config": models.llm_config_shape(agent.model, facts, agent.settings),
-        "embedding_config": wire_fields.get("embedding_config") or embedding_config_shape(embedder),
-        "model": agent.model,
-        "embedding": wire_fields.get("embedding"),
-        "model_settings": models.model_settings_shape(agent.model, facts, agent.settings),
-        "compaction_settings": compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
-        "response_format": agent.settings.get("response_format"),
-        **fields(agent, "description", "metadata"),
-        "memory": memory_shape(agent_type, blocks),
-        "blocks": blocks,
-        "tools": [tool_shape(tool, state.codes.get(tool.id)) for tool in state.tools],
-        "sources": [folder_shape(folder, embedder) for folder in state.folders],
-        "tags": list(agent.tags),
-        "tool_exec_environment_variables": secrets,
-        "secrets": secrets,
-        **{name: wire_fields.get(name) for name in ("project_id", "template_id", "base_template_id")},
-        **nulls("deployment_id", "entity_id"),
-        "identity_ids": [one.identity.id for one in state.identities],
-        "identities": [identity_shape(one) for one in state.identities],
-        "pending_approval": pending_shape(state.pending),
-        "message_buffer_autoclear": agent.settings.get(AUTOCLEAR, False),
-        "enable_sleeptime": has_companion or (False if "enable_sleeptime" in wire_fields else None),
-        # The first is the older name of the second.
-        "multi_agent_group": group,
-        "managed_group": group,
-        "last_run_completion": stamp(ended.ended_at) if ended else None,
-        "last_run_duration_ms": _duration_ms(ended),
-        "last_stop_reason": ended.stop_reason if ended else None,
-        "timezone": agent.timezone,
-        "max_files_open": files.max_open,
-        "per_file_view_window_char_limit": files.view_chars,
-        "hidden": True if agent.hidden else wire_fields.get("hidden"),
+    return Agent.make(
+        state,
+        system=base_prompt(agent.agent_type) if agent.system is None else agent.system,
+        agent_type=agent_type,
+        llm_config=models.llm_config_shape(agent.model, facts, settings),
+        embedding_config=wire_fields.get("embedding_config") or embedding_config_shape(embedder),
+        model_settings=models.model_settings_shape(agent.model, facts, settings),
+        compaction_settings=compaction_settings_shape(agent.model, wire_fields.get("compaction_settings", {})),
+        response_format=settings.get("response_format"),
+        memory=memory_shape(agent_type, blocks),
+        blocks=blocks,
+        tool_rules=list(settings.get("tool_rules", ())),
+        sources=[folder_shape(folder, embedder) for folder in state.folders],
+        tool_exec_environment_variables=secrets,
+        secrets=secrets,
+        **{name: wire_fields.get(name) for name in ("embedding", "project_id", "template_id", "base_template_id")},
+        identity_ids=[one.identity.id for one in state.identities],
+        identities=[Identity.make(one) for one in state.identities],
+        message_buffer_autoclear=settings.get(AUTOCLEAR, False),
+        enable_sleeptime=has_companion or (False if "enable_sleeptime" in wire_fields else None),
+        max_files_open=files.max_open,
+        per_file_view_window_char_limit=files.view_chars,
+        hidden=True if agent.hidden else wire_fields.get("hidden"),
         # Only where they are set: Letta's clients don't expect them.
-        **{name: agent.settings[name] for name in _OWN_SETTINGS if agent.settings.get(name) is not None},
-    }
+        **{name: settings[name] for name in _OWN_SETTINGS if settings.get(name) is not None},
+    )
 
 
 def _duration_ms(run: Run | None) -> int | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, Field
 
-from perdure.core.passages import Archive, Passage, TagMatch
+from perdure.core import passages
+from perdure.core.passages import TagMatch
 from perdure.core.ports import Embedder
 from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.archives.units import ArchiveChanges, Selection
@@ -17,13 +19,12 @@ from perdure.server.wire.base import (
     ORG_ID,
     WIRE_FIELDS,
     WireRequest,
-    fields,
     nulls,
     own_metadata,
-    stamps,
     with_wire_fields,
 )
-from perdure.server.wire.fields import Date, Filled, JsonObject, MaxItems, Name, Tags
+from perdure.server.wire.fields import Date, FileIdIn, Filled, FolderIdIn, JsonObject, MaxItems, Name, Tags
+from perdure.server.wire.shapes import Object, StampedShape, computed
 
 _ENDPOINT_TYPES = ("openai", "google_ai", "google_vertex", "azure", "ollama", "lmstudio", "vllm", "mistral", "together")
 
@@ -35,7 +36,7 @@ class ArchiveChangesIn(WireRequest):
     description: str | None = None
     metadata: JsonObject | None = None
 
-    def changes(self, before: Archive) -> ArchiveChanges:
+    def changes(self, before: passages.Archive) -> ArchiveChanges:
         """The changed fields, as the library takes them."""
         changes = self.non_null("name", "description", "metadata")
         if self.metadata is not None:
@@ -58,24 +59,29 @@ class ArchiveIn(ArchiveChangesIn):
         return {"name": self.name, "description": self.description, "metadata": metadata}
 
 
-def archive_shape(archive: Archive, embedder: Embedder | None) -> dict[str, Any]:
-    """The archive with all fields of the wire.
+class Archive(
+    StampedShape,
+    of=passages.Archive,
+    same="name description organization_id vector_db_provider embedding_config metadata id embedding passage_count",
+    unlisted={"organization_id": ORG_ID, "vector_db_provider": "native"},
+):
+    """An archive. `embedding_config` describes what makes its vectors, null where nothing does; `embedding` is the
+    client's handle."""
 
-    `embedding_config` describes what makes its vectors, null where nothing does; `embedding` is the client's handle.
-    """
-    wire_fields = archive.metadata.get(WIRE_FIELDS, {})
-    return {
-        **stamps(archive.created_at, archive.updated_at),
-        "name": archive.name,
-        "description": archive.description,
-        "organization_id": ORG_ID,
-        "vector_db_provider": "native",
-        "embedding_config": embedding_config_shape(embedder),
-        "metadata": own_metadata(archive.metadata) or None,
-        "id": archive.id,
-        "embedding": wire_fields.get("embedding") or wire_fields.get("embedding_config", {}).get("handle"),
-        "passage_count": archive.passage_count,
-    }
+    metadata: Object | None = computed(lambda archive: own_metadata(archive.metadata) or None)
+    embedding: str | None = computed(lambda archive: _embedding(archive.metadata.get(WIRE_FIELDS, {})))
+    embedding_config: Object | None
+
+
+def archive_shape(archive: passages.Archive, embedder: Embedder | None) -> Object:
+    """The archive with all fields of the wire."""
+    return Archive.make(archive, embedding_config=embedding_config_shape(embedder))
+
+
+def _embedding(wire_fields: Mapping[str, Any]) -> str | None:
+    """The handle of the embedder that a client named."""
+    handle: str | None = wire_fields.get("embedding") or wire_fields.get("embedding_config", {}).get("handle")
+    return handle
 
 
 def embedding_config_shape(embedder: Embedder | None) -> dict[str, Any] | None:
@@ -174,16 +180,17 @@ class DeleteSelected(WireRequest):
         return Selection(where=where, text=self.text or "")
 
 
-def passage_shape(passage: Passage) -> dict[str, Any]:
-    """The passage with all fields of the wire. `embedding` is null: vectors are large and nobody needs them."""
-    return {
-        **stamps(passage.occurred_at, passage.created_at),
-        "is_deleted": False,
-        "organization_id": ORG_ID,
-        "archive_id": passage.archive_id,
-        "source_id": passage.source.get("folder_id"),
-        "file_id": passage.source.get("file_id"),
-        "file_name": passage.source.get("file_name"),
-        **fields(passage, "metadata", "tags", "id", "text"),
-        **nulls("embedding", "embedding_config"),
-    }
+class Passage(
+    StampedShape,
+    of=passages.Passage,
+    same="is_deleted organization_id archive_id source_id file_id file_name metadata tags id text embedding"
+    " embedding_config",
+    created_at="occurred_at",
+    updated_at="created_at",
+    unlisted={"is_deleted": False, "organization_id": ORG_ID, **nulls("embedding", "embedding_config")},
+):
+    """A passage. No answer has its vector, which is large and which nobody needs."""
+
+    source_id: FolderIdIn | None = computed(lambda passage: passage.source.get("folder_id"))
+    file_id: FileIdIn | None = computed(lambda passage: passage.source.get("file_id"))
+    file_name: str | None = computed(lambda passage: passage.source.get("file_name"))

@@ -200,16 +200,6 @@ def join_texts(content: str | Sequence[Mapping[str, Any]], refusal: str) -> str:
     return "\n".join(part["text"] for part in content)
 
 
-def stamps(created_at: datetime, updated_at: datetime) -> dict[str, Any]:
-    """The first fields of most answers: who created and changed a thing, and when."""
-    return {
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "created_at": stamp(created_at),
-        "updated_at": stamp(updated_at),
-    }
-
-
 def nulls(*names: str) -> dict[str, None]:
     """Fields that clients expect, and that are always null here."""
     return dict.fromkeys(names)
@@ -217,8 +207,12 @@ def nulls(*names: str) -> dict[str, None]:
 
 def fields(value: object, *names: str, **others: str) -> dict[str, Any]:
     """The attributes of these names, and others under the names that the wire has for them: `size="file.size"`."""
-    found = attributes(value, *names, **others)
-    return {name: stamp(one) if isinstance(one, datetime) else one for name, one in found.items()}
+    return fields_in(attributes(value, *names, **others))
+
+
+def fields_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values by name, times as the wire has them."""
+    return {name: stamp(one) if isinstance(one, datetime) else one for name, one in values.items()}
 
 
 def stamp(at: datetime | None) -> Any:

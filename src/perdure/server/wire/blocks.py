@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
-from perdure.core.blocks import Block
+from perdure.core import blocks as core
 from perdure.core.errors import InvalidInput
 from perdure.domain.blocks.units import LIMIT_CHARS_MAX
-from perdure.server.wire.base import WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
+from perdure.server.wire.base import WIRE_FIELDS, WireRequest, nulls, own_metadata, with_wire_fields
 from perdure.server.wire.fields import JsonObject, Label, Name, Tags
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 LIMIT_CHARS = 100_000
 """The limit of a block that a client makes without one."""
@@ -43,7 +45,7 @@ class BlockChanges(WireRequest):
     entity_id: Name | None = None
     preserve_on_migration: bool | None = None
 
-    def changes(self, before: Block) -> dict[str, Any]:
+    def changes(self, before: core.Block) -> dict[str, Any]:
         """New values for `before`. Raises: InvalidInput: the value is longer than the limit."""
         changes = self._library_fields(before.metadata)
         value = changes.get("value", before.value)
@@ -86,20 +88,31 @@ def _check_limit(label: str, value: str, limit_chars: int) -> None:
         )
 
 
-def block_shape(block: Block) -> dict[str, Any]:
-    """The block with all fields of the wire; `limit` in characters."""
-    wire_fields = block.metadata.get(WIRE_FIELDS, {})
-    return {
-        **fields(block, "value", limit="limit_chars"),
-        **{name: wire_fields.get(name) for name in ("project_id", "template_name")},
-        "is_template": block.is_template,
-        **{name: wire_fields.get(name) for name in _TEMPLATE_FIELDS},
-        "preserve_on_migration": wire_fields.get("preserve_on_migration", False),
-        **fields(block, "label", "read_only", "description"),
-        "metadata": own_metadata(block.metadata),
-        "hidden": block.hidden or None,
-        **fields(block, "id", created_by_id="created_by", last_updated_by_id="updated_by", tags="tags"),
-    }
+class Block(
+    WireShape,
+    of=core.Block,
+    same="value limit project_id template_name is_template template_id base_template_id deployment_id entity_id"
+    " preserve_on_migration label read_only description metadata hidden id created_by_id last_updated_by_id tags",
+    limit="limit_chars",
+    created_by_id="created_by",
+    last_updated_by_id="updated_by",
+    unlisted=nulls(*_WIRE_FIELDS) | {"preserve_on_migration": False},
+):
+    """A memory block; `limit` in characters."""
+
+    metadata: Object = computed(lambda block: own_metadata(block.metadata))
+    hidden: bool | None = computed(lambda block: block.hidden or None)
+
+
+def block_shape(block: core.Block) -> Object:
+    """The block with all fields of the wire."""
+    stored = block.metadata.get(WIRE_FIELDS, {})
+    return Block.make(block, **{name: stored[name] for name in _WIRE_FIELDS if name in stored})
+
+
+class Memory(TypedDict):
+    agent_type: str
+    blocks: list[Block]
 
 
 def memory_shape(agent_type: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:

@@ -28,9 +28,10 @@ from perdure.engine.compaction.compact_view import Compacted
 from perdure.engine.run.room import Preview
 from perdure.library.services.conversations import ConversationState
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import WireRequest, fields, nulls, stamp, stamps
+from perdure.server.wire.base import WireRequest, nulls, stamp
 from perdure.server.wire.fields import AgentIdIn, MaxItems
 from perdure.server.wire.models import ModelSettings
+from perdure.server.wire.shapes import Object, StampedShape, WireShape, computed
 
 _RULES = ("<tool_usage_rules>", "</tool_usage_rules>")
 _METADATA = ("<memory_metadata>", "</memory_metadata>")
@@ -253,9 +254,10 @@ class CompactIn(WireRequest):
         return None if sent is None else CompactionSettings(**sent.values())
 
 
-def compacted_shape(compacted: Compacted) -> dict[str, Any]:
-    """The result of a compaction."""
-    return fields(compacted, "summary", num_messages_before="messages_before", num_messages_after="messages_after")
+class Compaction(
+    WireShape, of=Compacted, same="summary", num_messages_before="messages_before", num_messages_after="messages_after"
+):
+    """The summary, and how many messages were in view before and after, with system message and summaries."""
 
 
 class RecompileIn(WireRequest):
@@ -265,18 +267,18 @@ class RecompileIn(WireRequest):
     compaction_settings: dict[str, Any] | None = None
 
 
-def conversation_shape(state: ConversationState) -> dict[str, Any]:
-    """The conversation with all fields of the wire."""
-    conversation, settings = state.conversation, state.conversation.settings
-    return {
-        **stamps(conversation.created_at, conversation.updated_at),
-        **fields(conversation, "id", "agent_id", "summary"),
-        **fields(state, in_context_message_ids="message_ids", isolated_block_ids="isolated_block_ids"),
-        "model": settings.get(MODEL),
-        "model_settings": settings.get(MODEL_SETTINGS),
-        "last_message_at": stamp(conversation.last_message_at),
-        "description": settings.get(DESCRIPTION),
-        "archived": conversation.archived_at is not None,
-        "archived_at": stamp(conversation.archived_at),
-        "context_window_limit": settings.get(OPTIONS, {}).get(WINDOW),
-    }
+class Conversation(
+    StampedShape,
+    of=ConversationState,
+    same="conversation.created_at conversation.updated_at conversation.id conversation.agent_id conversation.summary"
+    " in_context_message_ids isolated_block_ids model model_settings conversation.last_message_at description archived"
+    " conversation.archived_at context_window_limit",
+    in_context_message_ids="message_ids",
+):
+    """A conversation; null is what its agent has."""
+
+    description: str | None = computed(lambda state: state.conversation.settings.get(DESCRIPTION))
+    model: str | None = computed(lambda state: state.conversation.settings.get(MODEL))
+    model_settings: Object | None = computed(lambda state: state.conversation.settings.get(MODEL_SETTINGS))
+    context_window_limit: int | None = computed(lambda state: state.conversation.settings.get(OPTIONS, {}).get(WINDOW))
+    archived: bool = computed(lambda state: state.conversation.archived_at is not None)

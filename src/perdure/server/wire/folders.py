@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 from uuid import UUID
 
-from perdure.core.files import AgentFile, Folder
+from typing_extensions import TypedDict
+
+from perdure.core import files
 from perdure.core.ids import AgentId
 from perdure.core.ports import Embedder
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
+from perdure.library.services.folders import folders as sizes
 from perdure.library.services.folders.files import FileState
-from perdure.library.services.folders.folders import FolderSizes
 from perdure.server.wire.archives import filled_embedding_config
-from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls, stamps
+from perdure.server.wire.base import ORG_ID, WireRequest, fields, nulls
 from perdure.server.wire.fields import JsonObject, keywords
+from perdure.server.wire.shapes import Object, StampedShape, WireShape, computed
 
 _VERSION = 0x4 << 76 | 0b10 << 62
 _FREE = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
@@ -41,65 +44,117 @@ class FolderIn(FolderChangesIn):
     name: _Name
 
 
-def folder_shape(folder: Folder, embedder: Embedder | None) -> dict[str, Any]:
+class Folder(
+    StampedShape,
+    of=files.Folder,
+    same="name description instructions metadata id embedding_config",
+    unlisted={"organization_id": ORG_ID, "vector_db_provider": "native"},
+):
+    """A folder with files."""
+
+    metadata: Object | None = computed(lambda folder: dict(folder.metadata) or None)
+    embedding_config: Object
+
+
+def folder_shape(folder: files.Folder, embedder: Embedder | None) -> Object:
     """The folder with all fields of the wire."""
-    return {
-        **stamps(folder.created_at, folder.updated_at),
-        **fields(folder, "name", "description", "instructions"),
-        "metadata": dict(folder.metadata) or None,
-        "id": folder.id,
-        "embedding_config": filled_embedding_config(embedder),
-        "organization_id": ORG_ID,
-        "vector_db_provider": "native",
-    }
+    return Folder.make(folder, embedding_config=filled_embedding_config(embedder))
 
 
-def sizes_shape(sizes: FolderSizes) -> dict[str, Any]:
+class FileSize(WireShape, of=files.File, file_id="id", file_name="name", file_size="size_bytes"):
+    """A file by its size."""
+
+
+class FolderSize(
+    WireShape,
+    of=sizes.FolderSize,
+    same="file_count",
+    source_id="folder.id",
+    source_name="folder.name",
+    total_size="size_bytes",
+):
+    """How much there is in a folder."""
+
+    files: list[FileSize]
+
+
+class FolderSizes(
+    WireShape,
+    of=sizes.FolderSizes,
+    total_sources="folder_count",
+    total_files="file_count",
+    total_size="size_bytes",
+    sources="folders",
+):
     """How much there is in all folders, and in each."""
-    folders = [
-        fields(one.folder, source_id="id", source_name="name")
-        | fields(one, "file_count", total_size="size_bytes")
-        | {"files": [fields(file, file_id="id", file_name="name", file_size="size_bytes") for file in one.files]}
-        for one in sizes.folders
-    ]
-    shape = fields(sizes, total_sources="folder_count", total_files="file_count", total_size="size_bytes")
-    return shape | {"sources": folders}
+
+    sources: list[FolderSize]
 
 
-def file_shape(state: FileState) -> dict[str, Any]:
-    """The file with all fields of the wire."""
-    file = state.file
-    return {
-        **stamps(file.created_at, file.updated_at),
-        **fields(file, source_id="folder_id", file_name="name", original_file_name="original_name"),
-        "file_path": None,
-        **fields(file, file_type="media_type", file_size="size_bytes"),
-        **nulls("file_creation_date", "file_last_modified_date"),
-        "processing_status": file.status,
-        "error_message": file.problem or None,
-        "warnings": list(file.warnings),
-        "progress": 100 if file.status == "completed" else 100 * file.done // max(1, file.total),
-        "total_chunks": file.chunk_count if file.ended or file.status == "embedding" else None,
-        "chunks_embedded": file.chunk_count - state.waiting,  # without an embedder none waits: they are found by words
-        "content": state.text,
-        "id": file.id,
-        "organization_id": ORG_ID,
-    }
+class File(
+    StampedShape,
+    of=FileState,
+    same="file.created_at file.updated_at source_id file_name original_file_name file_type file_size processing_status"
+    " error_message warnings progress total_chunks chunks_embedded content file.id",
+    source_id="file.folder_id",
+    file_name="file.name",
+    original_file_name="file.original_name",
+    file_type="file.media_type",
+    file_size="file.size_bytes",
+    processing_status="file.status",
+    content="text",
+    unlisted=nulls("file_path", "file_creation_date", "file_last_modified_date") | {"organization_id": ORG_ID},
+):
+    """A file of a folder."""
+
+    processing_status: Literal["pending", "parsing", "embedding", "completed", "error"]
+    error_message: str | None = computed(lambda state: state.file.problem or None)
+    warnings: list[str] = computed(lambda state: list(state.file.warnings))
+    progress: int = computed(lambda state: _progress(state.file))
+    total_chunks: int | None = computed(lambda state: _total_chunks(state.file))
+    # Without an embedder none waits: they are found by words.
+    chunks_embedded: int | None = computed(lambda state: state.file.chunk_count - state.waiting)
 
 
-def agent_file_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
-    """A file of an agent; `visible` is its text in the agent's view."""
-    return {
-        "id": f"file_agent-{_xor_ids(agent_id, file.file.id)}",  # computed, so nobody has to store it
-        **fields(file, file_id="file.id", file_name="path", folder_id="file.folder_id"),
-        **fields(file, "folder_name", "is_open", last_accessed_at="used_at"),
-        "visible_content": visible,
-        "start_line": file.first_line if file.is_open else None,
-        "end_line": file.last_line if file.is_open else None,
-    }
+def _progress(file: files.File) -> int:
+    """How much of it is processed, in percent."""
+    return 100 if file.status == "completed" else 100 * file.done // max(1, file.total)
 
 
-def file_block_shape(agent_id: AgentId, file: AgentFile, visible: str | None) -> dict[str, Any]:
+def _total_chunks(file: files.File) -> int | None:
+    """Its chunks, once they are known."""
+    return file.chunk_count if file.ended or file.status == "embedding" else None
+
+
+class AgentFile(
+    WireShape,
+    of=files.AgentFile,
+    same="id file_id file_name folder_id folder_name is_open",
+    file_id="file.id",
+    file_name="path",
+    folder_id="file.folder_id",
+    last_accessed_at="used_at",
+):
+    """A file of an agent; `visible_content` is its text in the agent's view."""
+
+    id: str
+    visible_content: str | None
+    start_line: int | None = computed(lambda file: file.first_line if file.is_open else None)
+    end_line: int | None = computed(lambda file: file.last_line if file.is_open else None)
+
+
+class AgentFiles(TypedDict):
+    files: list[AgentFile]
+    next_cursor: str | None
+    has_more: bool
+
+
+def agent_file_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> Object:
+    """A file of an agent. Its id is computed, so nobody has to store it."""
+    return AgentFile.make(file, id=f"file_agent-{_xor_ids(agent_id, file.file.id)}", visible_content=visible)
+
+
+def file_block_shape(agent_id: AgentId, file: files.AgentFile, visible: str | None) -> dict[str, Any]:
     """A file of an agent as a block of its memory; without a value while it is closed."""
     return {
         **agent_file_shape(agent_id, file, visible),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
 
 from perdure.core.agents import IdentityType
 from perdure.library.services.identities import IdentityFields, IdentityState
-from perdure.server.wire.base import WireRequest, fields
+from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, JsonObject, Name, finite
+from perdure.server.wire.shapes import Object, WireShape
 
 _Text = Annotated[Name, Field(min_length=1)]
 
@@ -58,7 +60,20 @@ def property_values(properties: list[PropertyIn]) -> list[dict[str, Any]]:
     return [one.model_dump() for one in properties]
 
 
-def identity_shape(state: IdentityState) -> dict[str, Any]:
-    """The identity with all fields of the wire."""
-    own = ("id", "identifier_key", "name", "identity_type", "project_id", "properties")
-    return fields(state.identity, *own) | fields(state, "agent_ids", "block_ids")
+class Property(TypedDict):
+    """A property of an identity."""
+
+    key: str
+    value: str | bool | float | Object
+    type: Literal["string", "number", "boolean", "json"]
+
+
+class Identity(
+    WireShape,
+    of=IdentityState,
+    same="identity.id identity.identifier_key identity.name identity.identity_type identity.project_id"
+    " identity.properties agent_ids block_ids",
+):
+    """An identity."""
+
+    properties: list[Property]

@@ -5,16 +5,19 @@ A reply never has the values of secrets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, cast
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, NotRequired, cast
 
 from pydantic import Field
+from typing_extensions import TypedDict
 
+from perdure.core import mcp as core
 from perdure.core.errors import InvalidInput
-from perdure.core.mcp import SERVER_NAME_PATTERN, Definition, InvalidEntry, McpServer, McpTool, Transport
+from perdure.core.mcp import SERVER_NAME_PATTERN, Transport
 from perdure.domain.mcp import ServerOptions, ToolsByStatus
-from perdure.server.wire.base import MASKED, WireRequest, fields
-from perdure.server.wire.fields import Items, ItemsByName, JsonObject, keywords
+from perdure.server.wire.base import MASKED, WireRequest, fields, nulls
+from perdure.server.wire.fields import Items, ItemsByName, JsonObject, McpServerIdIn, keywords
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 ServerName = Annotated[str, keywords(pattern=SERVER_NAME_PATTERN)]
 
@@ -28,8 +31,6 @@ _OPTION_NAMES = {
     "custom_headers": "headers",
 }
 """Field of the wire -> option of the library, where the names differ."""
-
-_STATUSES = ("active", "pending", "changed", "missing", "removed", "unusable", "added")
 
 
 class CommandIn(WireRequest):
@@ -82,7 +83,7 @@ class McpServerChangesIn(WireRequest):
     server_name: str | None = None
     config: McpConfigIn = McpConfigIn()
 
-    def changes(self, server: McpServer) -> dict[str, Any]:
+    def changes(self, server: core.McpServer) -> dict[str, Any]:
         """The changed fields, as `McpChanges` takes them. Raises: InvalidInput: another kind of server."""
         changes = _options_in(self.config)
         if changes.pop("transport", server.transport) != server.transport:
@@ -134,17 +135,45 @@ def _options_in(body: WireRequest) -> dict[str, Any]:
     return options | ({"args": tuple(options["args"])} if "args" in options else {})
 
 
-def server_shape(server: McpServer) -> dict[str, Any]:
+McpKind = Literal["stdio", "sse", "streamable_http"]
+
+
+class _McpEndpoint(TypedDict):
+    """How Perdure reaches an MCP server: a program to start (`command`, ...) or a URL (`server_url`, ...)."""
+
+    command: NotRequired[str]
+    args: NotRequired[list[str]]
+    env: NotRequired[dict[str, str]]
+    server_url: NotRequired[str]
+    auth_header: NotRequired[str | None]
+    auth_token: NotRequired[str | None]
+    custom_headers: NotRequired[dict[str, str]]
+
+
+class McpServer(_McpEndpoint):
+    """A registered MCP server, as the API returns it."""
+
+    id: McpServerIdIn
+    server_name: str
+    mcp_server_type: McpKind
+
+
+class McpConfig(_McpEndpoint):
+    server_name: str
+    type: McpKind
+
+
+def server_shape(server: core.McpServer) -> McpServer:
     """The server with the fields of its type. Secret headers and variables have their names, and empty values."""
     return {"id": server.id, "server_name": server.name, "mcp_server_type": server.transport, **_endpoint(server)}
 
 
-def named_server_shape(server: McpServer) -> dict[str, Any]:
+def named_server_shape(server: core.McpServer) -> McpConfig:
     """The server on the routes by name."""
     return {"server_name": server.name, "type": server.transport, **_endpoint(server)}
 
 
-def _endpoint(server: McpServer) -> dict[str, Any]:
+def _endpoint(server: core.McpServer) -> _McpEndpoint:
     """How a server is reached: the fields of its type."""
     if server.transport == "stdio":
         environment = dict.fromkeys(server.variable_names, MASKED)
@@ -157,53 +186,61 @@ def _endpoint(server: McpServer) -> dict[str, Any]:
     }
 
 
-def known_tool_shape(tool: McpTool) -> dict[str, Any]:
-    """A tool of a server, with its approved and its present definition. Perdure's own."""
-    return fields(tool, "name", tool_name="local_name") | {
-        **fields(tool, "tool_id", "status"),
-        "problem": tool.problem or None,
-        "approved": _definition_shape(tool.pinned),
-        "offered": _definition_shape(tool.seen),
-    }
+class _DefinitionShape(WireShape, of=core.Definition, same="description annotations digest", input_schema="parameters"):
+    """What a server says of a tool, and the digest that an approval names."""
 
 
-def left_out_shape(entry: InvalidEntry) -> dict[str, Any]:
+class Definition(WireShape, of=core.McpTool, same="name tool_id", tool_name="local_name"):
+    """A tool of an MCP server as it is known here: what was approved, and what the server offers now."""
+
+    tool_name: str | None
+    status: str
+    problem: str | None = computed(lambda tool: tool.problem or None)
+    approved: Object | None = computed(lambda tool: tool.pinned and _DefinitionShape.make(tool.pinned))
+    offered: Object | None = computed(lambda tool: tool.seen and _DefinitionShape.make(tool.seen))
+
+
+def left_out_shape(entry: core.InvalidEntry) -> Object:
     """An entry of a server's listing that is no tool, in the shape of those that are."""
-    empty = dict.fromkeys(("tool_name", "tool_id", "approved", "offered"))
-    return {"name": entry.name, "status": "left_out", "problem": entry.reason, **empty}
+    shown = {"name": entry.name, "status": "left_out", "problem": entry.reason}
+    return dict.fromkeys(("tool_name", "tool_id", "approved", "offered")) | shown
 
 
-def tools_by_status_shape(tools: ToolsByStatus) -> Mapping[str, Any]:
-    """A server's tools by status, and the entries of its listing that are no tools."""
-    left_out = [fields(entry, "name", "reason") for entry in tools.left_out]
-    return fields(tools, *_STATUSES) | {"left_out": left_out}
+class Synced(WireShape, of=ToolsByStatus, same="active pending changed missing removed unusable added"):
+    """Names of the server's tools, by how they stand, and the entries of its listing that are no tools."""
+
+    left_out: list[Object] = computed(lambda tools: [fields(entry, "name", "reason") for entry in tools.left_out])
 
 
-def listing_shape(definitions: Sequence[Definition]) -> list[dict[str, Any]]:
+class McpTool(
+    WireShape,
+    of=core.Definition,
+    same="name",
+    inputSchema="parameters",
+    unlisted=nulls("title", "outputSchema", "_meta"),
+):
+    """A tool in the listing of a server."""
+
+    description: str | None
+    health: Object | None
+
+
+class McpListing(TypedDict):
+    status: Literal["success"]
+    tools: list[McpTool]
+
+
+def listing_shape(definitions: Sequence[core.Definition]) -> list[dict[str, Any]]:
     """The tools that a server offers which is not registered."""
     return [_listed_tool_shape(definition, "") for definition in definitions]
 
 
-def offers_shape(tools: Sequence[McpTool]) -> list[dict[str, Any]]:
+def offers_shape(tools: Sequence[core.McpTool]) -> list[dict[str, Any]]:
     """The tools that a registered server offers now, by its own names, approved or not."""
     return [_listed_tool_shape(tool.seen, tool.problem) for tool in tools if tool.seen is not None]
 
 
-def _listed_tool_shape(definition: Definition, problem: str) -> dict[str, Any]:
+def _listed_tool_shape(definition: core.Definition, problem: str) -> Object:
     """A tool in the listing of a server."""
-    return {
-        "name": definition.name,
-        "title": None,
-        **fields(definition, "description", inputSchema="parameters"),
-        "outputSchema": None,
-        "annotations": dict(definition.annotations) or None,
-        "_meta": None,
-        "health": {"status": "INVALID", "reasons": [problem]} if problem else None,
-    }
-
-
-def _definition_shape(definition: Definition | None) -> dict[str, Any] | None:
-    """What a server says of a tool, and the digest that an approval names."""
-    if definition is None:
-        return None
-    return fields(definition, "description", "annotations", "digest", input_schema="parameters")
+    health = {"status": "INVALID", "reasons": [problem]} if problem else None
+    return McpTool.make(definition, health=health, annotations=dict(definition.annotations) or None)

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from perdure.core import runs
 from perdure.core.agents import Agent
-from perdure.core.ids import RunId, ToolId, is_id
+from perdure.core.ids import RunId, is_id
 from perdure.core.models import Exchange
-from perdure.core.runs import Callback, Feedback, Run, RunStatus, Step, Usage
+from perdure.core.runs import Callback, Feedback, RunStatus, Usage
 from perdure.core.text.reprs import hide_query
-from perdure.domain.conversations.spans import Span, StepTimes, trace_id
+from perdure.domain.conversations import spans
+from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
 from perdure.library.reply import Reply, Turn
-from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, nulls, stamp
-from perdure.server.wire.fields import Tags
+from perdure.server.wire.base import ORG_ID, WIRE_SETTING, WireRequest, fields, fields_in, nulls, stamp
+from perdure.server.wire.fields import AgentIdIn, ConversationIdIn, RunIdIn, Tags, ToolIdIn
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import Facts
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 WireRunStatus = Literal["created", "running", "completed", "failed", "cancelled"]
 
@@ -60,31 +63,41 @@ def duration_ns(began_at: datetime, ended_at: datetime | None) -> int | None:
     return None if ended_at is None else round((ended_at - began_at).total_seconds() * 1e9)
 
 
-def wire_run(run: Run, *, status: WireRunStatus | None = None) -> dict[str, Any]:
+class Run(
+    WireShape,
+    of=runs.Run,
+    same="id status created_at completed_at key.agent_id conversation_id background metadata stop_reason",
+    completed_at="ended_at",
+    unlisted=nulls("base_template_id", "ttft_ns"),
+):
     """A run. Runs of an agent's first conversation have no `conversation_id`."""
+
+    status: WireRunStatus = computed(lambda run: wire_status(run.status))
+    conversation_id: ConversationIdIn | None = computed(
+        lambda run: run.conversation_id if run.conversation_seq else None
+    )
+    metadata: Object = computed(lambda run: _metadata(run))
+    total_duration_ns: int | None = computed(lambda run: duration_ns(run.started_at or run.created_at, run.ended_at))
+
+
+def wire_run(run: runs.Run, *, status: WireRunStatus | None = None) -> Object:
+    """A run with all fields of the wire."""
+    others = callback_fields(run.callback) | ({} if status is None else {"status": status})
+    return Run.make(run, request_config=_request_config(run), **others)
+
+
+def _metadata(run: runs.Run) -> Object:
+    """How a run was begun, and why it failed."""
     is_async = run.background and run.batch_id is None and "stream_tokens" not in run.options.form
-    metadata: dict[str, Any] = {"run_type": "send_message_async" if is_async else "send_message"}
+    metadata: Object = {"run_type": "send_message_async" if is_async else "send_message"}
     if run.batch_id is not None:
         metadata["batch_id"] = run.batch_id
     if run.failure is not None:
         metadata["error"] = {"type": run.failure.kind, "message": run.failure.message}
-    return {
-        "id": run.id,
-        "status": status or wire_status(run.status),
-        **fields(run, "created_at", completed_at="ended_at", agent_id="key.agent_id"),
-        "conversation_id": run.conversation_id if run.conversation_seq else None,
-        "base_template_id": None,
-        "background": run.background,
-        "metadata": metadata,
-        "request_config": _request_config(run),
-        "stop_reason": run.stop_reason,
-        **callback_fields(run.callback),
-        "ttft_ns": None,
-        "total_duration_ns": duration_ns(run.started_at or run.created_at, run.ended_at),
-    }
+    return metadata
 
 
-def _request_config(run: Run) -> dict[str, Any]:
+def _request_config(run: runs.Run) -> dict[str, Any]:
     """In which form the caller gets the run's messages."""
     display = Display.of(run.options.form)
     return {
@@ -103,7 +116,7 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     return {"callback_url": hide_query(callback.url)[0]} | fields(callback, **names)
 
 
-def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
+def wire_trace(step: runs.Step, run: runs.Run, exchange: Exchange) -> Object:
     """The provider's request and answer of a step. `request_json` leaves out the messages, which the log has."""
     return {
         "id": step.id,
@@ -118,85 +131,92 @@ def wire_trace(step: Step, run: Run, exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def wire_step(step: Step, run: Run, agent: Agent, facts: Facts) -> dict[str, Any]:
-    """A model call; its project is that of the agent, and so is its window, if it recorded none. One that a dead
-    process left (`abandoned`) is `failed` on the wire."""
-    provider, _, model = step.model.partition("/")
-    usage = step.usage
-    return {
-        "id": step.id,
-        "origin": None,
-        "organization_id": ORG_ID,
-        "provider_id": None,
-        "run_id": run.id,
-        "agent_id": step.agent_id,
-        "provider_name": provider,
-        "provider_category": facts.provider_category,
-        "model": model or provider,
-        "model_handle": step.model,
-        "model_endpoint": None,
-        "context_window_limit": step.recipe.window_tokens or facts.window_of(agent.settings),
-        **_counts(usage),
-        **_cache_counts(usage),
-        **_detail_fields(usage),
-        "stop_reason": step.stop_reason,
-        "tags": list(step.tags),
-        "trace_id": trace_id(run.id),
-        **nulls("tid", "request_id"),
-        "messages": [],
-        "feedback": step.feedback,
-        "project_id": agent.settings.get(WIRE_SETTING, {}).get("project_id"),
-        "error_type": step.failure.kind if step.failure else None,
-        "error_data": {"message": step.failure.message} if step.failure else None,
-        "status": "failed" if step.status == "abandoned" else step.status,
-    }
+class Step(
+    WireShape,
+    of=runs.Step,
+    same="id run_id agent_id provider_name model model_handle completion_tokens prompt_tokens total_tokens stop_reason"
+    " tags trace_id feedback error_type error_data status",
+    completion_tokens="usage.output_tokens",
+    prompt_tokens="usage.input_tokens",
+    total_tokens="usage.total_tokens",
+    model_handle="model",
+    error_type="failure.kind",
+    unlisted=nulls("origin", "provider_id", "model_endpoint", "tid", "request_id")
+    | {"organization_id": ORG_ID, "messages": []},
+):
+    """A model call. One that a dead process left (`abandoned`) is `failed` on the wire."""
+
+    provider_name: str = computed(lambda step: step.model.partition("/")[0])
+    model: str = computed(lambda step: step.model.partition("/")[2] or step.model)
+    error_data: Object | None = computed(lambda step: {"message": step.failure.message} if step.failure else None)
+    status: Literal["pending", "success", "failed", "cancelled"] = computed(
+        lambda step: "failed" if step.status == "abandoned" else step.status
+    )
+    run_id: RunIdIn
+    trace_id: str
 
 
-def wire_run_metrics(run: Run, tool_ids: Sequence[ToolId]) -> dict[str, Any]:
+def wire_step(step: runs.Step, run: runs.Run, agent: Agent, facts: Facts) -> Object:
+    """A model call with all fields of the wire; its project is that of the agent, and so is its window, if it recorded
+    none."""
+    return Step.make(
+        step,
+        run_id=run.id,
+        trace_id=trace_id(run.id),
+        provider_category=facts.provider_category,
+        context_window_limit=step.recipe.window_tokens or facts.window_of(agent.settings),
+        project_id=agent.settings.get(WIRE_SETTING, {}).get("project_id"),
+        **_cache_counts(step.usage),
+        **_detail_fields(step.usage),
+    )
+
+
+class RunMetrics(
+    WireShape,
+    of=runs.Run,
+    same="id key.agent_id",
+    num_steps="step_count",
+    unlisted=nulls("project_id", "template_id", "base_template_id"),
+):
     """How long a run took, and what it used."""
-    began = run.started_at or run.created_at
-    return {
-        "id": run.id,
-        "agent_id": run.key.agent_id,
-        "project_id": None,
-        "run_start_ns": _ns(began),
-        "run_ns": _ns_between(began, run.ended_at),
-        "num_steps": run.step_count,
-        "tools_used": list(tool_ids),
-        **nulls("template_id", "base_template_id"),
-    }
+
+    run_start_ns: int = computed(lambda run: _ns(run.started_at or run.created_at))
+    run_ns: int | None = computed(lambda run: _ns_between(run.started_at or run.created_at, run.ended_at))
+    tools_used: list[ToolIdIn]
 
 
-def wire_step_metrics(times: StepTimes, run: Run) -> dict[str, Any]:
+class StepMetrics(
+    WireShape,
+    of=StepTimes,
+    id="step_id",
+    unlisted=nulls("provider_id", "project_id", "template_id", "base_template_id"),
+):
     """How long a step took."""
-    return {
-        "id": times.step_id,
-        "run_id": run.id,
-        "agent_id": run.key.agent_id,
-        "step_start_ns": _ns(times.started_at),
-        "llm_request_start_ns": _ns(times.started_at),
-        "llm_request_ns": _ns_between(times.started_at, times.answered_at),
-        "tool_execution_ns": times.answered_at and _ns_between(times.answered_at, times.last_result_at),
-        "step_ns": _ns_between(times.started_at, times.last_result_at or times.answered_at),
-        **nulls("provider_id", "project_id", "template_id", "base_template_id"),
-    }
+
+    run_id: RunIdIn
+    agent_id: AgentIdIn
+    step_start_ns: int = computed(lambda times: _ns(times.started_at))
+    llm_request_start_ns: int = computed(lambda times: _ns(times.started_at))
+    llm_request_ns: int | None = computed(lambda times: _ns_between(times.started_at, times.answered_at))
+    tool_execution_ns: int | None = computed(
+        lambda times: times.answered_at and _ns_between(times.answered_at, times.last_result_at)
+    )
+    step_ns: int | None = computed(
+        lambda times: _ns_between(times.started_at, times.last_result_at or times.answered_at)
+    )
 
 
-def wire_span(span: Span, run: Run) -> dict[str, Any]:
+class Span(WireShape, of=spans.Span, span_id="id", parent_span_id="parent_id", span_name="name"):
     """A stretch of a run, with the names of OpenTelemetry."""
-    return {
-        "trace_id": trace_id(run.id),
-        "span_id": span.id,
-        "parent_span_id": span.parent_id,
-        "span_name": span.name,
-        "start_time_unix_nano": _ns(span.started_at),
-        "end_time_unix_nano": span.ended_at and _ns(span.ended_at),
-        "duration_ns": _ns_between(span.started_at, span.ended_at),
-        "status_code": "ERROR" if span.failed else "OK" if span.ended_at else "UNSET",
-        "attributes": {
-            name: stamp(value) if isinstance(value, datetime) else value for name, value in span.attributes.items()
-        },
-    }
+
+    trace_id: str
+    start_time_unix_nano: int = computed(lambda span: _ns(span.started_at))
+    end_time_unix_nano: int | None = computed(lambda span: span.ended_at and _ns(span.ended_at))
+    duration_ns: int | None = computed(lambda span: _ns_between(span.started_at, span.ended_at))
+    status_code: Literal["OK", "ERROR", "UNSET"] = computed(
+        lambda span: "ERROR" if span.failed else "OK" if span.ended_at else "UNSET"
+    )
+    attributes: Object = computed(lambda span: fields_in(span.attributes))
 
 
 def run_ids_of(trace_ids: Sequence[str]) -> tuple[RunId, ...]:

@@ -10,13 +10,15 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, field_validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.text.reprs import attributes
+from perdure.core.tools import spec as core
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.schema import without_titles
-from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
+from perdure.core.tools.spec import ToolCode, ToolOutcome
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, ToolHit, text_of_tool
 from perdure.library.services.tools.tools import ToolState
-from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, own_metadata, with_wire_fields
+from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, nulls, own_metadata, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords
+from perdure.server.wire.shapes import Object, WireShape, computed
 
 _HASH = "tool_hash"
 """The key in a reply's metadata of the digest of the source."""
@@ -169,43 +171,55 @@ class ToolSearchIn(WireRequest):
     limit: Annotated[int, Field(ge=1, le=1_000)] = 50
 
 
-def json_schema_shape(tool: Tool) -> dict[str, Any]:
-    """A tool's schema on the wire: name, description and parameters."""
-    spec = tool.spec
-    return {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+class JsonSchema(WireShape, of=core.Tool, same="spec.name spec.description"):
+    """A tool's schema: name, description and parameters."""
+
+    parameters: Object = computed(lambda tool: dict(tool.spec.parameters))
 
 
-def tool_shape(tool: Tool, code: ToolCode | None = None) -> dict[str, Any]:
-    """The tool with all fields of the wire. `source_code` is null of a tool that is not custom."""
+class Tool(
+    WireShape,
+    of=core.Tool,
+    same="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
+    " return_char_limit pip_requirements npm_requirements default_requires_approval enable_parallel_execution"
+    " created_by_id last_updated_by_id metadata_ project_id",
+    return_char_limit="spec.return_limit_chars",
+    enable_parallel_execution="spec.parallel",
+    unlisted=nulls("args_json_schema", "project_id") | {"created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID},
+):
+    """A tool. `source_code` is null of one that is not custom."""
+
+    source_type: str | None
+    source_code: str | None
+    json_schema: Object = computed(JsonSchema.make)
+    tags: list[str]
+    pip_requirements: list[Object] | None
+    npm_requirements: list[Object] | None = computed(
+        lambda tool: tool.metadata.get(WIRE_FIELDS, {}).get("npm_requirements")
+    )
+    default_requires_approval: bool | None = computed(lambda tool: tool.spec.requires_approval or None)
+    metadata_: Object
+
+
+def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Object:
+    """The tool with all fields of the wire."""
     spec = tool.spec
     own = spec.tool_type != "custom"
-    wire_fields = tool.metadata.get(WIRE_FIELDS, {})
     metadata = own_metadata(tool.metadata)
     if code is not None:
         digest = hashlib.sha256(code.source.encode("utf-8", "surrogatepass")).hexdigest()
         metadata[_HASH] = digest[:12]
-    return {
-        "id": tool.id,
-        "tool_type": spec.tool_type,
-        "description": spec.description,
-        "source_type": "python" if code is None else code.source_type,
-        "name": spec.name,
+    return Tool.make(
+        tool,
+        source_type="python" if code is None else code.source_type,
         # Letta's own tools are tagged with their type, which clients use to tell them from a user's.
-        "tags": list(tool.tags) or ([spec.tool_type] if own else []),
-        "source_code": None if code is None else code.source,
-        "json_schema": json_schema_shape(tool),
-        "args_json_schema": None if own else wire_fields.get("args_json_schema", {}),
-        "return_char_limit": spec.return_limit_chars,
-        "pip_requirements": None if code is None else [_requirement(one) for one in code.requirements] or None,
-        "npm_requirements": wire_fields.get("npm_requirements"),
-        "default_requires_approval": spec.requires_approval or None,
-        "enable_parallel_execution": spec.parallel,
-        "created_by_id": ACTOR_ID,
-        "last_updated_by_id": ACTOR_ID,
-        "metadata_": metadata,
-        "project_id": None,
+        tags=list(tool.tags) or ([spec.tool_type] if own else []),
+        source_code=None if code is None else code.source,
+        args_json_schema=None if own else tool.metadata.get(WIRE_FIELDS, {}).get("args_json_schema", {}),
+        pip_requirements=None if code is None else [_requirement(one) for one in code.requirements] or None,
+        metadata_=metadata,
         **_own_fields(tool, code),
-    }
+    )
 
 
 def tool_state_shape(state: ToolState) -> dict[str, Any]:
@@ -240,7 +254,7 @@ def execution_shape(outcome: ToolOutcome, agent: dict[str, Any] | None) -> dict[
     }
 
 
-def _own_fields(tool: Tool, code: ToolCode | None) -> dict[str, Any]:
+def _own_fields(tool: core.Tool, code: ToolCode | None) -> dict[str, Any]:
     """The fields that only Perdure has, where they are set: other clients don't expect them."""
     fields: dict[str, Any] = {"idempotent": tool.spec.idempotent} if tool.spec.tool_type == "custom" else {}
     if code is not None:

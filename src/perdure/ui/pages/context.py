@@ -13,13 +13,14 @@ from perdure.context.request.explain import diff as compare
 from perdure.context.window.budget import Certificate
 from perdure.context.window.overview import ContextOverview
 from perdure.core.ids import ConversationId, StepId
+from perdure.core.messages import Message
 from perdure.core.nodes import node_handle
 from perdure.core.text.reprs import attributes
 from perdure.engine.run.room import Preview
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepInfo, overview_of, request_of
 from perdure.ui.pages.chat import context_shape
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Pages, agent_id_of
 
 STEPS_MAX, PLOTTED_MIN = 100, 3
@@ -58,17 +59,11 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         found = await asyncio.to_thread(compare, *requests)
         difference = {"from": old, "to": new, "text": "\n".join(found.text), "shared_bytes": found.shared_bytes}
     leaving = services.steps.leaving_next(preview)
-    return {
-        "title": f"{agent.name} · Context",
-        "agent": agent_shape(agent),
-        "tab": "context",
+    return agent_frame(agent, "Context", "context") | {
         "conversation_id": conversation.id,
         "context": context_shape(preview) | {"parts": _parts(preview, services.steps.prices_of(agent.model))},
         "grid": _grid(overview_of(preview)),
-        "leaving": leaving
-        and [
-            {"id": one.id, "role": one.role, "text": one.text[:LEAVING_CHARS], "at": one.occurred_at} for one in leaving
-        ],
+        "leaving": None if leaving is None else [_leaving_shape(one) for one in leaving],
         "raw": canonical(request_of(preview)).decode() if query.get("raw") else None,
         "deltas": list(preview.deltas),
         "tail": preview.status,
@@ -80,6 +75,11 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
         "certificate": _certificate(preview.certificate),
         "next": NEXT,
     }
+
+
+def _leaving_shape(message: Message) -> Data:
+    """A message that leaves the view next."""
+    return attributes(message, "id", "role", at="occurred_at") | {"text": message.text[:LEAVING_CHARS]}
 
 
 def _certificate(certificate: Certificate) -> Data:

@@ -39,7 +39,7 @@ from perdure.library.services.facts.facts import NewFactFields
 from perdure.library.services.facts.views import FactConditions
 from perdure.search.hits import FactHit, Why
 from perdure.search.query import parse_time
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, date_of, field_of, form_of, is_number
 
 FACTS_MAX, ABOUT_MAX = 50, 8
@@ -122,7 +122,7 @@ async def _faded_passages(library: AsyncPerdure, agent_id: AgentId) -> list[Data
 
 def facts_frame(agent: Agent, view: str) -> Data:
     """What the pages of facts have in common; `view` is the one that is shown."""
-    return {"title": f"{agent.name} · Facts", "agent": agent_shape(agent), "tab": "facts", "view": view}
+    return agent_frame(agent, "Facts", "facts") | {"view": view}
 
 
 def _conditions(query: QueryParams, now: datetime) -> FactConditions:

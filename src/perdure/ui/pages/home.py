@@ -50,6 +50,11 @@ def agent_shape(agent: Agent) -> Data:
     return attributes(agent, *own, messages="message_count") | {"profile": agent.settings.get(PROFILE, "")}
 
 
+def agent_frame(agent: Agent, title: str, tab: str) -> Data:
+    """What the pages of an agent have in common."""
+    return {"title": f"{agent.name} · {title}", "agent": agent_shape(agent), "tab": tab}
+
+
 def run_shape(run: Run, usage: Usage | None = None) -> Data:
     """What lists of runs show. `usage`: what it took so far, which its row holds from its end on."""
     own = ("id", "conversation_id", "status", "stop_reason", "created_at")

@@ -26,7 +26,7 @@ from perdure.domain.schedules import describe_timing
 from perdure.library.checks import Page, outside
 from perdure.library.origins import MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
 
 LINES_MAX, PASSAGES_MAX, VERSIONS_MAX, PLOTTED_MIN = 50, 50, 50, 3
@@ -73,10 +73,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
     schedules = await services.schedules.list(agent_id, statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
-    return {
-        "title": f"{agent.name} · Memory",
-        "agent": agent_shape(agent),
-        "tab": "memory",
+    return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
             block_shape(block)
             | {"shared": await _shared(library, agent_id, block), "labels": await _labels(library, agent_id, block)}

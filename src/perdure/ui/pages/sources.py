@@ -13,7 +13,7 @@ from perdure.core.forgetting.values import IN_VIEW, PLACE_NAMES
 from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
 from perdure.core.text.reprs import attributes
 from perdure.library.perdure import AsyncPerdure
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_frame
 from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
 
@@ -29,7 +29,7 @@ async def forget(request: Request, library: AsyncPerdure) -> Data:
     agent = await library.services.agents.resolve(agent_id)
     form = await form_of(request) if request.method == "POST" else {}
     text = form.get("text") or request.query_params.get("of", "")
-    data: Data = {"title": f"{agent.name} · Forget", "agent": agent_shape(agent), "tab": "memory", "text": text}
+    data = agent_frame(agent, "Forget", "memory") | {"text": text}
     if not text.strip():
         return data | {"preview": None, "problem": ""}
     try:
@@ -87,10 +87,7 @@ async def sources(request: Request, library: AsyncPerdure) -> Data:
     chosen = request.query_params.get("of", "").strip()
     writes = await services.sources.show(agent_id, chosen, limit=WRITES_MAX) if chosen else []
     found = await services.sources.list(agent_id, limit=SOURCES_MAX)
-    return {
-        "title": f"{agent.name} · Sources",
-        "agent": agent_shape(agent),
-        "tab": "memory",
+    return agent_frame(agent, "Sources", "memory") | {
         "sources": [_source_shape(one) for one in found],
         "chosen": chosen,
         "writes": [_write_shape(one) for one in writes],

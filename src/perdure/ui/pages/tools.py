@@ -19,7 +19,7 @@ from perdure.domain.tools.units import NewTool, ToolChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.tools.tools import ToolState
-from perdure.ui.pages.home import agent_shape
+from perdure.ui.pages.home import agent_frame
 from perdure.ui.pages.memory import page_author
 from perdure.ui.render import Data, Notice, Pages, agent_id_of, field_of, form_of
 
@@ -61,10 +61,7 @@ async def tools(request: Request, library: AsyncPerdure) -> Data:
     every = await services.tools.list(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}
     rules, waived = await services.agents.list_rules(agent_id), agent.settings.get("approval_waived", ())
-    return {
-        "title": f"{agent.name} · Tools",
-        "agent": agent_shape(agent),
-        "tab": "tools",
+    return agent_frame(agent, "Tools", "tools") | {
         "tools": [tool_shape(state, needs_approval=_needs_approval(state, rules, waived)) for state in attached],
         "others": sorted(state.tool.name for state in every if state.tool.name not in names),
         "rules": [{"type": rule.type, "words": rule_words(rule), **asdict(rule)} for rule in rules],

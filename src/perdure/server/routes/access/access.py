@@ -15,7 +15,7 @@ from perdure.core.ids import DEFAULT_ORG, KeyId
 from perdure.library.services.access.access import Access
 from perdure.server.http import Limit, json_answer, library_of, principal_of
 from perdure.server.log import trace_id
-from perdure.server.wire.access.access import KeyIn, NamedIn, audit_shape, key_shape, organisation_shape, user_shape
+from perdure.server.wire.access.access import AuditAnswer, KeyAnswer, KeyIn, NamedIn, OrganizationAnswer, UserAnswer
 from perdure.server.wire.fields import KeyIdIn, OrgIdIn, UserIdIn
 
 router = APIRouter(tags=["access"])
@@ -50,7 +50,7 @@ def _check_own(request: Request, org_id: str) -> None:
 async def create_organization(body: NamedIn, request: Request, access: Administration) -> Response:
     """Create an organisation. Only administrators of the default one may."""
     _check_default(request)
-    return json_answer(organisation_shape(await access.create_organisation(body.name)))
+    return json_answer(OrganizationAnswer.make(await access.create_organisation(body.name)))
 
 
 @router.get("/v1/organizations/")
@@ -60,15 +60,17 @@ async def list_organizations(
     """List the organisations, oldest first; administrators of others than the default one see their own."""
     own = principal_of(request).org_id
     if own != DEFAULT_ORG:
-        return json_answer([organisation_shape(await access.organisation(own))])
-    return json_answer([organisation_shape(one) for one in await access.organisations(after=after, limit=limit or 50)])
+        return json_answer([OrganizationAnswer.make(await access.organisation(own))])
+    return json_answer(
+        [OrganizationAnswer.make(one) for one in await access.organisations(after=after, limit=limit or 50)]
+    )
 
 
 @router.get("/v1/organizations/{org_id}")
 async def retrieve_organization(org_id: _OrgPath, request: Request, access: Administration) -> Response:
     """Get an organisation."""
     _check_own(request, org_id)
-    return json_answer(organisation_shape(await access.organisation(org_id)))
+    return json_answer(OrganizationAnswer.make(await access.organisation(org_id)))
 
 
 @router.delete("/v1/organizations/{org_id}")
@@ -83,19 +85,19 @@ async def delete_organization(org_id: _OrgPath, request: Request, access: Admini
 @router.post("/v1/users/")
 async def create_user(body: NamedIn, access: Administration) -> Response:
     """Create a user. What a key of the user writes carries the user's id."""
-    return json_answer(user_shape(await access.create_user(body.name)))
+    return json_answer(UserAnswer.make(await access.create_user(body.name)))
 
 
 @router.get("/v1/users/")
 async def list_users(access: Administration, after: UserIdIn | None = None, limit: Limit = None) -> Response:
     """List the users, oldest first."""
-    return json_answer([user_shape(one) for one in await access.users(after=after, limit=limit or 50)])
+    return json_answer([UserAnswer.make(one) for one in await access.users(after=after, limit=limit or 50)])
 
 
 @router.get("/v1/users/{user_id}")
 async def retrieve_user(user_id: _UserPath, access: Administration) -> Response:
     """Get a user."""
-    return json_answer(user_shape(await access.user(user_id)))
+    return json_answer(UserAnswer.make(await access.user(user_id)))
 
 
 @router.delete("/v1/users/{user_id}")
@@ -111,7 +113,7 @@ async def create_key(body: KeyIn, access: Administration) -> Response:
     key, text = await access.create_key(
         body.name, body.scope, user_id=body.user_id, expires_at=body.expires_at, limits=body.limits.limits
     )
-    return json_answer(key_shape(key, text))
+    return json_answer(KeyAnswer.make(key, key=text))
 
 
 @router.get("/v1/keys/")
@@ -119,19 +121,21 @@ async def list_keys(
     access: Administration, user_id: UserIdIn | None = None, after: KeyIdIn | None = None, limit: Limit = None
 ) -> Response:
     """List the API keys, oldest first, without their texts; revoked and expired ones included."""
-    return json_answer([key_shape(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)])
+    return json_answer(
+        [KeyAnswer.make(one) for one in await access.keys(user_id=user_id, after=after, limit=limit or 50)]
+    )
 
 
 @router.get("/v1/keys/{key_id}")
 async def retrieve_key(key_id: _KeyPath, access: Administration) -> Response:
     """Get an API key, without its text."""
-    return json_answer(key_shape(await access.key(KeyId(key_id))))
+    return json_answer(KeyAnswer.make(await access.key(KeyId(key_id))))
 
 
 @router.delete("/v1/keys/{key_id}")
 async def revoke_key(key_id: _KeyPath, access: Administration) -> Response:
     """Revoke an API key: every process refuses it within seconds. It stays in the list."""
-    return json_answer(key_shape(await access.revoke_key(KeyId(key_id))))
+    return json_answer(KeyAnswer.make(await access.revoke_key(KeyId(key_id))))
 
 
 @router.get("/v1/audit")
@@ -146,4 +150,4 @@ async def list_audit(
 ) -> Response:
     """List who did what, newest first: administration, and changes of agents and memory by requests with a key."""
     where = AuditFilter(action=action, user_id=user_id, key_id=key_id, object_id=object_id)
-    return json_answer([audit_shape(one) for one in await access.audit(where, before=before, limit=limit or 50)])
+    return json_answer([AuditAnswer.make(one) for one in await access.audit(where, before=before, limit=limit or 50)])

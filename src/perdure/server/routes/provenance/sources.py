@@ -13,7 +13,7 @@ from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins import origin_shape
 from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
 from perdure.server.http import Library, json_answer
-from perdure.server.wire.answers import sources
+from perdure.server.wire import sources
 from perdure.server.wire.base import fields
 from perdure.server.wire.fields import AgentIdIn, ConversationIdIn
 
@@ -67,14 +67,14 @@ async def revert_writes(agent_id: AgentIdIn, body: sources.RevertWritesIn, libra
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
 async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> Response:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return json_answer(sources.mentions_shape(await library.services.corrections.find_mentions(agent_id, body.text)))
+    return json_answer(sources.Mentions.make(await library.services.corrections.find_mentions(agent_id, body.text)))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
 async def forget(agent_id: AgentIdIn, body: sources.ForgetIn, library: Library) -> Response:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
     result = await library.services.corrections.forget(agent_id, body.text, erase_text=body.erase)
-    return json_answer(sources.forgotten_shape(result))
+    return json_answer(sources.Forgotten.make(result))
 
 
 @router.get("/v1/agents/{agent_id}/corrections", tags=["agents"])
@@ -83,13 +83,13 @@ async def list_corrections(
 ) -> Response:
     """List what was corrected or forgotten, the newest first."""
     corrections = await library.services.corrections.list(agent_id, limit=limit)
-    return json_answer([sources.correction_shape(one) for one in corrections])
+    return json_answer([sources.CorrectionShape.make(one) for one in corrections])
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
 async def undo(agent_id: AgentIdIn, body: sources.UndoIn, library: Library) -> Response:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
-    return json_answer(sources.undone_shape(await library.services.corrections.undo(agent_id, body.number)))
+    return json_answer(sources.Undone.make(await library.services.corrections.undo(agent_id, body.number)))
 
 
 @router.get("/v1/why", tags=["why"])

@@ -15,10 +15,9 @@ from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Library, json_answer
 from perdure.server.routes.mcp_servers import Guard
-from perdure.server.wire.answers.schedules import EventIn, ScheduleIn, firing_shape, schedule_shape
-from perdure.server.wire.base import stamp
 from perdure.server.wire.fields import AgentIdIn, ScheduleIdIn
 from perdure.server.wire.runs import wire_run
+from perdure.server.wire.schedules import CreatedSchedule, EventIn, FiringShape, ScheduleIn, schedule_shape
 
 router = APIRouter(tags=["schedules"])
 
@@ -37,7 +36,7 @@ async def create(agent_id: AgentIdIn, library: Library, guard: Guard, body: Sche
     seq = await _conversation_seq(library, agent_id, body.conversation_id)
     new = body.new_schedule(callback=guard.callback(body.callback_url), conversation_seq=seq)
     schedule = await library.services.schedules.create(agent_id, body.new_messages(), new)
-    return json_answer({"id": schedule.id, "next_scheduled_at": stamp(schedule.next_at)})
+    return json_answer(CreatedSchedule.make(schedule))
 
 
 @router.get("/v1/agents/{agent_id}/schedule")
@@ -81,7 +80,7 @@ async def list_firings(
     """List what became of the due times of a schedule, the newest first."""
     service = library.services.schedules
     firings = await service.list_firings(scheduled_message_id, agent_id, limit=limit, before_seq=before_seq)
-    return json_answer([firing_shape(firing) for firing in firings])
+    return json_answer([FiringShape.make(firing) for firing in firings])
 
 
 @router.post("/v1/agents/{agent_id}/schedule/{scheduled_message_id}/cancel")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AwareDatetime, ConfigDict, Field
-from typing_extensions import TypedDict
 
 from perdure.core.access.values import LIMIT_MAX, NAME_CHARS, ApiKey, AuditEntry, Limits, Organisation, Scope, User
-from perdure.core.text.reprs import attributes
 from perdure.server.wire.base import WireRequest
 from perdure.server.wire.fields import UserIdIn
+from perdure.server.wire.shapes import WireShape
 
 _Count = Annotated[int, Field(ge=1, lt=LIMIT_MAX)]
 Dollars = Annotated[float, Field(gt=0, lt=LIMIT_MAX)]
@@ -56,75 +55,32 @@ class KeyIn(WireRequest):
     limits: LimitsIn = Field(default_factory=LimitsIn)
 
 
-def organisation_shape(one: Organisation) -> dict[str, Any]:
-    return _fields(one, "id", "name", "created_at", "deleted_at")
+class _AccessShape(WireShape):
+    """Its times are written as Python does."""
+
+    _time = datetime.isoformat
 
 
-def user_shape(user: User) -> dict[str, Any]:
-    return _fields(user, "id", organization_id="org_id", name="name", created_at="created_at")
-
-
-def key_shape(key: ApiKey, text: str | None = None) -> dict[str, Any]:
-    """A key; `text` is shown once, in the answer that made it."""
-    return {
-        **_fields(key, "id", organization_id="org_id"),
-        **_fields(key, "user_id", "name", "start", "scope", limits="limits.some"),
-        **_fields(key, "created_at", "expires_at", "last_used_at", "revoked_at"),
-        "key": text,
-    }
-
-
-def audit_shape(entry: AuditEntry) -> dict[str, Any]:
-    return _fields(entry, "seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
-
-
-def _fields(value: object, *names: str, **others: str) -> dict[str, Any]:
-    found = attributes(value, *names, **others)
-    return {name: one.isoformat() if isinstance(one, datetime) else one for name, one in found.items()}
-
-
-class OrganizationAnswer(TypedDict):
+class OrganizationAnswer(_AccessShape, of=Organisation, same="id name created_at deleted_at"):
     """An organisation. `deleted_at`: it is being removed."""
 
-    id: str
-    name: str
-    created_at: str
-    deleted_at: str | None
 
-
-class UserAnswer(TypedDict):
+class UserAnswer(_AccessShape, of=User, same="id name created_at", organization_id="org_id"):
     """A user of the key's organisation."""
 
-    id: str
-    organization_id: str
-    name: str
-    created_at: str
 
-
-class KeyAnswer(TypedDict):
+class KeyAnswer(
+    _AccessShape,
+    of=ApiKey,
+    same="id user_id name start scope created_at expires_at last_used_at revoked_at",
+    organization_id="org_id",
+    limits="limits.some",
+):
     """An API key. `key` is its text, in the answer that made it and never again; `start` its first characters."""
 
-    id: str
-    organization_id: str
-    user_id: str | None
-    name: str
-    start: str
-    scope: Scope
     limits: dict[str, float]
-    created_at: str
-    expires_at: str | None
-    last_used_at: str | None
-    revoked_at: str | None
-    key: str | None
+    key: str | None = None
 
 
-class AuditAnswer(TypedDict):
+class AuditAnswer(_AccessShape, of=AuditEntry, same="seq at user_id key_id action object_id trace_id"):
     """Who did what to which object; `trace_id` is that of the request in the server's log."""
-
-    seq: int
-    at: str
-    user_id: str | None
-    key_id: str | None
-    action: str
-    object_id: str
-    trace_id: str

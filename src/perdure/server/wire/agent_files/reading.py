@@ -1,23 +1,140 @@
 """Reading an agent file (`.af`): agents with their blocks, tools, folders and messages in one JSON document.
 
 The second layout is written: one list of each kind, whose members name each other by ids of the file (`agent-0`,
-`block-3`). The first one is read too. See https://github.com/letta-ai/agent-file.
+`block-3`). The first one, which most files in the wild have, is read too: of one agent with `core_memory`, it has the
+things themselves where the second has lists and ids, and other names for some fields. See
+https://github.com/letta-ai/agent-file.
+
+Only Perdure reads `metadata.perdure` of the document, which goes by ids of the file. It has what makes the agent of the
+file the same agent: its own settings, facts with their deletions and corrections, passages, schedules, and the values
+that its blocks had.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from perdure.core.errors import DataTooLarge
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.server.errors import AgentFileInvalid
-from perdure.server.wire.agent_files.first_layout import is_first_layout, of_first_layout
 from perdure.server.wire.agent_files.messages import objects
-from perdure.server.wire.agent_files.own import own_copies
+
+_FIELDS = (
+    *("name", "system", "agent_type", "description", "tool_rules", "llm_config", "embedding_config", "timezone"),
+    *("message_buffer_autoclear", "response_format"),
+)
+_RULES = {
+    "InitToolRule": "run_first",
+    "TerminalToolRule": "exit_loop",
+    "ContinueToolRule": "continue_loop",
+    "ChildToolRule": "constrain_child_tools",
+    "ConditionalToolRule": "conditional",
+}
+"""The types of tool rules as the oldest files name them."""
+
+
+def is_first_layout(document: Any) -> bool:
+    """Whether a file has one agent with its memory in itself."""
+    return isinstance(document, dict) and "agents" not in document and isinstance(document.get("core_memory"), list)
+
+
+def of_first_layout(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The same file in the second layout. Raises: AgentFileInvalid."""
+    blocks = [
+        _numbered("block", place, one) for place, one in enumerate(objects(document["core_memory"], "core_memory"))
+    ]
+    tools = [_numbered("tool", place, one) for place, one in enumerate(objects(document.get("tools"), "tools"))]
+    messages = [
+        _message(place, one, document) for place, one in enumerate(objects(document.get("messages"), "messages"))
+    ]
+    rules = [
+        {**rule, "type": _RULES.get(str(rule.get("type")), rule.get("type"))}
+        for rule in objects(document.get("tool_rules"), "tool_rules")
+    ]
+    tags = document.get("tags")
+    agent = {
+        **{name: document[name] for name in _FIELDS if name in document},
+        "id": "agent-0",
+        "metadata": document.get("metadata_"),
+        "tags": [one.get("tag") if isinstance(one, dict) else one for one in tags] if isinstance(tags, list) else [],
+        "tool_rules": rules,
+        "block_ids": [one["id"] for one in blocks],
+        "tool_ids": [one["id"] for one in tools],
+        "messages": messages,
+    }
+    return {"agents": [agent], "blocks": blocks, "tools": tools}
+
+
+def _numbered(kind: str, place: int, one: Mapping[str, Any]) -> dict[str, Any]:
+    """A block or tool with an id."""
+    fields = {
+        name: value for name, value in one.items() if name not in ("metadata_", "template_name", "organization_id")
+    }
+    return {**fields, "id": f"{kind}-{place}", "metadata": one.get("metadata_") or {}}
+
+
+def _message(place: int, one: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
+    """A message with an id, a time, and its text as content; a result without the id of its call stands in the text."""
+    content = one.get("content") if one.get("content") is not None else one.get("text")
+    returns = [each for each in objects(one.get("tool_returns"), "tool_returns") if each.get("tool_call_id")]
+    times = (one.get("created_at"), one.get("updated_at"), document.get("created_at"))
+    return {
+        **one,
+        "id": f"message-{place}",
+        "content": content,
+        "tool_returns": returns,
+        "created_at": next((time for time in times if isinstance(time, str)), None),
+    }
+
+
+NAME = "perdure"
+VERSION = 1
+
+_COPY = TypeAdapter(AgentCopy)
+
+
+def own_part(copy: AgentCopy) -> dict[str, Any]:
+    """The part of a file with one agent."""
+    return {NAME: {"version": VERSION, "agents": {"agent-0": _COPY.dump_python(copy, mode="json")}}}
+
+
+def own_copies(document: Mapping[str, Any]) -> Mapping[str, AgentCopy]:
+    """Id of an agent in the file -> its copy; none of a file that Perdure did not write. Raises: AgentFileInvalid."""
+    metadata = document.get("metadata")
+    part = metadata.get(NAME) if isinstance(metadata, dict) else None
+    if part is None:
+        return {}
+    agents = part.get("agents") if isinstance(part, dict) else None
+    if not isinstance(agents, dict) or part.get("version") != VERSION:
+        raise AgentFileInvalid(f"`metadata.{NAME}` of the file has another version than {VERSION}: upgrade Perdure")
+    try:
+        return {id_: _with_zones(_COPY.validate_python(copy)) for id_, copy in agents.items()}
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise AgentFileInvalid(f"`metadata.{NAME}` of the file: {place}: {problem['msg']:.200}") from error
+
+
+def _with_zones(value: Any) -> Any:
+    """A value of a copy with all its times in a zone, those without one in UTC."""
+    match value:
+        case datetime(tzinfo=None):
+            return value.replace(tzinfo=UTC)
+        case Mapping():
+            return {name: _with_zones(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return type(value)(map(_with_zones, value))
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **{one.name: _with_zones(getattr(value, one.name)) for one in fields(value)})
+    return value
+
 
 _LISTS = ("agents", "groups", "blocks", "files", "sources", "tools", "mcp_servers")
 _AGENTS_MAX, _MEMBERS_MAX = 100, 5_000

@@ -16,15 +16,17 @@ from perdure.core.messages import Message
 from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
+from perdure.library.services.groups.companions import PassEdit, PassInfo
 from perdure.library.services.groups.groups import GroupReply, SpeakerReply, entry_id, is_deleted
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
-from perdure.server.wire.base import WireRequest, fields, nulls
+from perdure.server.wire.base import WireRequest, nulls
 from perdure.server.wire.chunks import Chunk, Chunks, StreamMode
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
 from perdure.server.wire.runs import stop_reason, usage_statistics
+from perdure.server.wire.shapes import WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
@@ -104,19 +106,23 @@ class GroupIn(GroupChangesIn):
         return NewGroup(kind=kind, **values)
 
 
-def group_shape(group: core.Group) -> dict[str, Any]:
-    """The group with all fields of the wire; limits of ours where they are set."""
-    own = fields(group, "max_tokens", "max_cost_usd")
-    return {
-        **fields(group, "id", manager_type="kind"),
-        **fields(group, "agent_ids", "description", "project_id"),
-        **nulls("template_id", "base_template_id", "deployment_id"),
-        **fields(group, "shared_block_ids", "manager_agent_id", "termination_token", "max_turns", **_RENAMED),
-        **fields(group, "turns_counter", last_processed_message_id="last_message_id"),
-        **fields(group, "max_message_buffer_length", "min_message_buffer_length"),
-        "hidden": group.hidden or None,
-        **{name: value for name, value in own.items() if value is not None},
-    }
+class Group(
+    WireShape,
+    of=core.Group,
+    same="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
+    " max_turns sleeptime_agent_frequency turns_counter last_processed_message_id max_message_buffer_length"
+    " min_message_buffer_length hidden",
+    manager_type="kind",
+    last_processed_message_id="last_message_id",
+    unlisted=nulls("template_id", "base_template_id", "deployment_id"),
+    optional="max_tokens max_cost_usd",
+    **_RENAMED,
+):
+    """A group; limits of ours where they are set."""
+
+    hidden: bool | None = computed(lambda group: group.hidden or None)
+    max_tokens: int
+    max_cost_usd: float
 
 
 def group_messages(body: SendRequest) -> Sequence[NewMessage]:
@@ -284,3 +290,23 @@ def _notice(entry: core.GroupMessage) -> str:
     if entry.kind == "approval":
         return f"{entry.sender_name} waits for an approval of its tool call."
     return f"{entry.sender_name} failed: {entry.text}"
+
+
+class PassEditShape(WireShape, of=PassEdit, same="block_id label version diff"):
+    """A block as a pass left it, and the difference."""
+
+
+class PassFailure(WireShape, of=Failure, same="kind message"):
+    """Why the run of a pass failed."""
+
+
+class PassShape(
+    WireShape,
+    of=PassInfo,
+    same="agent_id companion_id number cause outcome reason last_message_id run_id steps created_at ended_at",
+    tokens="usage.total_tokens",
+):
+    """A pass of a companion: why it began, how it ended, and what it changed. `outcome` is null while it goes on."""
+
+    edits: list[PassEditShape]
+    failure: PassFailure | None

@@ -1,6 +1,7 @@
-"""The typed messages and the chunks of streams in the OpenAPI document. `message_type` says which one it is.
+"""Shapes of answers in the OpenAPI document that the other modules build by hand: the typed messages, the chunks of
+streams, and what is made of several things. The tests compare every answer with these.
 
-`wire.messages` and `wire.chunks` build such shapes, and the tests compare every answer with these.
+Only the first request for the document imports this module.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing_extensions import TypedDict
 from perdure.core.groups.group import GroupStopReason
 from perdure.core.runs import StopReason
 from perdure.server.wire import fields as ids
-
-Object = dict[str, Any]
+from perdure.server.wire.agents import Agent
+from perdure.server.wire.shapes import Object
+from perdure.server.wire.tools import Tool
 
 
 class _Common(TypedDict):
@@ -253,3 +255,123 @@ class Completion(TypedDict):
     model: ids.AgentIdIn
     choices: list[CompletionChoice]
     usage: Object
+
+
+class ToolHit(TypedDict):
+    tool: Tool
+    embedded_text: str | None
+    fts_rank: int | None
+    vector_rank: int | None
+    combined_score: float
+
+
+class ToolRun(TypedDict):
+    status: Literal["success", "error"]
+    func_return: Any
+    agent_state: Agent | None
+    stdout: list[str] | None
+    stderr: list[str] | None
+
+
+class ToolMessage(TypedDict):
+    id: ids.MessageIdIn
+    date: ids.Time
+    message_type: Literal["tool_return_message"]
+    tool_return: str
+    status: Literal["success", "error"]
+    stdout: list[str]
+    stderr: list[str]
+
+
+class Deleted(TypedDict):
+    matched: int
+    deleted: int
+    dry_run: bool
+
+
+class Reply(TypedDict):
+    messages: list[Message]
+    stop_reason: Stop
+    usage: RequestUsage
+    logprobs: Object | None
+    turns: list[Object] | None
+
+
+class Generated(TypedDict):
+    content: str
+    model: str
+    usage: RequestUsage
+
+
+class ImportedAgents(TypedDict):
+    agent_ids: list[ids.AgentIdIn]
+    warnings: list[str]
+
+
+class Imported(TypedDict):
+    conversation_id: ids.ConversationIdIn
+    imported: int
+    skipped: int
+    out_of_order: int
+    reset: int
+    hint: str | None
+
+
+class Job(TypedDict):
+    id: ids.JobIdIn
+    job_type: Literal["run", "batch"]
+    agent_id: ids.AgentIdIn | None
+    status: Literal["created", "running", "completed", "failed", "cancelled"]
+    created_at: ids.Time
+    updated_at: ids.Time
+    completed_at: ids.Time | None
+    background: bool | None
+    metadata: Object
+    stop_reason: StopReason | None
+    callback_url: str | None
+    total_duration_ns: int | None
+
+
+class Trace(TypedDict):
+    id: str
+    step_id: ids.StepIdIn
+    run_id: ids.RunIdIn
+    agent_id: ids.AgentIdIn
+    request_json: Object
+    response_json: Object
+    created_at: ids.Time
+
+
+class Model(TypedDict):
+    handle: str
+    name: str
+    display_name: str
+    provider_type: str
+    provider_name: str
+    model_type: Literal["llm"]
+    context_window: int
+    max_context_window: int
+
+
+class Context(TypedDict):
+    """The tokens of the parts (`num_tokens_...`) and their texts; they sum to `context_window_size_current`."""
+
+    context_window_size_max: int
+    context_window_size_current: int
+    num_messages: int
+    num_archival_memory: int
+    num_recall_memory: int
+    system_prompt: str
+    core_memory: str
+    functions_definitions: list[Object] | None
+    messages: list[Object]
+
+
+class Health(TypedDict):
+    version: str
+    status: str
+    perdure: NotRequired[str]
+
+
+class Confirmation(TypedDict):
+    message: str

@@ -17,10 +17,11 @@ from perdure.core.text.reprs import hide_query
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.services.messages import NewMessage
-from perdure.server.wire.base import WireRequest, fields, parse_parts, stamp
+from perdure.server.wire.base import WireRequest, parse_parts, stamp
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn
 from perdure.server.wire.messages import MessageType
+from perdure.server.wire.shapes import WireShape
 
 SECONDS_BELOW = 100_000_000_000
 """A smaller `scheduled_at` is in seconds, a larger one in milliseconds, as Letta has it: in these it would be 1973."""
@@ -135,11 +136,8 @@ class EventIn(WireRequest):
     max_steps: Annotated[int, keywords(minimum=1, maximum=MAX_STEPS)] | None = None
 
 
-class CreatedSchedule(TypedDict):
+class CreatedSchedule(WireShape, of=Schedule, same="id", next_scheduled_at="next_at"):
     """A schedule that was created."""
-
-    id: str
-    next_scheduled_at: str | None
 
 
 class ScheduleDeleted(TypedDict):
@@ -157,28 +155,21 @@ class SentShape(TypedDict):
     max_steps: NotRequired[int]
 
 
-class ScheduleShape(TypedDict):
+class ScheduleShape(
+    WireShape,
+    of=Schedule,
+    same="id agent_id name status made_by timing.timezone timing.starts_at timing.ends_at timing.max_firings"
+    " timing.missed timing.missed_limit firings created_at",
+    next_scheduled_time="next_at",
+    in_quiet_hours="timing.quiet.then",
+    optional="next_times",
+):
     """A schedule."""
 
-    id: str
-    agent_id: str
     message: SentShape
-    next_scheduled_time: str | None
     schedule: dict[str, Any]
-    name: str
-    status: str
-    made_by: str
-    timezone: str
-    starts_at: str | None
-    ends_at: str | None
-    max_firings: int | None
-    missed: str
-    missed_limit: int
     quiet_hours: str | None
-    in_quiet_hours: str | None
-    firings: int
-    created_at: str
-    next_times: NotRequired[list[str]]
+    next_times: list[str]
 
 
 class ScheduleList(TypedDict):
@@ -188,43 +179,25 @@ class ScheduleList(TypedDict):
     scheduled_messages: list[ScheduleShape]
 
 
-class FiringShape(TypedDict):
+class FiringShape(WireShape, of=Firing, same="seq due_at fired_at outcome run_id missed reason"):
     """What became of a due time."""
-
-    seq: int
-    due_at: str
-    fired_at: str
-    outcome: str
-    run_id: str | None
-    missed: int
-    reason: str
 
 
 def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = None) -> dict[str, Any]:
     """A schedule; with its next times, if they are given."""
-    timing, quiet = schedule.timing, schedule.timing.quiet
+    quiet = schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
     if schedule.callback is not None:
         sent["callback_url"] = hide_query(schedule.callback.url)[0]
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
-    shape = {
-        **fields(schedule, "id", "agent_id"),
-        "message": sent | dict(schedule.form),
-        "next_scheduled_time": stamp(schedule.next_at),
-        "schedule": _when_shape(schedule),
-        **fields(schedule, "name", "status", "made_by"),
-        **fields(timing, "timezone", "starts_at", "ends_at", "max_firings", "missed", "missed_limit"),
-        "quiet_hours": None if quiet is None else f"{quiet.start:%H:%M}-{quiet.end:%H:%M}",
-        "in_quiet_hours": None if quiet is None else quiet.then,
-        **fields(schedule, "firings", "created_at"),
-    }
-    return shape if next_times is None else shape | {"next_times": [stamp(moment) for moment in next_times]}
-
-
-def firing_shape(firing: Firing) -> dict[str, Any]:
-    """What became of a due time."""
-    return fields(firing, *firing.__slots__)
+    return ScheduleShape.make(
+        schedule,
+        message=sent | dict(schedule.form),
+        schedule=_when_shape(schedule),
+        quiet_hours=None if quiet is None else f"{quiet.start:%H:%M}-{quiet.end:%H:%M}",
+        next_times=None if next_times is None else [stamp(moment) for moment in next_times],
+    )
 
 
 def _when_shape(schedule: Schedule) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""The shapes of answers in the OpenAPI document."""

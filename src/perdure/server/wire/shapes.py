@@ -1,0 +1,163 @@
+"""Shapes of answers, each described once: how it is made of a value of the library, and what the OpenAPI document says.
+
+A type of an attribute is looked up when the document is first asked for: no start and no answer waits for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Any, ClassVar, Literal, NewType, NotRequired, Union, get_args, get_origin, get_type_hints
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
+
+from perdure.core.ids import PREFIXES
+from perdure.server.wire.base import ACTOR_ID, stamp
+from perdure.server.wire.fields import IdFormat
+
+Object = dict[str, Any]
+
+
+class WireShape:
+    """An object of an answer: `EventShape.make(event)` is one, and `EventShape` a type of the document.
+
+        class EventShape(WireShape, of=FactEvent, same="at kind fact.text", fact_id="fact.id"):
+            name: str | None
+
+    `same` has the paths of attributes, whose last words are the names of the fields; a keyword is a field of another
+    name; both have the attribute's type, and are null behind a null. A field of the body has a type of its own, and the
+    value of its default, which may be `computed`, of its path, or of the attribute of its name; one that is a shape, or
+    a list of shapes, is made of that. `same` may name any of them too: fields have the order in which it names them.
+    """
+
+    _of: ClassVar[Any] = None
+    _order: ClassVar[Sequence[str]] = ()
+    _paths: ClassVar[Mapping[str, str]] = {}
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+    _unlisted: ClassVar[Mapping[str, Any]] = {}
+    _optional: ClassVar[frozenset[str]] = frozenset()
+    _time: ClassVar[Callable[[Any], str]] = stamp
+
+    def __init_subclass__(
+        cls, *, of: Any = None, same: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
+    ) -> None:
+        """`unlisted`: fields that clients expect and that are always the same; the document leaves them out.
+        `optional`: names of those that are left out where they would be null."""
+        body = inspect.get_annotations(cls)
+        own = {**cls._paths, **dict(zip(body, body, strict=True)), **others}
+        named = {path.rpartition(".")[2]: path for path in same.split()}
+        cls._of = of or cls._of
+        cls._order = (*cls._order, *named)
+        cls._paths = own | {name: path for name, path in named.items() if name not in unlisted and path not in own}
+        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in body if name in cls.__dict__}}
+        cls._unlisted = {**cls._unlisted, **unlisted}
+        cls._optional = frozenset(optional.split())
+
+    @classmethod
+    def make(cls, value: object, **given: Any) -> Object:
+        """The shape of a value. `given`: values of fields, also of some that the document does not list."""
+        constants, readers = cls._plan()
+        made = constants | {name: read(value) for name, read in readers if name not in given} | given
+        ordered = {name: made.pop(name) for name in cls._order if name in made} | made
+        return {name: one for name, one in ordered.items() if one is not None or name not in cls._optional}
+
+    @classmethod
+    @functools.cache
+    def _hints(cls) -> dict[str, Any]:
+        """The fields of the body, with their types."""
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: hint for name, hint in hints.items() if name in cls._paths}
+
+    @classmethod
+    @functools.cache
+    def _plan(cls) -> tuple[Object, Sequence[tuple[str, Callable[[Any], Any]]]]:
+        """The fields that are always the same, and what reads each other one."""
+        hints, own = cls._hints(), cls._defaults
+        constants = {name: one for name, one in own.items() if not isinstance(one, _Computed)}
+        computed = {name: one.of for name, one in own.items() if isinstance(one, _Computed)}
+        readers = [
+            (name, computed.get(name) or _reader(path, hints.get(name), cls._time))
+            for name, path in cls._paths.items()
+            if name not in constants
+        ]
+        return {**cls._unlisted, **constants}, readers
+
+    @classmethod
+    @functools.cache
+    def _described(cls) -> Any:
+        """The shape as a type that the document's generator knows."""
+        hints = cls._hints()
+        hints = hints | {name: NotRequired[hints[name]] for name in cls._optional}
+        listed = {name: hints.get(name) or _type_at(cls._of, path) for name, path in cls._paths.items()}
+        described = TypedDict(cls.__name__, listed)  # type: ignore[misc]  # its fields are known at run time only
+        described.__doc__ = cls.__doc__
+        return described
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return handler.generate_schema(cls._described())
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    of: Callable[[Any], Any]
+
+
+def computed(of: Callable[[Any], Any]) -> Any:
+    """The default of a field of the body whose value is computed of the whole value."""
+    return _Computed(of)
+
+
+class StampedShape(WireShape, same="created_by_id last_updated_by_id created_at updated_at"):
+    """What most answers begin with: who created and changed a thing, and when."""
+
+    created_by_id: str | None = ACTOR_ID
+    last_updated_by_id: str | None = ACTOR_ID
+
+
+def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any], Any]:
+    """What reads the attribute at a path, as JSON has it."""
+    names = path.split(".")
+    kinds = (hint, *get_args(hint))
+    shape = next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, WireShape)), None)
+
+    def read(value: Any) -> Any:
+        found = value
+        for name in names:
+            found = None if found is None else getattr(found, name)
+        if shape is None or found is None:
+            return time(found) if isinstance(found, datetime) else found
+        return [shape.make(one) for one in found] if get_origin(hint) is list else shape.make(found)
+
+    return read
+
+
+def _type_at(owner: Any, path: str) -> Any:
+    """The type of the attribute at a path, with patterns of ids; of several owners or none, one of several types."""
+    if get_origin(owner) in (Union, types.UnionType):
+        kinds = [one if one is type(None) else _type_at(one, path) for one in get_args(owner)]
+        return Union[tuple(kinds)]  # noqa: UP007  # made at run time
+    name, _, rest = path.partition(".")
+    attribute = inspect.getattr_static(owner, name, None)
+    is_property = isinstance(attribute, property)
+    kind = get_type_hints(attribute.fget)["return"] if is_property else get_type_hints(owner)[name]
+    return _type_at(kind, rest) if rest else _with_patterns(kind)
+
+
+def _with_patterns(kind: Any) -> Any:
+    """The type with a pattern for each id in it."""
+    if isinstance(kind, NewType):
+        words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__.removesuffix("Id")).lower()
+        return Annotated[kind, IdFormat(words)] if words in PREFIXES else kind
+    origin, args = get_origin(kind), get_args(kind)
+    if not args or origin is Literal:
+        return kind
+    args = tuple(map(_with_patterns, args))
+    return Union[args] if origin in (Union, types.UnionType) else origin[args]  # noqa: UP007  # made at run time
