@@ -117,10 +117,15 @@ async def _facts(session: Session, argument: str) -> None:
     """Show what the agent knows as facts, newest first, or what matches a text."""
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits))
+        session.view.show(
+            {"facts": [fact_shape(hit, with_score=True) for hit in hits]},
+            *facts_view(hits, session.agent.info.timezone),
+        )
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
-        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest))
+        session.view.show(
+            {"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, session.agent.info.timezone)
+        )
         if not newest:
             session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
             return
@@ -146,7 +151,9 @@ async def _why(session: Session, argument: str) -> None:
         if answer is None:
             raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
         argument = answer.id
-    show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
+    await show_origin(
+        session.view, session.perdure, await session.agent.why(argument, conversation=session.conversation)
+    )
 
 
 @_command("/recall [on | off]")

@@ -110,7 +110,7 @@ async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, ow
 
     async def load() -> LoadedBatch | None:
         nonlocal loaded
-        loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs)
+        loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs, timezone=ports.settings.timezone)
         return loaded
 
     with ports.background.foreground.person():
@@ -149,7 +149,8 @@ async def _extract_waiting(
     def read(tx: Tx) -> LoadedBatch | None:
         if (graph := find(tx)) is None:
             return None
-        return load_text_batch(tx, graph, agent_id, without=frozenset(waiting.texts))
+        without, home = frozenset(waiting.texts), ports.settings.timezone
+        return load_text_batch(tx, graph, agent_id, without=without, timezone=home)
 
     for _ in range(batches_max):
         with contextlib.ExitStack() as taken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -38,6 +38,7 @@ from perdure.domain.facts.graphs import (
     graph_of_agent,
     restore_fact,
     store_entities,
+    zone_of,
 )
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
@@ -115,6 +116,15 @@ class FactService:
 
         return await self._ports.store.write(update)
 
+    async def timezone(self, owner: Owner | FactId) -> str:
+        """Return the time zone in which days of an agent's, a graph's or a fact's are. Raises: NotFound."""
+
+        def load(tx: Tx) -> str:
+            whose = tx.facts.get(FactId(owner)).graph_id if is_id("fact", owner) else cast(Owner, owner)
+            return zone_of(tx, whose, self._ports.settings.timezone)
+
+        return await self._ports.store.read(load)
+
     async def counts(self, owner: Owner) -> GraphCounts:
         """Count what is known. Raises: NotFound."""
 
@@ -130,15 +140,16 @@ class FactService:
         """Search facts, best first; without a text the newest. Raises: InvalidInput, NotFound."""
         check_limit(limit)
 
-        def prepare(tx: Tx) -> tuple[Graph, FactFilter] | None:
+        def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
             graph = find_graph(tx, owner)
-            return None if graph is None else (graph, fact_filter(tx, graph, conditions))
+            home = zone_of(tx, owner, self._ports.settings.timezone)
+            return None if graph is None else (graph, fact_filter(tx, graph, conditions), home)
 
         prepared = await self._ports.store.read(prepare)
         if prepared is None:
             return Hits()
-        graph, where = prepared
-        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain)
+        graph, where, home = prepared
+        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
 
     async def list(
         self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions

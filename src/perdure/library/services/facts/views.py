@@ -24,9 +24,12 @@ from perdure.core.facts.values import (
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.zones import local as local
+from perdure.core.text.zones import zone as zone
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.domain.facts.graphs import zone_of
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
 from perdure.domain.forgetting import Memory, TidyItem
@@ -163,8 +166,9 @@ class FactViewService:
         graph = await self._ports.store.read(find_graph, owner)
         if graph is None:
             return FactContext()
+        home = await self._ports.store.read(zone_of, owner, self._ports.settings.timezone)
         where = await self._ports.store.read(lambda tx: trust_filter(tx, agent_id, fact_filter(tx, graph, {"at": now})))
-        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS)
+        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
             profile = self._profile(tx, graph, owner, int(PROFILE_SHARE * budget_tokens), "")
@@ -177,6 +181,7 @@ class FactViewService:
                 events[::-1],
                 budget_tokens=budget_tokens,
                 count=self._ports.counter.count,
+                home=zone(home),
             )
             facts = context_facts(packed)
             seqs = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])
