@@ -277,7 +277,7 @@ def test_a_move_that_is_told_later_ends_what_was_believed(
             found = await spans(agent)
 
         since = FIRST if kind == "patterns" else begin_of("today", FIRST)
-        first = (since if FIRST <= begins[1] else None, begins[1])
+        first = (since if begins[1] >= FIRST else None, begins[1])
         rest = zip(begins[1:], [*begins[2:], None], strict=True)
         assert found == dict(zip(names, [first, *rest], strict=False))
 

@@ -62,7 +62,7 @@ _HAS_EN = re.compile(
 )
 _NO_NAME_ZH = r"(?![住在喜很也都讨不有去来想要会说就是今昨明还刚最已总生身工上爱和跟的叫])"
 _RELATIVE_ZH = re.compile(
-    rf"我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
+    rf"(?<![叫让给跟和对帮请找问陪替为])我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
     r"(?=住|在|喜|讨|来自|搬|不|以前|从|已|[，,。！\s]|$)"
 )
 _PET_ZH = re.compile(
@@ -73,9 +73,11 @@ _BIRTHDAY = re.compile(
     r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
 )
 _CORRECTS = re.compile(
-    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*I\s+(?:meant|mean)(?:\s+to\s+say)?\s+
+    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*
+        (?:I\s+(?:meant|mean)(?:\s+to\s+say)?\s+|correction\s*:\s*(?:(?:in|at)\s+)?)
         (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
-      | \s*no\b[,.!\s]+(?:in|at|from)\s+(?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
+      | \s*(?:(?:no|sorry|wait|oops|actually|rather)\b[,.!\s]+)+(?:in|at|from)\s+
+        (?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
       | \s*(?:(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
         |不[，,。！]\s*(?:是|在|住在))\s*
         (?P<zh>[^，,。！？]+?)[。！\s]*$""",
@@ -83,7 +85,8 @@ _CORRECTS = re.compile(
 )
 _CORRECT_NAMES = ("v", "in", "zh")
 _FORGETS = re.compile(
-    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?(?=I\b|my\b)"
+    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?"
+    r"(?:I\s+(?:ever\s+)?(?:said|told\s+you|mentioned)\s+(?:that\s+)?)?(?=I\b|my\b)"
     r"|(?:请|你|可以|帮我)*(?:忘掉|忘了|忘记|别记|不要记)(?:得|住)?(?=我)",
     re.IGNORECASE,
 )
@@ -92,6 +95,7 @@ _CLAUSES = re.compile(
       | [,，]\s*(?=I\s|my\s|(?:但|不过|后来|现在)*我)""",
     re.IGNORECASE | re.VERBOSE,
 )
+_DOES = r"(?:drink|eat|play|watch|read)\b"
 # Pattern -> the plain form, and what it says about the time.
 _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI\s+(?:have\s+)?never\s+(?:really\s+)?(?:lived?)\s+in\b", "I live in", "never"),
@@ -112,6 +116,18 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+living\s+in\b", "I live in", "was"),
     (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+working\s+(?=at|for|as)", "I work ", "was"),
     (r"\bI\s+used\s+to\s+", "I ", "was"),
+    (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?moved\s+(?:away\s+from|out\s+of)\b", "I live in", "was"),
+    (
+        r"\bI(?:'ve|\s+have|\s+was|\s+got)?\s+(?:just\s+)?(?:been\s+)?(?:fired|laid\s+off|let\s+go|resigned|retired)\s+(?:from|by)\b",
+        "I work at",
+        "was",
+    ),
+    (
+        r"\bI(?:'ve|\s+have|'m|\s+am)?\s+(?:g[ai]ven?\s+up(?:\s+on)?|gone\s+off|had\s+enough\s+of|fed\s+up\s+with|(?:sick|tired)\s+of)\b",
+        "I like",
+        "ends",
+    ),
+    (rf"\bI\s+(?:no\s+longer\s+{_DOES}|(?:don't|do\s+not)\s+{_DOES}(?=.*\bany\s?more\b))", "I like", "ends"),
     (r"\bI\s+lived\s+in\b", "I live in", "was"),
     (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
     (
@@ -131,7 +147,7 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
     (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
     (
-        r"我(?:现在|已经)*(?:再也不|不再)(?:(?:喜[欢歡]|[爱愛])?(?=[喝吃玩抽看听打跑骑养逛唱跳画读写])|(?:喜[欢歡]|[爱愛])|想)",
+        r"我(?:现在|已经)*(?:再也不|不再|不(?=[喝吃玩抽看听打跑骑养逛唱跳画读写][^，,]*了[。！\s]*$))(?:(?:喜[欢歡]|[爱愛])?(?=[喝吃玩抽看听打跑骑养逛唱跳画读写])|(?:喜[欢歡]|[爱愛])|想)",
         "我喜欢",
         "ends",
     ),
@@ -140,6 +156,7 @@ _FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
     (r"我(?:现在)?(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "not"),
     (r"我不是来自", "我来自", "never"),
     (r"我(?:以前|曾经?|过去|之前|原来)(?:是)?(?=住|在|喜|来)", "我", "was"),
+    (r"我(?:已经)?从(.{1,20}?)(?:离职|辞职)了?", r"我在\1工作", "was"),
     (r"我(?:已经)?(?:离开了?|辞去了?)(.{1,20}?)(?:的工作|了)?(?=[，。！\s]*$)", r"我在\1工作", "was"),
 )
 _PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for form, plain, mode in _FORMS)
@@ -169,6 +186,10 @@ _TAIL_EN = re.compile(
     re.VERBOSE,
 )
 _ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
+_UNNAMED = re.compile(
+    r"(?:(?:an?|my)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
+)
+_IN_TOWN = re.compile(r"\s+in\s+(?:the\s+)?(?=[^\W\da-z]).*$")
 _JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<at>.+)$")
 _AT_JOB = re.compile(r"\s+as\s+(?:an?\s+)?(?P<job>.+)$")
 _TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
@@ -220,7 +241,12 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Se
             if len(spoken_of) == 1 and (pronoun := _PRONOUN.match(clause.masked)):
                 # "She left Fiat" ends what the text has said of the only person in it; else "she" may be anybody.
                 rest, they = _about(clause.cut(pronoun.end())), next(iter(spoken_of))
-                statements = [one for one in _plain_statements(rest, now, they, greeted) if one.mode != "is"]
+                is_over = _NO_MORE.search(clause.masked)  # "she doesn't like tea any more"
+                statements = [
+                    one
+                    for one in _plain_statements(rest, now, they, greeted)
+                    if one.mode != "is" or (is_over and one.relation == "DISLIKES")
+                ]
             named += [one.object for one in statements if one.word]
             spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
             spoken_of.pop("", None)
@@ -292,7 +318,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
     text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
     text, mode = _plain_form(text)
     if forget:
-        text, mode = re.sub(r"(?:的事情?|这件?事)?[。！\s]*$", "", text), "never"
+        text, mode = re.sub(r"(?:的事情?|这件?事)?[吧啊。！\s]*$", "", text), "never"
     if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
         mode = "was"
     if not is_stretch:
@@ -347,7 +373,9 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
     elif relation == "HAS_AGE":
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
     if relation in ("LIVES_IN", "COMES_FROM"):
-        value = re.sub(r"\s+for\s.*$", "", value)  # "Milan for work"
+        value = re.sub(r"\s+(?:for|from)\s.*$", "", value)  # "Milan for work"
+    if relation == "WORKS_AT" and (unnamed := _UNNAMED.match(value)):  # "a firm called Norvik", "a bank"
+        value = unnamed["name"] or ""
     if (
         relation == "LIVES_IN" and _ARTICLE.match(value) and not re.match(r"[Tt]he\s+[^\W\d_a-z]", value)
     ):  # "a small flat in Turin"
@@ -361,6 +389,8 @@ def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
     value = _tidy(value)
     if relation == "WORKS_AS":
         value = _ARTICLE.sub("", value, count=1)
+    elif relation == "WORKS_AT":
+        value = _IN_TOWN.sub("", value)
     if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
         yield Statement(relation=relation, object=value, kind=kind)
 
