@@ -115,17 +115,13 @@ async def _memory(session: Session, argument: str) -> None:
 @_command("/facts [TEXT]")
 async def _facts(session: Session, argument: str) -> None:
     """Show what the agent knows as facts, newest first, or what matches a text."""
+    home = session.agent.info.timezone
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show(
-            {"facts": [fact_shape(hit, with_score=True) for hit in hits]},
-            *facts_view(hits, session.agent.info.timezone),
-        )
+        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits, home))
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
-        session.view.show(
-            {"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, session.agent.info.timezone)
-        )
+        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, home))
         if not newest:
             session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
             return
@@ -151,9 +147,8 @@ async def _why(session: Session, argument: str) -> None:
         if answer is None:
             raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
         argument = answer.id
-    await show_origin(
-        session.view, session.perdure, await session.agent.why(argument, conversation=session.conversation)
-    )
+    origin = await session.agent.why(argument, conversation=session.conversation)
+    await show_origin(session.view, session.perdure, origin)
 
 
 @_command("/recall [on | off]")

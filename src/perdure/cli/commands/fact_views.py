@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.settings import load_graph_settings
     from perdure.domain.forgetting import Memory, TidyItem, kind_of
-    from perdure.search.query import parse_time
+    from perdure.library.services.search import period
 
 FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
 
@@ -193,8 +193,7 @@ async def timeline(
     """Show when facts began and ceased to be true."""
     async with owner_of(view, agent) as owner:
         home = owner.info.timezone
-        start, end = parse_time(since, timezone=home), parse_time(until, timezone=home, end=True)
-        events = await owner.facts.timeline(start, end, entity=entity, tags=tags or (), limit=limit)
+        events = await owner.facts.timeline(*period(since, until, home), entity=entity, tags=tags or (), limit=limit)
         table = new_table("day", "", "fact", "id", styles={"fact": "bold", "id": "dim"})
         for event in events:
             table.add_row(day(event.at, home), event.kind, visible(event.fact.text), event.fact.id[:SHORT_CHARS])

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
@@ -359,34 +359,26 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
     """Build the episodes of a batch's turns, in order."""
     if loaded.episodes:
         return loaded.episodes
+    rows: Sequence[Message | Passage] = loaded.messages or loaded.passages
     return [
         Episode(
             id=EpisodeId(ids.new("episode")),
             graph_id=graph.id,
-            kind="message",
-            ref=message.id,
-            agent_id=message.agent_id,
-            conversation_seq=message.conversation_seq,
-            message_seq=message.seq,
+            kind="message" if loaded.messages else "text",
+            ref=row.id,
             trust=turn.trust,
-            occurred_at=message.occurred_at,
+            occurred_at=row.occurred_at,
             created_at=at,
             extracted_at=at,
+            **(_place_of(row) if isinstance(row, Message) else {}),
         )
-        for message, turn in zip(loaded.messages, loaded.batch.turns, strict=bool(loaded.messages))
-    ] + [
-        Episode(
-            id=EpisodeId(ids.new("episode")),
-            graph_id=graph.id,
-            kind="text",
-            ref=passage.id,
-            trust=turn.trust,
-            occurred_at=passage.occurred_at,
-            created_at=at,
-            extracted_at=at,
-        )
-        for passage, turn in zip(loaded.passages, loaded.batch.turns, strict=bool(loaded.passages))
+        for row, turn in zip(rows, loaded.batch.turns, strict=bool(rows))
     ]
+
+
+def _place_of(message: Message) -> dict[str, Any]:
+    """Return the fields of an episode that say which message it is."""
+    return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
 
 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:

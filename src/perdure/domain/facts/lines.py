@@ -41,12 +41,10 @@ def lines_of(
 
 
 class _Place(NamedTuple):
-    """A fact in a line: when it begins, when and in which episodes it was said, the number of its first version, the
-    fact, and what it says."""
+    """A fact in a line: when it begins, when and in which episodes it was said, the fact, and what it says itself."""
 
     begin: datetime
     said: Sequence[tuple[datetime, int]]
-    first: int
     fact: Fact
     own: Fact
 
@@ -60,9 +58,10 @@ def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[tuple[date
     for first, versions in tx.facts.histories(graph.id, list(sources)).items():
         said = sorted((said_at[seq], seq) for seq in sources[first]) or [(versions[0].created_at, 0)]
         own = own_version(versions)
-        places.append(_Place(own.valid_at or said[0][0], said, first, versions[-1], own))
+        places.append(_Place(own.valid_at or said[0][0], said, versions[-1], own))
     places = [_before_moves(one, places) for one in places]
-    return [(one.begin, one.fact, one.own) for one in sorted(places, key=lambda one: (one.begin, *one[1:3]))]
+    places.sort(key=lambda one: (one.begin, one.said[0], one.fact.first_seq))
+    return [(one.begin, one.fact, one.own) for one in places]
 
 
 def _before_moves(one: _Place, places: Sequence[_Place]) -> _Place:

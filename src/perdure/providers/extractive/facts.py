@@ -12,7 +12,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
@@ -231,10 +231,15 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     return found["v"]
 
 
+def load_table(name: str) -> dict[str, Any]:
+    """The data of a file beside this one."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
 @functools.cache
 def _idioms() -> dict[str, Any]:
     """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
-    data = tomllib.loads(files("perdure.providers.extractive").joinpath("idioms.toml").read_text(encoding="utf-8"))
+    data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
     forms = {key: pattern(form) for key, form in data.pop("no_place_forms").items()}
     lists = {name: tuple(words.split()) for name, words in data.items()}

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, supposes
+from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, load_table, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
 
 Mode = Literal["is", "was", "not", "ends", "never"]
@@ -33,22 +33,10 @@ RELATIONS: Final = {
 
 NAME, CORRECTION, BIRTHDAY = "HAS_NAME", "CORRECTION", "HAS_BIRTHDAY"
 
-_KIN_EN = """sister brother mother father wife husband partner son daughter aunt uncle cousin grandmother grandfather
-    girlfriend boyfriend friend boss colleague neighbour roommate teacher"""
-KIN: Final = {
-    **{word: word.upper() for word in _KIN_EN.split()},
-    **{"mom": "MOTHER", "mum": "MOTHER", "dad": "FATHER", "grandma": "GRANDMOTHER", "grandpa": "GRANDFATHER"},
-    **{"neighbor": "NEIGHBOUR", "coworker": "COLLEAGUE"},
-    **{"姐姐": "SISTER", "妹妹": "SISTER", "哥哥": "BROTHER", "弟弟": "BROTHER", "妈妈": "MOTHER", "爸爸": "FATHER"},
-    **{"老婆": "WIFE", "妻子": "WIFE", "老公": "HUSBAND", "丈夫": "HUSBAND", "儿子": "SON", "女儿": "DAUGHTER"},
-    **{"奶奶": "GRANDMOTHER", "爷爷": "GRANDFATHER", "男朋友": "BOYFRIEND", "女朋友": "GIRLFRIEND"},
-    **{"朋友": "FRIEND", "老板": "BOSS", "同事": "COLLEAGUE", "邻居": "NEIGHBOUR", "室友": "ROOMMATE"},
-    **{"同学": "CLASSMATE", "老师": "TEACHER"},
-}
+_TABLES = load_table("forms")
+KIN: Final = {word: relation for relation, words in _TABLES["relatives"].items() for word in words.split()}
 """Word -> the relation of that person to the speaker, without `_OF`."""
-PETS: Final = frozenset(
-    ["dog", "cat", "horse", "rabbit", "parrot", "hamster", "puppy", "kitten", "狗", "猫", "兔子", "鹦鹉"]
-)
+PETS: Final = frozenset(_TABLES["pets"].split())
 
 _words = "|".join(sorted((*KIN, *PETS), key=len, reverse=True))
 _EN_WORDS = "|".join(word for word in _words.split("|") if word.isascii())
@@ -95,71 +83,9 @@ _CLAUSES = re.compile(
       | [,，]\s*(?=I\s|my\s|(?:但|不过|后来|现在)*我)""",
     re.IGNORECASE | re.VERBOSE,
 )
-_DOES = r"(?:drink|eat|play|watch|read)\b"
-# Pattern -> the plain form, and what it says about the time.
-_FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
-    (r"\bI\s+(?:have\s+)?never\s+(?:really\s+)?(?:lived?)\s+in\b", "I live in", "never"),
-    (r"\bI\s+(?:have\s+)?never\s+(?:worked?)\s+(?=at|for|as)", "I work ", "never"),
-    (r"\bI(?:'m|\s+am)\s+not\s+(?:living|based)\s+in\b", "I live in", "not"),
-    (r"\bI(?:'m|\s+am)\s+not\s+working\s+(?=at|for|as)", "I work ", "not"),
-    (r"\bI(?:'m|\s+am)\s+not\s+from\b", "I am from", "never"),
-    (r"\bI\s+didn't\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
-    (r"\bI\s+(?:no\s+longer|do\s+not|don't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "not"),
-    (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+(?:liking|loving|enjoying)\b", "I don't like", "is"),
-    (
-        r"\bI(?:'m|\s+am)\s+(?:not|no\s+longer)\s+(?:(?:really|much\s+of|such)\s+)?(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b",
-        "I don't like",
-        "is",
-    ),
-    (r"\bI(?:'m|\s+am)\s+(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b", "I like", "is"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+living\s+in\b", "I live in", "was"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+working\s+(?=at|for|as)", "I work ", "was"),
-    (r"\bI\s+used\s+to\s+", "I ", "was"),
-    (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?moved\s+(?:away\s+from|out\s+of)\b", "I live in", "was"),
-    (
-        r"\bI(?:'ve|\s+have|\s+was|\s+got)?\s+(?:just\s+)?(?:been\s+)?(?:fired|laid\s+off|let\s+go|resigned|retired)\s+(?:from|by)\b",
-        "I work at",
-        "was",
-    ),
-    (
-        r"\bI(?:'ve|\s+have|'m|\s+am)?\s+(?:g[ai]ven?\s+up(?:\s+on)?|gone\s+off|had\s+enough\s+of|fed\s+up\s+with|(?:sick|tired)\s+of)\b",
-        "I like",
-        "ends",
-    ),
-    (rf"\bI\s+(?:no\s+longer\s+{_DOES}|(?:don't|do\s+not)\s+{_DOES}(?=.*\bany\s?more\b))", "I like", "ends"),
-    (r"\bI\s+lived\s+in\b", "I live in", "was"),
-    (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
-    (
-        r"\bI\s+(?:have\s+|'ve\s+)?(?:just\s+)?(?:left|quit)\s+(?:my\s+job\s+at\s+|(?=(?:the\s+)?(?-i:[^\Wa-z])))",
-        "I work at ",
-        "was",
-    ),
-    (r"\bI(?:\s+have|'ve)\s+(?:been\s+living|lived)\s+in\b", "I live in", "is"),
-    (r"\bI(?:\s+have|'ve)\s+(?:been\s+working|worked)\s+(?=at|for|as)", "I work ", "is"),
-    (r"\bI(?:'m|\s+am)\s+(?:now\s+)?working\s+(?=at|for|as)", "I work ", "is"),
-    (
-        r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:started|began)\s+(?:a\s+(?:new\s+)?job|work|working)\s+at\b",
-        "I work at",
-        "is",
-    ),
-    (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:joined)\s+", "I work at ", "is"),
-    (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
-    (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
-    (
-        r"我(?:现在|已经)*(?:再也不|不再|不(?=[喝吃玩抽看听打跑骑养逛唱跳画读写][^，,]*了[。！\s]*$))(?:(?:喜[欢歡]|[爱愛])?(?=[喝吃玩抽看听打跑骑养逛唱跳画读写])|(?:喜[欢歡]|[爱愛])|想)",
-        "我喜欢",
-        "ends",
-    ),
-    (r"我(?:从来|从)?(?:都)?没有?住[在过]\s*", "我住在", "never"),
-    (r"我(?:从来|从)?(?:都)?没有?在(.{1,20}?)(?:工作|上班)过?", r"我在\1工作", "never"),
-    (r"我(?:现在)?(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "not"),
-    (r"我不是来自", "我来自", "never"),
-    (r"我(?:以前|曾经?|过去|之前|原来)(?:是)?(?=住|在|喜|来)", "我", "was"),
-    (r"我(?:已经)?从(.{1,20}?)(?:离职|辞职)了?", r"我在\1工作", "was"),
-    (r"我(?:已经)?(?:离开了?|辞去了?)(.{1,20}?)(?:的工作|了)?(?=[，。！\s]*$)", r"我在\1工作", "was"),
+_FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
+    (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
-_PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for form, plain, mode in _FORMS)
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
@@ -335,7 +261,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 def _plain_form(text: str) -> tuple[str, Mode]:
     """Return a clause as `facts` reads it, and whether it still is so."""
-    for form, plain, mode in _PLAIN_FORMS:
+    for form, plain, mode in _FORMS:
         text, count = form.subn(plain, text, count=1)
         if count:
             return text, mode

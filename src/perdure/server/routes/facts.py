@@ -15,7 +15,7 @@ from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX, Page
 from perdure.library.origins import origin_shape
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.library.services.search import BUDGET_MAX_TOKENS
+from perdure.library.services.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
@@ -206,8 +206,7 @@ async def get_timeline(
     """List when facts began and ceased to be true."""
     events = await library.services.fact_views.timeline(
         owner,
-        parse_time(since, timezone=zone),
-        parse_time(until, timezone=zone, end=True),
+        *period(since, until, zone),
         limit=limit,
         newest_first=order == "desc",
         tags=tag or (),

@@ -38,6 +38,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.facts import NewFactFields
 from perdure.library.services.facts.views import FactConditions
+from perdure.library.services.search import period
 from perdure.search.hits import FactHit, Why
 from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_shape
@@ -269,8 +270,7 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
     try:
         events = await services.fact_views.timeline(
             agent_id,
-            parse_time(query.get("since"), timezone=agent.timezone),
-            parse_time(query.get("until"), timezone=agent.timezone, end=True),
+            *period(query.get("since"), query.get("until"), agent.timezone),
             limit=EVENTS_MAX + 1,
             newest_first=True,
             conditions=FactConditions(entity=entity or None),
@@ -283,11 +283,9 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         last = events[-1].at
         events = [event for event in events if event.at != last] or events
         older = last + timedelta(microseconds=events[-1].at != last)
+    own = {"fact_id": "fact.id", "text": "fact.text"}
     return facts_frame(agent, "timeline") | {
-        "events": [
-            _at_home(attributes(one, "at", "kind", "tags", fact_id="fact.id", text="fact.text"), agent)
-            for one in events
-        ],
+        "events": [_at_home(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
         "filters": {name: query.get(name, "") for name in ("since", "until", "entity")},
         "problem": problem,
         "older": None if older is None else older.isoformat(),

@@ -49,6 +49,7 @@ from perdure.library.services.facts.views import (
     entity_seqs,
     fact_filter,
     find_graph,
+    of_graph,
     with_entities,
 )
 from perdure.search.hits import FactHit, Hits
@@ -127,12 +128,8 @@ class FactService:
 
     async def counts(self, owner: Owner) -> GraphCounts:
         """Count what is known. Raises: NotFound."""
-
-        def count(tx: Tx) -> GraphCounts:
-            graph = find_graph(tx, owner)
-            return GraphCounts() if graph is None else tx.graphs.counts(graph.id)
-
-        return await self._ports.store.read(count)
+        read = of_graph(owner, lambda tx, graph: tx.graphs.counts(graph.id), GraphCounts())
+        return await self._ports.store.read(read)
 
     async def search(
         self, owner: Owner, text: str = "", *, limit: int = 10, explain: bool = False, conditions: FactConditions
@@ -140,12 +137,10 @@ class FactService:
         """Search facts, best first; without a text the newest. Raises: InvalidInput, NotFound."""
         check_limit(limit)
 
-        def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
-            graph = find_graph(tx, owner)
-            home = zone_of(tx, owner, self._ports.settings.timezone)
-            return None if graph is None else (graph, fact_filter(tx, graph, conditions), home)
+        def prepare(tx: Tx, graph: Graph) -> tuple[Graph, FactFilter, str] | None:
+            return graph, fact_filter(tx, graph, conditions), zone_of(tx, owner, self._ports.settings.timezone)
 
-        prepared = await self._ports.store.read(prepare)
+        prepared = await self._ports.store.read(of_graph(owner, prepare, None))
         if prepared is None:
             return Hits()
         graph, where, home = prepared
@@ -161,10 +156,7 @@ class FactService:
         """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
         check_page(page)
 
-        def load(tx: Tx) -> Sequence[FactHit]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
+        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
             where = fact_filter(tx, graph, conditions)
 
             def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
@@ -172,7 +164,7 @@ class FactService:
 
             return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def get(self, fact_id: FactId) -> FactHit:
         """Return the newest version of a fact. Raises: NotFound."""
@@ -343,11 +335,10 @@ class FactService:
         for seq in behind or (0,):
             facts += await extract_due(self._ports, (agent_id, seq), rest=True)
 
-        def load(tx: Tx) -> Sequence[FactHit]:
-            graph = find_graph(tx, agent_id)
-            return () if graph is None else with_entities(tx, graph, facts)
+        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
+            return with_entities(tx, graph, facts)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(agent_id, load, ()))
 
     async def add_rule(
         self, owner: Owner, *, text: str = "", relation: str | None = None, entity: str | None = None
@@ -372,12 +363,7 @@ class FactService:
 
     async def list_rules(self, owner: Owner) -> Sequence[FactRule]:
         """List what must not be remembered. Raises: NotFound."""
-
-        def load(tx: Tx) -> Sequence[FactRule]:
-            graph = find_graph(tx, owner)
-            return () if graph is None else tx.graphs.list_rules(graph.id)
-
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
 
     async def delete_rule(self, owner: Owner, seq: int) -> None:
         """Remove a rule. Raises: NotFound."""
@@ -393,17 +379,13 @@ class FactService:
         """List a page of entities. Raises: InvalidInput, NotFound."""
         check_page(page)
 
-        def load(tx: Tx) -> Sequence[Entity]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
-
+        def load(tx: Tx, graph: Graph) -> Sequence[Entity]:
             def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
                 return tx.entities.list(graph.id, after=above, before=below, **order)
 
             return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""

@@ -3,10 +3,10 @@ conditions of a list or search, as programs and people give them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import NotFound
@@ -38,6 +38,8 @@ from perdure.library.checks import check_limit, utc
 from perdure.library.services.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 Owner = AgentId | GraphId
 """An agent, for its graph, or a graph."""
@@ -97,6 +99,16 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     return tx.graphs.find_by_agent(AgentId(owner))
 
 
+def of_graph(owner: Owner, read: Callable[[Tx, Graph], T], nothing: T) -> Callable[[Tx], T]:
+    """Return the unit of work that reads the owner's graph; `nothing`: the agent has none yet. Raises: NotFound."""
+
+    def load(tx: Tx) -> T:
+        graph = find_graph(tx, owner)
+        return nothing if graph is None else read(tx, graph)
+
+    return load
+
+
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
     """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
     if not name_or_id:
@@ -127,11 +139,10 @@ class FactViewService:
         """Return the profile of the user, or of the entity with a name. Raises: InvalidInput, NotFound."""
         check_budget(budget_tokens)
 
-        def load(tx: Tx) -> Profile:
-            graph = find_graph(tx, owner)
-            return Profile() if graph is None else self._profile(tx, graph, owner, budget_tokens, user)
+        def load(tx: Tx, graph: Graph) -> Profile:
+            return self._profile(tx, graph, owner, budget_tokens, user)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, Profile()))
 
     async def timeline(
         self,
@@ -148,16 +159,13 @@ class FactViewService:
         check_limit(limit)
         start, end = utc("since", since), utc("until", until)
 
-        def load(tx: Tx) -> Sequence[FactEvent]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
+        def load(tx: Tx, graph: Graph) -> Sequence[FactEvent]:
             where = fact_filter(tx, graph, conditions)
             return tx.facts.timeline(
                 graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
             )
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def context(self, owner: Owner, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
         """Return profile, facts for a query and the latest events as one text. Raises: InvalidInput, NotFound."""
