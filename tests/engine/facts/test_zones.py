@@ -217,8 +217,10 @@ async def test_the_page_of_facts_has_the_days_of_the_agent() -> None:
         page, when = (await client.get(path)).text, hit.fact.valid_at
         await client.post(f"{path}/{hit.fact.id}", data={"text": "Ada is in Turin", "since": "2026-03-01"})
         timeline = (await client.get(f"{path}/timeline")).text
+        why = (await client.get("/why", params={"of": hit.fact.id})).text
         (after,) = await agent.facts.list()
 
         assert when == datetime(2026, 2, 28, 16, tzinfo=UTC)
         assert 'value="2026-03-01"' in page and "since 1 Mar 2026" in page and "1 Mar 2026" in timeline
+        assert ">2026-03-01 00:00<" in why
         assert (after.fact.text, after.fact.valid_at) == ("Ada is in Turin", when)

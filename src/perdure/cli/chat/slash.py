@@ -147,8 +147,7 @@ async def _why(session: Session, argument: str) -> None:
         if answer is None:
             raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
         argument = answer.id
-    origin = await session.agent.why(argument, conversation=session.conversation)
-    await show_origin(session.view, session.perdure, origin)
+    show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
 
 
 @_command("/recall [on | off]")

@@ -106,7 +106,7 @@ async def show_fact(view: View, fact: FactName) -> None:
 async def history(view: View, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
     async with named_facts(view, fact) as (perdure, [fact_id], _):
-        await show_origin(view, perdure, await perdure.services.why.find_origin(fact_id))
+        show_origin(view, await perdure.services.why.find_origin(fact_id))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 

@@ -18,13 +18,13 @@ SHOWN_CHARS = 200
 SOURCES_SHOWN = 5
 
 
-def origin_view(origin: Origin, timezone: str) -> Iterator[RenderableType]:
-    """The parts of an origin, each with the id that opens it; days of facts are those of the time zone."""
+def origin_view(origin: Origin) -> Iterator[RenderableType]:
+    """The parts of an origin, each with the id that opens it."""
     match origin:
         case MemoryOrigin():
             yield from _memory_view(origin)
         case FactOrigin():
-            yield from _fact_view(origin, timezone)
+            yield from _fact_view(origin)
         case AnswerOrigin():
             yield from _answer_view(origin)
 
@@ -79,7 +79,7 @@ AUTHORS = {
 }
 
 
-def _fact_view(origin: FactOrigin, timezone: str) -> Iterator[RenderableType]:
+def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
     """The versions of a fact with their authors and reasons, and its sources with their texts."""
     yield Text.assemble(("fact", "bold cyan"), f"  {visible(origin.relation)}", (f"  {origin.id}", "dim"))
     yield _indented(origin.text)
@@ -93,7 +93,7 @@ def _fact_view(origin: FactOrigin, timezone: str) -> Iterator[RenderableType]:
         yield _indented(version.text)
         believed = "" if version.expired_at is None else f"; believed until {local_time(version.expired_at)}"
         state = "" if version.state == "active" else f"; {version.state}"
-        yield Text(f"  {true_times(version.valid_at, version.invalid_at, timezone)}{believed}{state}", style="dim")
+        yield Text(f"  {true_times(version.valid_at, version.invalid_at)}{believed}{state}", style="dim")
     for source in origin.sources:
         who = source.name or source.role or source.kind
         yield _line(f"from {who}, {local_time(source.at)}", source.id, source.text)
@@ -101,8 +101,8 @@ def _fact_view(origin: FactOrigin, timezone: str) -> Iterator[RenderableType]:
             yield Text(f"    {'  '.join(filter(None, (source.run_id, source.step_id)))}", style="dim")
 
 
-def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone: str) -> str:
-    """When a fact was true, in words."""
+def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone: str | None = None) -> str:
+    """When a fact was true, in words, in this time zone or that of the times."""
     if valid_at is None and invalid_at is None:
         return "true at an unknown time"
     since = "" if valid_at is None else f" since {day(valid_at, timezone)}"
@@ -110,9 +110,9 @@ def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone:
     return f"true{since}{until}"
 
 
-def day(at: datetime, timezone: str) -> str:
+def day(at: datetime, timezone: str | None = None) -> str:
     """A date there, with the time where it is not midnight: facts that name only a day have that."""
-    at = local(at, zone(timezone))
+    at = local(at, zone(timezone)) if timezone else at
     return at.strftime("%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")
 
 

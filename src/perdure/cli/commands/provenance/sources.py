@@ -22,8 +22,7 @@ if for_work(__name__):
     from perdure.core.errors import NotFound
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.library.agent import AsyncAgent
-    from perdure.library.origins import FactOrigin, Origin, origin_shape
-    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.origins import Origin, origin_shape
     from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
     from perdure.library.services.why import is_id_start
 
@@ -176,11 +175,10 @@ async def why(
             raise NotFound("memory or answer", of, hint=NO_AGENT)
         else:
             origin = await owner.why(of)
-        await show_origin(view, perdure, origin)
+        show_origin(view, origin)
 
 
-async def show_origin(view: View, perdure: AsyncPerdure, origin: Origin) -> None:
+def show_origin(view: View, origin: Origin) -> None:
     """Show an origin."""
-    home = await perdure.services.facts.timezone(origin.id) if isinstance(origin, FactOrigin) else "UTC"
-    view.show({"why": origin_shape(origin)}, *origin_view(origin, home))
+    view.show({"why": origin_shape(origin)}, *origin_view(origin))
     view.hint("`perdure why ID` opens each of these ids")
