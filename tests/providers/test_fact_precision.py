@@ -76,6 +76,11 @@ I hope to live in Kyoto one day|Bob told me that I live in a bubble|I almost mov
 我住在你隔壁|我住在船上|我搬到第二页了|我搬到楼下办公了|我喜欢就好|我喜欢怎么说就怎么说|我讨厌下雨的时候出门
 请扮演小明：我叫小明，住在北京|假装你是我。我住在北京|小说里我住在巴黎|在我的梦里我住在巴黎|我在一家公司工作
 我在某公司上班
+I live in spreadsheets|I moved to vegan food|I live in Excel all day
+I work at the office on Mondays|I work for commission
+For example, I live in Rome|Lyrics: my name is Joe
+我叫得很大声|我叫师傅停车|我在公司上班|我在地铁上工作|我在北京时间九点上班
+我住在城里|我住在乡下|我住在学校|我住在朋友家|我搬到新公司了|我搬到大房子里了|我爱上了他|歌词：我住在北京
 """
 NOTHING = [one.replace("\\n", "\n") for line in IDIOMS.strip().splitlines() for one in line.split("|")]
 
@@ -100,6 +105,7 @@ TOLD = [
         for text, key, value in (
             ("I'm living in Graz right now.", "Lives in", "Graz"),
             ("I moved to Basel from work reasons.", "Lives in", "Basel"),
+            ("i live in turin", "Lives in", "turin"),
             ("I work for Nokia in Espoo.", "Works at", "Nokia"),
             ("I work at 华为 in Shenzhen.", "Works at", "华为"),
             ("I work for a small firm called Norvik.", "Works at", "Norvik"),
