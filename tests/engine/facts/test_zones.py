@@ -156,7 +156,11 @@ async def test_what_no_agent_has_is_read_by_the_clock_of_the_setting() -> None:
         assert agent.info.timezone == "Asia/Shanghai"
 
         memory = AsyncMemory(perdure)
-        said = {"user_id": "ada", "timestamp": TURN_OF_THE_MONTH.isoformat(), "expiration_date": "2030-12-31"}
+        said: dict[str, Any] = {
+            "user_id": "ada",
+            "timestamp": TURN_OF_THE_MONTH.isoformat(),
+            "expiration_date": "2030-12-31",
+        }
         (added,) = (await memory.add("I moved to Turin last month.", **said))["results"]
         (fact,) = [(await perdure.services.facts.get(added["id"])).fact]
         sessions = AsyncSessions(perdure)
