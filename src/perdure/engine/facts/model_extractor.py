@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import re
+import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +14,7 @@ from perdure.core.errors import ModelReplyEmpty
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import (
     NO_ANSWER,
+    USER,
     Batch,
     CommunityFacts,
     ExtractedEntity,
@@ -25,11 +25,14 @@ from perdure.core.facts.extraction import (
 from perdure.core.facts.values import FactRule
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
-from perdure.core.runs import Usage
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
-from perdure.core.text.json_strings import close_json, compact_json
+from perdure.core.text.forms import name_key
+from perdure.core.text.json_strings import compact_json
+from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
+from perdure.domain.facts.batches import CONTEXT_TURNS
 from perdure.domain.facts.graphs import ALIASES_MAX
+from perdure.engine.facts.grounds import Said
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")
@@ -37,7 +40,7 @@ SUMMARY_CHARS = 1_000
 NAME_CHARS, TEXT_CHARS, TIME_CHARS = 100, 400, 40
 ENTITIES_MAX, FACTS_MAX, NAMES_MAX = 30, 40, 8
 """The most of each in an answer: a small model whose answer a grammar shapes would go on for ever."""
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+BROKEN_OFF, NOT_SAID = "answer breaks off", "name is not in the text"
 _MISSED = (
     "You were not certain. Read the turns again for entities and facts that you missed, and answer with the whole"
     " object once more."
@@ -61,22 +64,32 @@ class ModelExtractor:
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
+        extraction, said = await self._read(batch), Said.of(batch)
+        names = {
+            name_key(name): [entity.name, *entity.aliases]
+            for entity in extraction.entities
+            for name in (*entity.aliases, entity.name)
+        }
+        holds = functools.cache(lambda name: any(map(said.holds, names.get(name_key(name), [USER]))))
+        facts = _renumbered((), extraction.facts, lambda one: holds(one.subject) and holds(one.object))
+        dropped = Counter(extraction.dropped)
+        dropped[NOT_SAID] += len(extraction.facts) - len(facts)
+        return replace(extraction, facts=facts, model=self.handle, dropped=+dropped)
+
+    async def _read(self, batch: Batch) -> Extraction:
+        """Return what the model finds; where its answer breaks off, of fewer turns. Raises: ModelError."""
         text = render_batch(batch)
-        answer, usage = await self._ask(batch, [("user", text)])
-        extraction = parse_extraction(answer)
-        calls = 1
-        if batch.reflect and not extraction.certain:
+        answer, extraction = await self._ask(batch, [("user", text)])
+        if BROKEN_OFF in extraction.dropped:
+            for part in _rest(batch, extraction):
+                extraction = _joined(extraction, await self._read(part))
+        elif batch.reflect and not extraction.certain:
             turns: Sequence[tuple[Role, str]] = [("user", text), ("assistant", answer), ("user", _MISSED)]
-            answer, more = await self._ask(batch, turns)
-            again = parse_extraction(answer)
-            calls, usage, extraction = 2, usage + more, again if again.entities else extraction
-        return replace(
-            extraction,
-            model=self.handle,
-            calls=calls,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-        )
+            _, again = await self._ask(batch, turns)
+            better = again if again.entities and BROKEN_OFF not in again.dropped else extraction
+            both = _joined(extraction, again)
+            extraction = replace(both, entities=better.entities, facts=better.facts, dropped=better.dropped)
+        return extraction
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
         """Return a summary of each community, by one call for all. Raises: ModelError."""
@@ -86,7 +99,7 @@ class ModelExtractor:
         request = self._request(
             _SUMMARIES, [("user", _section("groups", lines))], "summaries", _summary_schema(len(lines))
         )
-        value = _load((await self._answer(replace(request, purpose="summary")))[0]) or {}
+        value, _ = _load((await self._answer(replace(request, purpose="summary")))[0], "summaries")
         summaries = {
             number: without_credentials(" ".join(item["summary"].split()))[:SUMMARY_CHARS]
             for item in _list(value, "summaries")
@@ -96,10 +109,15 @@ class ModelExtractor:
         }
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
-    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Usage]:
-        """Return the text of the model's answer, and what it took. Raises: ModelError."""
+    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
+        """Return the text of the model's answer, and what it says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
-        return await self._answer(self._request(system, turns, "extraction", answer_schema(batch)))
+        answer, reply = await self._answer(self._request(system, turns, "extraction", answer_schema(batch)))
+        extraction = parse_extraction(answer)
+        if NO_ANSWER in extraction.dropped and reply.stop_reason == "max_tokens_exceeded":
+            extraction = replace(extraction, dropped={BROKEN_OFF: 1, NO_ANSWER: 1})
+        usage = reply.usage
+        return answer, replace(extraction, calls=1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
     def _request(
         self, system: str, turns: Sequence[tuple[Role, str]], name: str, schema: Mapping[str, Any]
@@ -117,15 +135,15 @@ class ModelExtractor:
             purpose="extraction",
         )
 
-    async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
-        """Return the text of the model's answer, and what it took. Raises: ModelError."""
+    async def _answer(self, request: ModelRequest) -> tuple[str, ModelReply]:
+        """Return the text of the model's answer, and all of it. Raises: ModelError."""
         with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
             async for piece in self._model.respond(request):
                 if isinstance(piece, ModelReply):
                     work.reply = piece
         if work.reply is None:
             raise ModelReplyEmpty(f"{self.handle} ended its answer without a reply")
-        return text_of(work.reply.parts), work.reply.usage
+        return text_of(work.reply.parts), work.reply
 
 
 def render_batch(batch: Batch) -> str:
@@ -159,10 +177,10 @@ def render_batch(batch: Batch) -> str:
 
 def parse_extraction(answer: str) -> Extraction:
     """Return what a model's answer says. What is no JSON, or not of the schema's types, is dropped and counted."""
-    dropped: Counter[str] = Counter()
-    value = _load(answer)
+    value, is_whole = _load(answer, "entities", "facts")
     if value is None:
         return Extraction(dropped={NO_ANSWER: 1})
+    dropped = Counter({} if is_whole else {BROKEN_OFF: 1})
     entities = [_entity(item, dropped) for item in _list(value, "entities")]
     facts = [_fact(item, dropped) for item in _list(value, "facts")]
     return Extraction(
@@ -223,20 +241,91 @@ def _summary_schema(count: int) -> Mapping[str, Any]:
     return {"type": "object", "properties": {"summaries": summaries}, "required": ["summaries"]}
 
 
-def _load(answer: str) -> Mapping[str, Any] | None:
-    """Return the object of an answer, also out of a code block or from among words, and what is whole of one that
-    breaks off; None: there is none."""
-    fenced = _FENCE.search(answer)
-    start, end = answer.find("{"), answer.rfind("}")
-    broken_off = close_json(answer[start:]) if start >= 0 else ""
-    for text in (answer, fenced[1] if fenced else "", answer[start : end + 1], broken_off):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
-    return None
+def _load(answer: str, *names: str) -> tuple[Mapping[str, Any] | None, bool]:
+    """Return what stands under these names in the objects of an answer, and whether that is whole: of several the last
+    that is. None: nothing does, and the answer is not just `{}`."""
+    objects, is_whole = read_objects(answer)
+    found = [members for one in objects if (members := _members(one, names))]
+    if not found:
+        return ({} if objects == [{}] else None), is_whole
+    *before, last = found
+    value = {name: items for members in before for name, items in members.items()}
+    if is_whole or _members(objects[-1], names) is None:
+        return value | last, True
+    return last | value, all(name in value for name in names)
+
+
+def _members(value: Any, names: Sequence[str], depth: int = 2) -> Mapping[str, Any] | None:
+    """Return the object that has lists of these names: this one, or one in it; None: there is none."""
+    if not isinstance(value, Mapping):
+        return None
+    if any(isinstance(value.get(name), list) for name in names):
+        return value
+    inner = (_members(part, names, depth - 1) for part in value.values()) if depth else ()
+    return next(filter(None, inner), None)
+
+
+def _rest(batch: Batch, extraction: Extraction) -> Sequence[Batch]:
+    """Return what to ask for again, in fewer turns each, after an answer that broke off: the turns of which it says
+    nothing, and the last of which it does. If that is all of them, each half; nothing of a single one."""
+    turns = batch.turns
+    if len(turns) == 1:
+        return ()
+    last = max(extraction.facts[-1].turns, default=0) if extraction.facts else 0
+    said = {number for fact in extraction.facts for number in fact.turns} - {last}
+    rest = [turn for turn in turns if turn.number not in said]
+    middle = len(turns) // 2
+    parts = [turns[:middle], turns[middle:]] if len(rest) in (0, len(turns)) else [rest]
+    return [
+        replace(
+            batch,
+            turns=part,
+            context=[*batch.context, *(one for one in turns if one not in part and one.number < part[-1].number)][
+                -CONTEXT_TURNS:
+            ],
+        )
+        for part in parts
+    ]
+
+
+def _joined(first: Extraction, more: Extraction) -> Extraction:
+    """Return what two answers say together, of which the second was asked for what the first left out."""
+    dropped = Counter(first.dropped)
+    for reason in (BROKEN_OFF, NO_ANSWER):
+        del dropped[reason]
+    return replace(
+        more,
+        entities=[*first.entities, *more.entities],
+        facts=_renumbered(first.facts, more.facts),
+        certain=first.certain and more.certain,
+        dropped=dropped + Counter(more.dropped),
+        calls=first.calls + more.calls,
+        input_tokens=first.input_tokens + more.input_tokens,
+        output_tokens=first.output_tokens + more.output_tokens,
+    )
+
+
+def _renumbered(
+    facts: Sequence[ExtractedFact],
+    more: Sequence[ExtractedFact],
+    keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
+) -> Sequence[ExtractedFact]:
+    """Return facts with those of another answer behind them that are kept and new, which go on naming each other."""
+    joined = list(facts)
+    there = {_said(fact): place for place, fact in enumerate(facts, 1)}
+    places: dict[int, int] = {}
+    for number, fact in enumerate(more, 1):
+        if keeps(fact) and _said(fact) not in there:
+            joined.append(fact if fact.replaces is None else replace(fact, replaces=places.get(fact.replaces, 0)))
+            places[number] = len(joined)
+        else:
+            places[number] = there.get(_said(fact), 0)
+    return joined
+
+
+def _said(fact: ExtractedFact) -> tuple[object, ...]:
+    """Return what a fact says, and where."""
+    return fact.subject, fact.relation, fact.object, fact.turns
 
 
 def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:

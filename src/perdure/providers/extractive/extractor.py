@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.core.facts.kin import KIN
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
@@ -21,7 +22,6 @@ from perdure.providers.extractive.language import language_of
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
     CORRECTION,
-    KIN,
     NAME,
     OBJECT_SIGNS,
     OBJECT_WORDS,
