@@ -14,7 +14,7 @@ from perdure.core.facts.extraction import Batch
 from perdure.core.facts.values import Episode, Graph
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
-from perdure.core.passages import CAPTURED, Passage
+from perdure.core.passages import CAPTURED, Archive, Passage
 from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
@@ -89,6 +89,27 @@ def load_batch(
     if not rest:
         return None
     return _load_passages(tx, agent, settings, graph, most=most)
+
+
+def count_waiting(tx: Tx, agent_id: AgentId) -> int:
+    """Count the turns and passages of an agent that wait for extraction; none: it is off. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    if load_agent_facts(agent.settings).capture == "off":
+        return 0
+    count = 0
+    for seq in tx.episodes.list_behind_of(agent_id):
+        conversation = tx.conversations.get_by_seq(agent_id, seq)
+        if not (conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation)):
+            count += tx.episodes.count_turns(agent_id, seq, before_seq=first_open_seq(tx, agent_id, seq))
+    if (archive := find_own_archive(tx, agent_id)) is not None:
+        last = tx.episodes.last_seq(agent_id, _line_of(archive))
+        count += tx.episodes.count_passages(archive.id, after_seq=last)
+    return count
+
+
+def _line_of(archive: Archive) -> int:
+    """Return the number that an archive has in place of a conversation's, which are the others."""
+    return -1 - archive.number
 
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
@@ -223,7 +244,7 @@ def _load_passages(
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
-    line = (agent.id, -1 - archive.number)  # conversations have the other numbers
+    line = (agent.id, _line_of(archive))
     last = tx.episodes.last_seq(*line)
     rows = tx.passages.list(archive.id, after_seq=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []

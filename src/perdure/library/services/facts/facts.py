@@ -25,6 +25,7 @@ from perdure.core.facts.values import (
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
+from perdure.domain.facts.batches import count_waiting
 from perdure.domain.facts.documents import check_json_document
 from perdure.domain.facts.graphs import (
     FactFields,
@@ -41,6 +42,7 @@ from perdure.domain.facts.graphs import (
 )
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
+from perdure.engine.ports import extract_nothing
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.services.facts.views import (
     FactConditions,
@@ -116,11 +118,15 @@ class FactService:
         return await self._ports.store.write(update)
 
     async def counts(self, owner: Owner) -> GraphCounts:
-        """Count what is known. Raises: NotFound."""
+        """Count what is known, and what waits. Raises: NotFound."""
+        is_on = self._ports.find_extractor is not extract_nothing
 
         def count(tx: Tx) -> GraphCounts:
             graph = find_graph(tx, owner)
-            return GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+            counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+            agents = [AgentId(owner)] if graph is None else tx.graphs.list_agents(graph.id)
+            waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+            return replace(counts, waiting=counts.waiting + waiting)
 
         return await self._ports.store.read(count)
 
