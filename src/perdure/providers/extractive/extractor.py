@@ -64,6 +64,8 @@ _PARTS: Final = _words(
 _TITLES: Final = frozenset({"title", "role", "position"})
 """Keys of a job, which elsewhere may be anything."""
 _JOBS: Final = frozenset({"job", "work", "employment", "occupation", "工作"})
+_SAYING: Final = _words("role, author, from, sender, speaker, by, user, username, name, 角色, 作者, 发件人")
+"""Keys of who says what stands in a record."""
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -76,6 +78,23 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
         if key:
             records.setdefault(record, []).append((key, match["value"].strip()))
     return [one for path, values in records.items() for one in _of_record(path, values, now)]
+
+
+def said_in_document(text: str, speaker: str) -> Sequence[str]:
+    """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
+    found: list[tuple[list[str], str]] = []
+    is_own = {}
+    for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
+        *record, key = match["path"].casefold().split(", ")
+        value = match["value"].strip()
+        found.append((record, value))
+        if key in _SAYING and not is_own.get(tuple(record)):
+            is_own[tuple(record)] = bool(_SPEAKER.intersection((value.casefold(), *record[-1:]))) or value == speaker
+    return [
+        value
+        for record, value in found
+        if next((own for end in range(len(record), -1, -1) if (own := is_own.get(tuple(record[:end]))) is not None), 1)
+    ]
 
 
 def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
@@ -174,9 +193,12 @@ class _Extraction:
             (turn, one)
             for turn in turns
             for one in (
-                statements_in_document(turn.text, now=turn.occurred_at)
-                if turn.kind == "json"
-                else statements_in(turn.text, now=turn.occurred_at, people=people)
+                *(statements_in_document(turn.text, now=turn.occurred_at) if turn.kind == "json" else ()),
+                *(
+                    one
+                    for words in (said_in_document(turn.text, turn.speaker) if turn.kind == "json" else (turn.text,))
+                    for one in statements_in(words, now=turn.occurred_at, people=people)
+                ),
             )
         ]
         for turn, one in found:

@@ -26,7 +26,7 @@ from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
 from perdure.domain.facts.batches import count_waiting
-from perdure.domain.facts.documents import check_json_document
+from perdure.domain.facts.documents import document_kind
 from perdure.domain.facts.graphs import (
     FactFields,
     NewEntity,
@@ -300,20 +300,20 @@ class FactService:
         owner: Owner,
         text: str,
         *,
-        kind: Literal["text", "json"] = "text",
+        kind: Literal["text", "json"] | None = None,
         trust: TrustLabel = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:
-        """Extract the facts of a text or a JSON document now, and return the new ones.
+        """Extract the facts of a text or a JSON document now, and return the new ones; `kind` None: it is JSON if it
+        looks so.
 
         Raises: InvalidInput, ModelError, NotFound.
         """
         check_text("text", text)
-        check_choice("kind", kind, ("text", "json"))
+        check_choice("kind", kind or "text", ("text", "json"))
         check_choice("trust", trust, get_args(TrustLabel))
-        if kind == "json":
-            check_json_document(text)
+        kind_ = document_kind(text, kind)
         text = without_credentials(text)
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
@@ -321,7 +321,7 @@ class FactService:
         def add(tx: Tx) -> tuple[Graph, Episode]:
             graph = self._graph(tx, owner)
             return graph, add_episode(
-                tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
+                tx, graph, kind_, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
             )
 
         graph, own = await self._ports.store.write(add)
