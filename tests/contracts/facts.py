@@ -13,11 +13,9 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import Community, FactFilter, FactRule, Graph, GraphCounts
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId
-from perdure.core.messages import ToolCall
-from perdure.core.passages import CAPTURED
 from perdure.storage.database.row_format import Row
 from perdure.storage.tx import Tx
-from tests.contracts.base import ADA, AT, AWKWARD, LATER, Contract, match_passages, raises
+from tests.contracts.base import AT, AWKWARD, LATER, Contract, match_passages, raises
 
 DAY = timedelta(days=1)
 
@@ -595,39 +593,6 @@ class FactContract(Contract):
                     tx.episodes.put_last_seq(AgentId("agent-none"), 0, 1, at=AT)
                 with raises(NotFound):
                     tx.episodes.count_line_tries(AgentId("agent-none"), 0, at=AT)
-
-            await store.write(unit)
-
-    async def test_what_extraction_has_not_read_is_counted(self) -> None:
-        """Of a conversation what users and agents said, without calls and what a group was told; and of an archive the
-        passages that were not captured."""
-        async with self.open_store() as store:
-
-            def unit(tx: Tx) -> None:
-                agent = self.add_agent(tx)
-                first, *_ = self.say(tx, agent.id, "one", self.draft(ToolCall("c", "f", "{}"), role="assistant"))
-                self.say(
-                    tx,
-                    agent.id,
-                    "two",
-                    self.draft("sum", kind="summary"),
-                    replace(self.draft("g"), sender_id="group-1"),
-                )
-                last = self.say(tx, agent.id, "three", role="assistant")[-1]
-                tx.messages.revise(self.say(tx, agent.id, "four")[-1].id, None, author=ADA, at=AT)
-                assert tx.episodes.count_turns(agent.id, 0) == 3
-                assert tx.episodes.count_turns(agent.id, 0, before_seq=last.seq) == 2
-                assert tx.episodes.count_turns(agent.id, 1) == 0
-                tx.episodes.put_last_seq(agent.id, 0, first.seq, at=AT)
-                assert tx.episodes.count_turns(agent.id, 0) == 2
-                tx.episodes.put_last_seq(agent.id, 0, last.seq, at=AT)
-                assert tx.episodes.count_turns(agent.id, 0) == 0
-
-                archive = self.add_archive(tx)
-                one, _, captured = (self.add_passage(tx, archive.id, text) for text in ("one", "two", "three"))
-                tx.passages.put(replace(captured, source={"type": CAPTURED, "agent_id": agent.id}))
-                assert tx.episodes.count_passages(archive.id, after_seq=-1) == 2
-                assert tx.episodes.count_passages(archive.id, after_seq=one.seq) == 1
 
             await store.write(unit)
 

@@ -14,7 +14,7 @@ from perdure.core.facts.extraction import Batch
 from perdure.core.facts.values import Episode, Graph
 from perdure.core.ids import AgentId, EpisodeId, Ids, PassageId
 from perdure.core.messages import Message
-from perdure.core.passages import CAPTURED, Archive, Passage
+from perdure.core.passages import CAPTURED, Passage
 from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
@@ -28,6 +28,8 @@ from perdure.storage.tx import Tx
 T = TypeVar("T")
 
 CONTEXT_TURNS = 4
+COUNTED_MAX = 10_000
+"""The most passages that are counted as waiting."""
 SCOPE_IDS = ("user_id", "agent_id", "run_id")
 BATCH_CHARS = 8_000
 """The most characters of several texts in one batch; one alone may be longer."""
@@ -100,16 +102,13 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
     for seq in tx.episodes.list_behind_of(agent_id):
         conversation = tx.conversations.get_by_seq(agent_id, seq)
         if not (conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation)):
-            count += tx.episodes.count_turns(agent_id, seq, before_seq=first_open_seq(tx, agent_id, seq))
+            last, open_ = tx.episodes.last_seq(agent_id, seq), first_open_seq(tx, agent_id, seq)
+            count += tx.captures.get_backlog(agent_id, seq, after_seq=last, before_seq=open_).turns
     if (archive := find_own_archive(tx, agent_id)) is not None:
-        last = tx.episodes.last_seq(agent_id, _line_of(archive))
-        count += tx.episodes.count_passages(archive.id, after_seq=last)
+        last = tx.episodes.last_seq(agent_id, -1 - archive.number)
+        rows = tx.passages.list(archive.id, after_seq=last, limit=COUNTED_MAX)
+        count += sum(row.source.get("type") != CAPTURED for row in rows)
     return count
-
-
-def _line_of(archive: Archive) -> int:
-    """Return the number that an archive has in place of a conversation's, which are the others."""
-    return -1 - archive.number
 
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
@@ -244,7 +243,7 @@ def _load_passages(
     archive = find_own_archive(tx, agent.id)
     if archive is None:
         return None
-    line = (agent.id, _line_of(archive))
+    line = (agent.id, -1 - archive.number)  # conversations have the other numbers
     last = tx.episodes.last_seq(*line)
     rows = tx.passages.list(archive.id, after_seq=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []

@@ -8,12 +8,11 @@ from datetime import datetime
 from itertools import chain
 
 from perdure.core.facts.values import Episode
-from perdure.core.ids import PREFIXES, AgentId, ArchiveId, EpisodeId, GraphId
-from perdure.core.passages import CAPTURED
+from perdure.core.ids import AgentId, EpisodeId, GraphId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
-from perdure.storage.tables.table import OWN_AGENT, OWN_ARCHIVE, Table, first, locate, parts, register
+from perdure.storage.tables.table import OWN_AGENT, Table, first, locate, parts, register
 
 _EPISODE = RowFormat(
     Episode,
@@ -170,32 +169,6 @@ class Episodes(Table):
             agent_id=agent_id,
         )
         return [int(row[0]) for row in rows]
-
-    def count_turns(self, agent_id: AgentId, conversation_seq: int, *, before_seq: int | None = None) -> int:
-        """How many messages with a text a user or the agent said in a conversation since extraction has read it."""
-        where = Conditions(_OF_CONVERSATION, "seq > :upto_seq", "removed IN (0, 2)", "kind = 'message'")
-        where.add("role IN ('user', 'assistant') AND parts LIKE ?", '%"type":"text"%')
-        where.add("COALESCE(sender_id, '') NOT LIKE ?", f"{PREFIXES['group']}-%")
-        where.add("seq < ?", before_seq)
-        ((count,),) = self._rows(
-            f"SELECT COUNT(*) FROM messages{self._db.by_index('messages_by_conversation')} WHERE {where}",
-            agent_id=agent_id,
-            conversation_seq=conversation_seq,
-            upto_seq=self.last_seq(agent_id, conversation_seq),
-            **where.params,
-        )
-        return int(count)
-
-    def count_passages(self, archive_id: ArchiveId, *, after_seq: int) -> int:
-        """How many passages an archive has after a number, without those that messages were captured in."""
-        ((count,),) = self._rows(
-            "SELECT COUNT(*) FROM passages WHERE archive_id = :archive_id AND seq > :after_seq"
-            f" AND source NOT LIKE :captured AND {OWN_ARCHIVE}",
-            archive_id=archive_id,
-            after_seq=after_seq,
-            captured=f'%"type":"{CAPTURED}"%',
-        )
-        return int(count)
 
     def count_line_tries(self, agent_id: AgentId, conversation_seq: int, *, at: datetime) -> int:
         """Count that what a conversation said could not be extracted; return how often, since the position was set.
