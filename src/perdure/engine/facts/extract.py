@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, ModelTimeout, NotFound, StoreError
 from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
@@ -69,7 +68,10 @@ async def _extract_all(
         except (NotFound, StoreError, PutBack):
             raise
         except Exception as error:
-            if may_pass(error) or await ports.store.write(_count_line_tries, line, ports.clock.now()) < WHOLE_TRIES:
+            if may_pass(error):
+                raise
+            count = await ports.store.write(lambda tx: tx.episodes.count_line_tries(*line, at=ports.clock.now()))
+            if count < WHOLE_TRIES:
                 raise
             turns = await extract_singly(ports, line, rest=rest, last=False)
             log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
@@ -91,11 +93,6 @@ async def _extract_all(
         return facts
     await summarize_due(ports, line[0], piece)
     return facts
-
-
-def _count_line_tries(tx: Tx, line: Line, at: datetime) -> int:
-    """Count that a batch could not be extracted; return how often, since one could be. Raises: NotFound."""
-    return tx.episodes.count_line_tries(*line, at=at)
 
 
 async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]) -> Sequence[Fact]:

@@ -22,7 +22,6 @@ from perdure.core.facts.extraction import (
     Extraction,
     Turn,
 )
-from perdure.core.facts.values import FactRule
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
@@ -102,7 +101,7 @@ class ModelExtractor:
         value, _ = _load((await self._answer(replace(request, purpose="summary")))[0], "summaries")
         summaries = {
             number: without_credentials(" ".join(item["summary"].split()))[:SUMMARY_CHARS]
-            for item in _list(value, "summaries")
+            for item in _list(value or {}, "summaries")
             if isinstance(item, Mapping)
             and isinstance(item.get("summary"), str)
             and (number := _number(item.get("number"))) is not None
@@ -168,7 +167,8 @@ def render_batch(batch: Batch) -> str:
         ]
         parts.append(_section("known_facts", lines))
     if batch.rules:
-        parts.append(_section("must_not_be_remembered", list(map(_rule_text, batch.rules))))
+        named = [filter(None, (rule.entity_name, rule.relation, rule.text)) for rule in batch.rules]
+        parts.append(_section("must_not_be_remembered", list(map(", ".join, named))))
     if batch.context:
         parts.append(_section("earlier_turns", [_line(turn) for turn in batch.context]))
     parts.append(_section("turns", [f"{turn.number}. {_line(turn)}" for turn in batch.turns]))
@@ -241,7 +241,7 @@ def _summary_schema(count: int) -> Mapping[str, Any]:
     return {"type": "object", "properties": {"summaries": summaries}, "required": ["summaries"]}
 
 
-def _load(answer: str, *names: str) -> tuple[Mapping[str, Any] | None, bool]:
+def _load(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
     """Return what stands under these names in the objects of an answer, and whether that is whole: of several the last
     that is. None: nothing does, and the answer is not just `{}`."""
     objects, is_whole = read_objects(answer)
@@ -255,9 +255,9 @@ def _load(answer: str, *names: str) -> tuple[Mapping[str, Any] | None, bool]:
     return last | value, all(name in value for name in names)
 
 
-def _members(value: Any, names: Sequence[str], depth: int = 2) -> Mapping[str, Any] | None:
+def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any] | None:
     """Return the object that has lists of these names: this one, or one in it; None: there is none."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return None
     if any(isinstance(value.get(name), list) for name in names):
         return value
@@ -379,11 +379,6 @@ def _number(value: Any) -> int | None:
 def _section(name: str, lines: Sequence[str]) -> str:
     """Return lines between tags, which no line can close."""
     return f"<{name}>\n{escape_tags(chr(10).join(lines), SECTIONS)}\n</{name}>"
-
-
-def _rule_text(rule: FactRule) -> str:
-    """Return what a rule names: an entity, a relation, words."""
-    return ", ".join(filter(None, (rule.entity_name, rule.relation, rule.text)))
 
 
 def _line(turn: Turn) -> str:

@@ -83,7 +83,7 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
 def said_in_document(text: str, speaker: str) -> Sequence[str]:
     """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
     found: list[tuple[list[str], str]] = []
-    is_own = {}
+    is_own: dict[tuple[str, ...], bool] = {}
     for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
         *record, key = match["path"].casefold().split(", ")
         value = match["value"].strip()

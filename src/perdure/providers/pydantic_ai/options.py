@@ -203,21 +203,16 @@ def _schema(request: ModelRequest) -> Mapping[str, Any] | None:
 
 def takes_schema(request: ModelRequest, dialect: Dialect) -> bool:
     """Whether the provider takes the schema of the answer as it is meant, as far as the schema tells."""
-    return not (dialect.closed_objects and _has_open_object((_schema(request) or {}).get("schema")))
+    return not (dialect.closed_objects and _has_open_object(_schema(request)))
 
 
 def _has_open_object(schema: Any) -> bool:
     """Whether an object of a schema may have members that it does not list."""
-    if isinstance(schema, list):
-        return any(map(_has_open_object, schema))
-    if not isinstance(schema, Mapping):
-        return False
-    is_object = "object" in (schema.get("type"), *(schema["type"] if isinstance(schema.get("type"), list) else ()))
-    if is_object and ("properties" not in schema or schema.get("additionalProperties")):
-        return True
-    inner = [part for key, part in schema.items() if key in LISTS or key in PARTS]
-    inner += [part for key in MAPS if isinstance(schema.get(key), Mapping) for part in schema[key].values()]
-    return any(map(_has_open_object, inner))
+    parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    is_object = "object" in (kinds if isinstance(kinds, list) else (kinds,))
+    is_open = is_object and ("properties" not in schema or schema.get("additionalProperties"))
+    return bool(is_open) or any(map(_has_open_object, parts))
 
 
 def _with_single_types(schema: Any) -> Any:
