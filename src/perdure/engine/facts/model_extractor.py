@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -328,41 +328,39 @@ def _said(fact: ExtractedFact) -> tuple[object, ...]:
     return fact.subject, fact.relation, fact.object, fact.turns
 
 
+_FIELDS: Mapping[str, type] = {
+    **dict.fromkeys(("name", "type", "summary", "subject", "relation", "object", "text"), str),
+    **dict.fromkeys(("valid_at", "invalid_at", "decision"), str),
+    **{"attributes": dict, "known": int, "replaces": int},
+}
+"""Field of an entity or a fact -> the type that it has in an answer; of another type it is left out."""
+
+
 def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:
     """Return one entity of an answer; None: it is none."""
-    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+    if (found := _fields(item, ExtractedEntity, ("name",))) is None:
         dropped["entity is not of the schema"] += 1
         return None
-    attributes = item.get("attributes")
-    return ExtractedEntity(
-        name=item["name"],
-        type=str(item.get("type") or "Concept"),
-        known=_number(item.get("known")),
-        aliases=tuple(one for one in _list(item, "aliases") if isinstance(one, str)),
-        summary=item["summary"] if isinstance(item.get("summary"), str) else "",
-        attributes=attributes if isinstance(attributes, Mapping) else {},
-    )
+    return ExtractedEntity(**found, aliases=tuple(one for one in _list(item, "aliases") if isinstance(one, str)))
 
 
 def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
     """Return one fact of an answer; None: it is none."""
-    names = ("subject", "relation", "object", "text")
-    if not isinstance(item, Mapping) or not all(isinstance(item.get(name), str) for name in names):
+    if (found := _fields(item, ExtractedFact, ("subject", "relation", "object", "text"))) is None:
         dropped["fact is not of the schema"] += 1
         return None
+    turns = tuple(number for one in _list(item, "turns") if (number := _number(one)) is not None)
     rating = item.get("rating")
-    decision = item.get("decision", "ADD")
     return ExtractedFact(
-        **{name: item[name] for name in names},
-        turns=tuple(number for one in _list(item, "turns") if (number := _number(one)) is not None),
-        type=item["type"] if isinstance(item.get("type"), str) else None,
-        valid_at=item["valid_at"] if isinstance(item.get("valid_at"), str) else None,
-        invalid_at=item["invalid_at"] if isinstance(item.get("invalid_at"), str) else None,
-        rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5,
-        decision=decision if isinstance(decision, str) else "ADD",  # type: ignore[arg-type]  # checked by the plan
-        known=_number(item.get("known")),
-        replaces=_number(item.get("replaces")),
+        **found, turns=turns, rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5
     )
+
+
+def _fields(item: Any, kind: Any, needed: Sequence[str]) -> dict[str, Any] | None:
+    """Return the fields that an item of an answer has; None: it is no object, or one that is needed is not there."""
+    names = _FIELDS.keys() & {one.name for one in fields(kind)} if isinstance(item, Mapping) else ()
+    found = {name: item[name] for name in names if type(item.get(name)) is _FIELDS[name]}
+    return found if all(name in found for name in needed) else None
 
 
 def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
@@ -373,7 +371,7 @@ def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
 
 def _number(value: Any) -> int | None:
     """Return a whole number of an answer; None: it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None
 
 
 def _section(name: str, lines: Sequence[str]) -> str:

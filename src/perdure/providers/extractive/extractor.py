@@ -82,18 +82,17 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
 
 def said_in_document(text: str, speaker: str) -> Sequence[str]:
     """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
-    found: list[tuple[list[str], str]] = []
-    is_own: dict[tuple[str, ...], bool] = {}
-    for match in filter(None, map(_LINE.fullmatch, text.splitlines())):
-        *record, key = match["path"].casefold().split(", ")
-        value = match["value"].strip()
-        found.append((record, value))
-        if key in _SAYING and not is_own.get(tuple(record)):
-            is_own[tuple(record)] = bool(_SPEAKER.intersection((value.casefold(), *record[-1:]))) or value == speaker
+    lines = [
+        (tuple(match["path"].casefold().split(", ")), match["value"].strip())
+        for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
+    ]
+    named = {path[:-1]: value for path, value in lines if path[-1] in _SAYING}
+    own = {one for one in named if _SPEAKER.intersection((*one[-1:], named[one].casefold())) or named[one] == speaker}
+    others = named.keys() - own
     return [
         value
-        for record, value in found
-        if next((own for end in range(len(record), -1, -1) if (own := is_own.get(tuple(record[:end]))) is not None), 1)
+        for (*record, _), value in lines
+        if tuple(record) in own or not any(tuple(record[: len(other)]) == other for other in others)
     ]
 
 
