@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from perdure.core.errors import ModelTimeout
 from perdure.core.facts.extraction import Batch, FactType, Schema, Turn
 from perdure.core.facts.values import Entity
 from perdure.core.ids import EntityId, GraphId
@@ -250,3 +253,14 @@ async def test_facts_of_several_answers_go_on_naming_each_other() -> None:
         ("Turin", None),
         ("Milan", 3),
     ]
+
+
+async def test_a_model_that_says_nothing_is_given_up() -> None:
+    class Silent(ScriptedModel):
+        async def respond(self, request: ModelRequest) -> Any:
+            await asyncio.Event().wait()
+            async for piece in super().respond(request):
+                yield piece
+
+    with pytest.raises(ModelTimeout, match=r"m took longer than 0\.01 s"):
+        await ModelExtractor(Silent(), "m").extract(Batch(turns=[TURN], limit_s=0.01))

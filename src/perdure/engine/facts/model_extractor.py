@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from perdure.context.prompts import extraction_prompt
-from perdure.core.errors import ModelReplyEmpty
+from perdure.core.errors import ModelReplyEmpty, ModelTimeout
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import (
     NO_ANSWER,
@@ -111,7 +112,8 @@ class ModelExtractor:
     async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
         """Return the text of the model's answer, and what it says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
-        answer, reply = await self._answer(self._request(system, turns, "extraction", answer_schema(batch)))
+        request = self._request(system, turns, "extraction", answer_schema(batch))
+        answer, reply = await self._answer(request, batch.limit_s)
         extraction = parse_extraction(answer)
         if NO_ANSWER in extraction.dropped and reply.stop_reason == "max_tokens_exceeded":
             extraction = replace(extraction, dropped={BROKEN_OFF: 1, NO_ANSWER: 1})
@@ -134,12 +136,16 @@ class ModelExtractor:
             purpose="extraction",
         )
 
-    async def _answer(self, request: ModelRequest) -> tuple[str, ModelReply]:
+    async def _answer(self, request: ModelRequest, limit_s: float | None = None) -> tuple[str, ModelReply]:
         """Return the text of the model's answer, and all of it. Raises: ModelError."""
-        with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
-            async for piece in self._model.respond(request):
-                if isinstance(piece, ModelReply):
-                    work.reply = piece
+        try:
+            async with asyncio.timeout(limit_s):
+                with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
+                    async for piece in self._model.respond(request):
+                        if isinstance(piece, ModelReply):
+                            work.reply = piece
+        except TimeoutError as error:
+            raise ModelTimeout(f"{self.handle} took longer than {limit_s or 0:g} s") from error
         if work.reply is None:
             raise ModelReplyEmpty(f"{self.handle} ended its answer without a reply")
         return text_of(work.reply.parts), work.reply
