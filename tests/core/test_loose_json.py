@@ -124,6 +124,8 @@ def words_in(value: Any) -> list[str]:
         ("<think>{'a': 1}", []),
         ('{"text": "She said "hi", and left."}', [{"text": 'She said "hi", and left.'}]),
         ("{'text': 'Ada's cat', 'turns': [1]}", [{"text": "Ada's cat", "turns": [1]}]),
+        ('{"a": 1} <think>{"a": 2}</think>', [{"a": 1}]),
+        ('{"a": 1}</think>{"a": 2}', [{"a": 2}]),
         ('{"turns": [1', []),
         ('{"a": [1, 12', [{"a": [1]}]),
         ("{“a”: “b”}", [{"a": "b"}]),

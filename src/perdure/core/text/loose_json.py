@@ -40,7 +40,7 @@ def read_objects(text: str) -> tuple[list[dict[str, Any]], bool]:
         at = start.end()
         if name := start["thought"]:
             end = text.find(f"</{name}>", at)
-            at = len(text) if end < 0 else end
+            at = len(text) if end < 0 else text.index(">", end)
         elif start[0] != "{":
             found = []  # thoughts whose beginning was in the prompt
         else:
