@@ -88,7 +88,7 @@ class EngineSettings:
         extraction_quiet_s: how long no run has to go on in this process until extraction may.
         extraction_wait_s: how long runs may follow each other without such a pause until extraction takes a small share
             of the time beside them.
-        extraction_timeout_s: how long an extractor may take for a batch.
+        extraction_timeout_s: how long a call of a model may take for a batch.
         extraction_retry_s: how long a batch waits after its first failure; each time four times as long.
         schedule_grace_s: how late a schedule may be fired before its due time counts as missed; so long, too, a process
             that can't reach the agent's model leaves it to others.

@@ -73,6 +73,7 @@ class Batch:
         rules: what must not be remembered.
         prompt: what the user adds to the extractor's instructions.
         reflect: whether a second pass may look for missed entities when the first is not certain.
+        limit_s: how long each call of a model may take; None: as long as it takes.
     """
 
     turns: Sequence[Turn]
@@ -83,6 +84,7 @@ class Batch:
     schema: Schema = field(default_factory=Schema)
     prompt: str = ""
     reflect: bool = True
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ from perdure.storage.tx import Tx
 T = TypeVar("T")
 
 CONTEXT_TURNS = 4
+COUNTED_MAX = 10_000
+"""The most passages that are counted as waiting."""
 SCOPE_IDS = ("user_id", "agent_id", "run_id")
 BATCH_CHARS = 8_000
 """The most characters of several texts in one batch; one alone may be longer."""
@@ -92,6 +94,24 @@ def load_batch(
     if not rest:
         return None
     return _load_passages(tx, agent, settings, graph, most=most)
+
+
+def count_waiting(tx: Tx, agent_id: AgentId) -> int:
+    """Count the turns and passages of an agent that wait for extraction; none: it is off. Raises: NotFound."""
+    agent = tx.agents.get(agent_id)
+    if load_agent_facts(agent.settings).capture == "off":
+        return 0
+    count = 0
+    for seq in tx.episodes.list_behind_of(agent_id):
+        conversation = tx.conversations.get_by_seq(agent_id, seq)
+        if not (conversation.settings.get(EPHEMERAL) or bypasses(agent.settings, conversation)):
+            last, open_ = tx.episodes.last_seq(agent_id, seq), first_open_seq(tx, agent_id, seq)
+            count += tx.captures.get_backlog(agent_id, seq, after_seq=last, before_seq=open_).turns
+    if (archive := find_own_archive(tx, agent_id)) is not None:
+        last = tx.episodes.last_seq(agent_id, -1 - archive.number)
+        rows = tx.passages.list(archive.id, after_seq=last, limit=COUNTED_MAX)
+        count += sum(row.source.get("type") != CAPTURED for row in rows)
+    return count
 
 
 def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:

@@ -27,7 +27,8 @@ def pack_context(
     latest: list[FactEvent] = []
 
     def build() -> FactContext:
-        numbers = {fact_id: place for place, fact_id in enumerate(_ids(chosen, latest), 1)}
+        ids = dict.fromkeys([*(fact.id for fact in chosen), *(event.fact.id for event in latest)])
+        numbers = {fact_id: place for place, fact_id in enumerate(ids, 1)}
         parts = [
             ("Profile", profile.text),
             ("Facts", "\n".join(f"- {fact_line(fact, home)} [{numbers[fact.id]}]" for fact in chosen)),
@@ -68,11 +69,6 @@ def context_facts(packed: FactContext) -> Sequence[Fact]:
     """Return the facts of a text in the order of their numbers."""
     by_id = {fact.id: fact for fact in (*packed.facts, *(event.fact for event in packed.events))}
     return list(by_id.values())
-
-
-def _ids(facts: Sequence[Fact], events: Sequence[FactEvent]) -> Sequence[str]:
-    """Return the facts that are numbered, in order."""
-    return list(dict.fromkeys([*(fact.id for fact in facts), *(event.fact.id for event in events)]))
 
 
 def fact_line(fact: Fact, home: tzinfo) -> str:

@@ -406,7 +406,8 @@ def _check_entities(tx: Tx, graph: Graph, facts: Sequence[Fact]) -> None:
             raise NotFound("entity", str(seq))
 
 
-VAGUE_TYPES = frozenset({"Concept", "Object", "Preference"})
+GENERAL_TYPE = "Concept"
+VAGUE_TYPES = frozenset({GENERAL_TYPE, "Object", "Preference"})
 
 
 def type_fits(one: str, other: str) -> bool:

@@ -7,13 +7,12 @@ stored twice, nothing is left out, and nothing comes from what was taken away me
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 
-from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, ModelTimeout, NotFound, StoreError
+from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, NotFound, StoreError
 from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
 from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import AgentId
@@ -71,7 +70,10 @@ async def _extract_all(
         except (NotFound, StoreError, PutBack):
             raise
         except Exception as error:
-            if may_pass(error) or await ports.store.write(count_tries) < WHOLE_TRIES:
+            if may_pass(error):
+                raise
+            count = await ports.store.write(lambda tx: tx.episodes.count_line_tries(*line, at=ports.clock.now()))
+            if count < WHOLE_TRIES:
                 raise
             turns = await extract_singly(ports, line, rest=rest, last=False)
             log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
@@ -267,11 +269,7 @@ async def _ask(ports: Ports, loaded: LoadedBatch, extractor: Extractor) -> tuple
         batch = await show_near(ports, loaded.graph, batch)  # patterns go by names alone
     handle = extractor.handle if isinstance(extractor, Summarizer) else ""
     limit_s = ports.limit_s(handle, ports.settings.extraction_timeout_s)
-    try:
-        async with asyncio.timeout(limit_s):
-            extraction = await extractor.extract(batch)
-    except TimeoutError as error:
-        raise ModelTimeout(f"the extractor took longer than {limit_s or 0:g} s") from error
+    extraction = await extractor.extract(replace(batch, limit_s=limit_s))
     if NO_ANSWER in extraction.dropped and not extraction.entities:
         raise ModelReplyInvalid(f"{extraction.model} answered the extraction with no JSON")
     return replace(loaded, batch=batch), extraction

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
+from perdure.core.facts.kin import KIN
 from perdure.core.text.dates import EARLIEST, LATEST, spans
 from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, load_table, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
@@ -34,8 +35,6 @@ RELATIONS: Final = {
 NAME, CORRECTION, BIRTHDAY = "HAS_NAME", "CORRECTION", "HAS_BIRTHDAY"
 
 _TABLES = load_table("forms")
-KIN: Final = {word: relation for relation, words in _TABLES["relatives"].items() for word in words.split()}
-"""Word -> the relation of that person to the speaker, without `_OF`."""
 PETS: Final = frozenset(_TABLES["pets"].split())
 
 _words = "|".join(sorted((*KIN, *PETS), key=len, reverse=True))

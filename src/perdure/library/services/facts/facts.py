@@ -25,7 +25,8 @@ from perdure.core.facts.values import (
 from perdure.core.ids import AgentId, EntityId, FactId, GraphId, is_id
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.reprs import short_repr
-from perdure.domain.facts.documents import check_json_document
+from perdure.domain.facts.batches import count_waiting
+from perdure.domain.facts.documents import document_kind
 from perdure.domain.facts.graphs import (
     FactFields,
     NewEntity,
@@ -42,6 +43,7 @@ from perdure.domain.facts.graphs import (
 )
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
+from perdure.engine.ports import extract_nothing
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.services.facts.views import (
     FactConditions,
@@ -127,9 +129,17 @@ class FactService:
         return await self._ports.store.read(load)
 
     async def counts(self, owner: Owner) -> GraphCounts:
-        """Count what is known. Raises: NotFound."""
-        read = of_graph(owner, lambda tx, graph: tx.graphs.counts(graph.id), GraphCounts())
-        return await self._ports.store.read(read)
+        """Count what is known, and what waits. Raises: NotFound."""
+        is_on = self._ports.find_extractor is not extract_nothing
+
+        def count(tx: Tx) -> GraphCounts:
+            graph = find_graph(tx, owner)
+            counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+            agents = [AgentId(owner)] if graph is None else tx.graphs.list_agents(graph.id)
+            waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+            return replace(counts, waiting=counts.waiting + waiting)
+
+        return await self._ports.store.read(count)
 
     async def search(
         self, owner: Owner, text: str = "", *, limit: int = 10, explain: bool = False, conditions: FactConditions
@@ -297,20 +307,20 @@ class FactService:
         owner: Owner,
         text: str,
         *,
-        kind: Literal["text", "json"] = "text",
+        kind: Literal["text", "json"] | None = None,
         trust: TrustLabel = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:
-        """Extract the facts of a text or a JSON document now, and return the new ones.
+        """Extract the facts of a text or a JSON document now, and return the new ones; `kind` None: it is JSON if it
+        looks so.
 
         Raises: InvalidInput, ModelError, NotFound.
         """
         check_text("text", text)
-        check_choice("kind", kind, ("text", "json"))
+        check_choice("kind", kind or "text", ("text", "json"))
         check_choice("trust", trust, get_args(TrustLabel))
-        if kind == "json":
-            check_json_document(text)
+        kind_ = document_kind(text, kind)
         text = without_credentials(text)
         ids, now = self._ports.ids, self._ports.clock.now()
         moment = utc("occurred_at", occurred_at) or now
@@ -318,7 +328,7 @@ class FactService:
         def add(tx: Tx) -> tuple[Graph, Episode]:
             graph = self._graph(tx, owner)
             return graph, add_episode(
-                tx, graph, kind, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
+                tx, graph, kind_, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
             )
 
         graph, own = await self._ports.store.write(add)
