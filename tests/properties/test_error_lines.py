@@ -48,3 +48,13 @@ def test_the_error_is_shown_if_nobody_gives_a_budget(kind: str) -> None:
         text = ERROR_OUTPUTS[kind](random_, 3_000, random_.randrange(3_000), ERRORS[seed])
 
         assert ERRORS[seed] in compress(text).text
+
+
+def test_a_form_within_the_budget_may_have_more_characters_than_the_text() -> None:
+    """Chinese takes more tokens for a character than the note about what is left out."""
+    count = ScriptTokenCounter().count
+    text = ERROR_OUTPUTS["Chinese"](random.Random(0), 100, 0, ERRORS[0])
+    short = compress(text, budget=count(text) - 70, count=count)
+
+    assert ERRORS[0] in short.text
+    assert count(short.text) <= count(text) - 70
