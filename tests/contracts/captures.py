@@ -6,7 +6,7 @@ from perdure.core.blocks import Author
 from perdure.core.conversations import Backlog
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId
-from perdure.core.messages import Role
+from perdure.core.messages import Role, ToolCall
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, LATER, Contract, raises
 
@@ -21,6 +21,7 @@ class CaptureContract(Contract):
                 roles: tuple[Role, ...] = ("user", "assistant", "system", "user", "assistant", "user")
                 drafts = [self.draft(f"line {number}", role=role) for number, role in enumerate(roles)]
                 messages = tx.messages.append((agent.id, 0), drafts, [1, 2, 4, 8, 16, 32], at=AT)
+                self.say(tx, agent.id, self.draft(ToolCall("call", "look", "{}"), role="assistant"))
                 tx.messages.revise(messages[-1].id, None, author=Author(kind="user", id="user-1"), at=AT)
                 return [message.seq for message in messages]
 

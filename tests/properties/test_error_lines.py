@@ -60,3 +60,13 @@ def test_an_output_of_parts_shows_its_error_in_a_small_room() -> None:
 
         assert error in short.text
         assert len(short.text) <= 600
+
+
+def test_a_form_within_the_budget_may_have_more_characters_than_the_text() -> None:
+    """Chinese takes more tokens for a character than the note about what is left out."""
+    count = ScriptTokenCounter().count
+    text = ERROR_OUTPUTS["Chinese"](random.Random(0), 100, 0, ERRORS[0])
+    short = compress(text, budget=count(text) - 70, count=count)
+
+    assert ERRORS[0] in short.text
+    assert count(short.text) <= count(text) - 70

@@ -32,7 +32,8 @@ from perdure.core.provenance.sources import parse_source
 from perdure.core.schedules import parse_duration, parse_moment, parse_quiet
 from perdure.core.secrets import SecretMask
 from perdure.core.text.dates.spans import spans
-from perdure.core.text.json_strings import StringMember, close_json, encodable, read_string
+from perdure.core.text.json_strings import StringMember, encodable, read_string
+from perdure.core.text.loose_json import read_objects
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
 from perdure.core.text.markup import escape_tags, unescape_tags
 from perdure.core.text.words import fold, index_words, parse_query, stems
@@ -155,7 +156,7 @@ READERS: dict[str, Read] = {
     "chunks": chunks_of,
     "outline": outline_of_lines,
     "tags": lambda text: unescape_tags(escape_tags(text)),
-    "JSON without end": close_json,
+    "objects among words": read_objects,
     "encodable": encodable,
     "member of an object": lambda text: read_string(f'{{"message": "{text}', "message"),
     "member in pieces": lambda text: in_pieces(text, StringMember("message").read, 8),

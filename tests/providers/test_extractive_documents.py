@@ -36,6 +36,18 @@ DOCUMENTS: list[tuple[Any, list[str]]] = [
     ({"company": {"name": "Fiat", "city": "Turin"}}, []),
     ({"user": {"city": "a" * 200, "company": None, "likes": []}}, []),
     ([1, "two"], []),
+    ({"note": "I live in Oslo. I like tea."}, ["User lives in Oslo.", "User likes tea."]),
+    (["I like figs.", "I like kale."], ["User likes figs.", "User likes kale."]),
+    (
+        [{"role": "user", "content": "I live in Oslo."}, {"role": "assistant", "content": "I live in Rome."}],
+        ["User lives in Oslo."],
+    ),
+    ({"user": {"name": "Ada", "bio": "I live in Oslo."}}, ["Ada lives in Oslo."]),
+    ({"comment": "I live in Rome.", "author": "Zoe"}, []),
+    (
+        {"name": "Zoe", "posts": [{"text": "I live in Rome."}, {"from": "me", "text": "I like figs."}]},
+        ["User likes figs."],
+    ),
 ]
 
 

@@ -515,14 +515,21 @@ async def test_a_server_that_refuses_parts_is_sent_one_text() -> None:
         assert isinstance(error, ModelRequestRefused)
 
 
-NO_SCHEMA = Status(400, {"error": {"message": "This response_format type is unavailable now"}})
-
-
-async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt() -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "This response_format type is unavailable now",
+        "This model does not support response format `json_schema`",
+        "structured outputs are not supported by this model",
+        "guided decoding is not compiled in",
+    ],
+)
+async def test_a_server_that_takes_no_schema_gets_it_in_the_prompt(words: str) -> None:
     """First with any JSON object asked for, and without even that if it refuses this too; from then on so."""
     shape = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object", "title": "Facts"}}}
     asked = replace(REQUEST, options=replace(REQUEST.options, response_format=shape))
-    async with HttpModel(NO_SCHEMA, NO_SCHEMA, says("{}"), says("{}"), says("hi")) as server:
+    refusal = Status(400, {"error": {"message": words}})
+    async with HttpModel(refusal, refusal, says("{}"), says("{}"), says("hi")) as server:
         model = OpenAIChat(model="test", base_url=server.url)
         for request in (asked, asked, REQUEST):
             await ask(model, request)

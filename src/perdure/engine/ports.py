@@ -70,6 +70,7 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
+        timezone: of what no agent has.
         lease_s: how long a run belongs to a process that does not renew its lease.
         beat_s: how often it renews it, and looks for a cancel request from another process.
         poll_s: how often a waiting reader looks for what another process did.
@@ -87,13 +88,14 @@ class EngineSettings:
         extraction_quiet_s: how long no run has to go on in this process until extraction may.
         extraction_wait_s: how long runs may follow each other without such a pause until extraction takes a small share
             of the time beside them.
-        extraction_timeout_s: how long an extractor may take for a batch.
+        extraction_timeout_s: how long a call of a model may take for a batch.
         extraction_retry_s: how long a batch waits after its first failure; each time four times as long.
         schedule_grace_s: how late a schedule may be fired before its due time counts as missed; so long, too, a process
             that can't reach the agent's model leaves it to others.
         extract_at_close: whether a process that ends extracts what waits: it must not take long.
     """
 
+    timezone: str = "UTC"
     lease_s: float = 15.0
     beat_s: float = 1.0
     poll_s: float = 0.1

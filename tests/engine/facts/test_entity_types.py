@@ -56,3 +56,15 @@ async def test_what_is_no_schema_is_refused() -> None:
 
         with pytest.raises(InvalidInput, match=r"entity_types\.Person is 'tall'"):
             await perdure.services.facts.update_settings(agent.id, {"entity_types": {"Person": "tall"}})
+
+
+@pytest.mark.parametrize(("kind", "stored"), [("Place", "Concept"), ("location", "Location"), ("Dragon", "Concept")])
+async def test_a_type_that_is_not_listed_keeps_the_fact(kind: str, stored: str) -> None:
+    answer = json.dumps(ANSWER).replace('"Place"', f'"{kind}"')
+    models = {MODEL: ScriptedModel(extracts=says(answer))}
+    settings = Settings(model=MODEL, embedding="none", facts="model")
+    async with await AsyncPerdure.open(store=InlineStore(), models=models, settings=settings) as perdure:
+        agent = await perdure.create_agent("ada")
+
+        assert [hit.fact.text for hit in await agent.facts.ingest("I live in Turin.")] == ["User lives in Turin."]
+        assert [one.type for one in await agent.facts.entities()] == ["Person", stored]

@@ -56,6 +56,26 @@ async def test_a_document_is_read_line_by_line() -> None:
         )
 
         assert scribe.texts == [["user, home town: Turin\nuser, likes: tea; go\nuser, pets, 1, name: Rex"]]
-        for text in ("{", "3"):
+        for text in ("{", "3", '"I like figs."'):
             with pytest.raises(InvalidInput, match="document"):
                 await agent.facts.ingest(text, kind="json")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('{"user": {"home_town": "Turin"}}', "user, home town: Turin"),
+        ('\n [{"likes": "tea"}] ', "1, likes: tea"),
+        ("[1] I like tea.", "[1] I like tea."),
+        ('{"likes": "tea"', '{"likes": "tea"'),
+        ('"tea"', '"tea"'),
+        ("17", "17"),
+    ],
+)
+async def test_a_text_that_is_a_document_is_read_as_one(text: str, read: str) -> None:
+    async with opened(scribe := Scribe()) as perdure:
+        agent = await perdure.create_agent()
+        await agent.facts.ingest(text)
+        await agent.facts.ingest(text, kind="text")
+
+        assert scribe.texts == [[read], [text]]

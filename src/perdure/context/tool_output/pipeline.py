@@ -128,7 +128,7 @@ def _shorten(
     head = _head(kind, text, handle)
     item_chars = max(ITEM_LIMITS[0], min(ITEM_LIMITS[1], room // 2))
     shown = head + excerpt(pieces_of(text, item_chars, len(text)), Room(room - count(head), count, handle))
-    is_smaller = len(shown) < len(text) and count(shown) < size
+    is_smaller = (budget is not None or len(shown) < len(text)) and count(shown) < size
     return Compressed(shown, text, handle, kind, "short") if is_smaller else best
 
 

@@ -29,6 +29,7 @@ class Turn:
     Attributes:
         number: in the batch, from 1; extracted facts name it as their source.
         speaker: the name of the one who says it.
+        occurred_at: in the time zone of the speaker, which decides what "yesterday" is.
         is_user: whether a user of the agent says it: facts about "I" are about the speaker then.
         kind: of a JSON document the text has a line for each value, with the path to it.
     """
@@ -72,6 +73,7 @@ class Batch:
         rules: what must not be remembered.
         prompt: what the user adds to the extractor's instructions.
         reflect: whether a second pass may look for missed entities when the first is not certain.
+        limit_s: how long each call of a model may take; None: as long as it takes.
     """
 
     turns: Sequence[Turn]
@@ -82,6 +84,7 @@ class Batch:
     schema: Schema = field(default_factory=Schema)
     prompt: str = ""
     reflect: bool = True
+    limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,7 @@ class ExtractedFact:
 
     Attributes:
         subject, object: names of entities of the same extraction.
-        valid_at, invalid_at: ISO 8601 with Z, or None.
+        valid_at, invalid_at: ISO 8601, or None; without an offset in the time zone of the turns.
         turns: the numbers of the turns that say it.
         known: the place of the known fact that the decision is about, from 1.
         replaces: the place of an earlier fact of the same answer that the decision is about, from 1, in place of

@@ -259,7 +259,7 @@ class GraphCounts:
 
     Attributes:
         facts: those that are believed.
-        waiting: episodes that wait for extraction.
+        waiting: turns, passages and texts that wait for extraction.
         dropped: what extraction left out: reason -> how often.
         calls: model calls of extraction, with their `input_tokens` and `output_tokens`.
     """

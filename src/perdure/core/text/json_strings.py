@@ -147,24 +147,3 @@ def read_string(text: str, name: str) -> str | None:
 def _decode(escaped: str) -> str:
     """The text of a string's inside."""
     return encodable(json.loads(f'"{escaped}"', strict=False)) if "\\" in escaped else encodable(escaped)
-
-
-def close_json(text: str) -> str:
-    """Return a JSON text that breaks off, up to the last object or list in it that is whole, with what is open closed.
-
-    >>> close_json('{"facts": [{"a": 1}, {"b": "')
-    '{"facts": [{"a": 1}]}'
-    """
-    open_ends: list[str] = []
-    kept, ends, is_string, is_escaped = 0, "", False, False
-    for place, char in enumerate(text):
-        if is_string:
-            is_string, is_escaped = is_escaped or char != '"', char == "\\" and not is_escaped
-        elif char == '"':
-            is_string = True
-        elif char in "{[":
-            open_ends.append("}" if char == "{" else "]")
-        elif open_ends and char == open_ends[-1]:
-            open_ends.pop()
-            kept, ends = place + 1, "".join(reversed(open_ends))
-    return text[:kept] + ends

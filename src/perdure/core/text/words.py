@@ -61,7 +61,7 @@ _STOP_TEXT = (
     " the their them then there these they this to us ve was we were what when where which who whom whose why will"
     " with would you your"
 )
-_STOP_WORDS = frozenset(_STOP_TEXT.split())
+STOP_WORDS = frozenset(_STOP_TEXT.split())
 
 
 class _Stemmers(threading.local):
@@ -177,7 +177,7 @@ def _parse(text: str) -> Query:
             if kind == "run":
                 bigrams = tuple(tokens[:-1][:MAX_PHRASE_TOKENS])
                 clauses[Clause(bigrams) if bigrams else Clause((tokens[-1],), prefix=True)] = None
-            elif kind == "word" and tokens[1] in _STOP_WORDS:
+            elif kind == "word" and tokens[1] in STOP_WORDS:
                 weak[Clause((tokens[0],))] = None
             else:
                 clauses[Clause((tokens[0],))] = None

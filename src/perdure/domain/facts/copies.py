@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import FactsCopy
-from perdure.core.facts.values import Episode, Fact
+from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
@@ -37,7 +37,11 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
     ]
     seqs = [int(row[0]) for row in tx.facts.columns(graph.id)]
     all_facts, rules = tx.facts.list_by_seqs(graph.id, seqs), tx.graphs.list_rules(graph.id)
-    gone = {first for first, newest in {one.first_seq: one for one in all_facts}.items() if _is_taken_back(newest)}
+    gone = {  # what they were derived from was changed, deleted or forgotten; nobody decided that they are wrong
+        first
+        for first, newest in {one.first_seq: one for one in all_facts}.items()
+        if newest.change == "retract" or (newest.is_deletion and newest.origin.get("type") == "correction")
+    }
     facts = [one for one in all_facts if one.first_seq not in gone]
     # A name that only such a fact has goes with it.
     unnamed = {end for one in all_facts if one.first_seq in gone for end in (one.subject, one.object)}
@@ -53,12 +57,6 @@ def copy_facts(tx: Tx, agent_id: AgentId, turns: Sequence[Message], passages: Se
         settings=graph.settings,
         passages_read=passages_read,
     )
-
-
-def _is_taken_back(newest: Fact) -> bool:
-    """Return whether a fact went because what it was derived from was changed, deleted or forgotten: nobody decided
-    that it is wrong."""
-    return newest.change == "retract" or (newest.is_deletion and newest.origin.get("type") == "correction")
 
 
 def restore_facts(
@@ -94,7 +92,8 @@ def restore_facts(
     for rule in copy.rules:
         entity = None if rule.entity is None else _of(entities, rule.entity, "an entity")
         tx.graphs.add_rule(replace(rule, graph_id=graph.id, entity=entity))
-    kept = [one for one in copy.episodes if _place(one, turns, passages)]
+    places = range(len(turns))
+    kept = [one for one in copy.episodes if one.text is not None or one.ref in passages or one.message_seq in places]
     new = [replace(_moved(one, turns, passages, ids), graph_id=graph.id) for one in kept]
     episodes = dict(zip((one.seq for one in kept), tx.episodes.add(new), strict=True))
     fact_ids = {one.id: FactId(ids.new("fact")) for one in copy.facts}
@@ -125,11 +124,6 @@ def restore_facts(
     pairs = [(firsts[fact], episodes[one].seq) for fact, one in copy.sources if fact in firsts and one in episodes]
     tx.facts.add_sources(graph.id, pairs)
     Changes(added=believed).update_communities(tx, graph, at=at)
-
-
-def _place(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage]) -> bool:
-    """Return whether the text of an episode is there."""
-    return one.text is not None or one.ref in passages or one.message_seq in range(len(turns))
 
 
 def _moved(one: Episode, turns: Sequence[Message], passages: Mapping[str, Passage], ids: Ids) -> Episode:

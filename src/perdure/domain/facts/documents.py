@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
 
 
-def check_json_document(text: str) -> None:
-    """Check that the text is a JSON object or list. Raises: InvalidInput."""
+def document_kind(text: str, kind: Literal["text", "json"] | None) -> Literal["text", "json"]:
+    """Return how a text is read that is given as of this kind; None: as JSON if it is an object or a list in JSON.
+    Raises: InvalidInput: it is no JSON document, and is given as one."""
+    if kind == "text":
+        return kind
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
+        if kind is None:
+            return "text"
         raise InvalidInput(f"the document is no JSON ({error}): give an object or a list, or kind='text'") from error
     if not isinstance(value, dict | list):
+        if kind is None:
+            return "text"
         raise InvalidInput(f"the document is {value!r:.80}: give a JSON object or list, or kind='text'")
+    return "json"
 
 
 def render_json(text: str) -> str:

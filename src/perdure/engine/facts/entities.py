@@ -10,13 +10,14 @@ from typing import Any
 
 from perdure.core.errors import PerdureError
 from perdure.core.facts.credentials import without_credentials
-from perdure.core.facts.extraction import Batch, ExtractedEntity, Extraction
+from perdure.core.facts.extraction import USER, Batch, ExtractedEntity, Extraction
 from perdure.core.facts.values import Entity
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import spans
-from perdure.core.text.forms import name_key
+from perdure.core.text.forms import match_form, name_key
 from perdure.core.tools.arguments import fit_arguments
-from perdure.domain.facts.graphs import VAGUE_TYPES, NewEntity, type_fits
+from perdure.domain.facts.graphs import GENERAL_TYPE, VAGUE_TYPES, NewEntity, type_fits
+from perdure.engine.facts.grounds import FIRST_PERSON, speaker_of
 
 ENTITIES_MAX = 50
 """The most entities of one batch."""
@@ -52,15 +53,23 @@ def valid_entities(batch: Batch, extraction: Extraction, dropped: Counter[str]) 
     """Return the entities that may be stored, the speakers first, each with the known entity that it is."""
     valid: list[NewEntity] = []
     relations = {fact.relation.replace("_", " ").casefold() for fact in extraction.facts}
+    speaker = speaker_of(batch.turns)
+    types = {match_form(name): name for name in batch.schema.entity_types}
     for one in extraction.entities[:ENTITIES_MAX]:
         name = " ".join(one.name.split())
+        if speaker is not None and name_key(name) == name_key(USER) != name_key(speaker) and not one.known:
+            continue
+        type_ = types.get(match_form(one.type))
+        is_unlisted = type_ is None and not one.known
+        one = replace(one, name=name, type=type_ or (GENERAL_TYPE if is_unlisted else one.type))
         reason = _reason_to_drop(batch, one, name)
         if not reason and one.type in VAGUE_TYPES and name_key(name).replace("_", " ") in relations:
             reason = "relation"
         if reason:
             dropped[reason] += 1
         else:
-            valid.append(_build(batch, replace(one, name=name), extraction, dropped))
+            dropped["unknown entity type"] += is_unlisted
+            valid.append(_build(batch, one, extraction, dropped))
     dropped["too many entities"] += max(0, len(extraction.entities) - ENTITIES_MAX)
     valid = _with_speakers(batch, valid)
     items: list[NewEntity] = []
@@ -77,6 +86,8 @@ def valid_entities(batch: Batch, extraction: Extraction, dropped: Counter[str]) 
     for place, entity in enumerate(items):
         for alias in entity.aliases:
             places.setdefault(name_key(alias), place)
+    if speaker is not None and name_key(speaker) in places:
+        places = dict.fromkeys(FIRST_PERSON, places[name_key(speaker)]) | places
     return Entities(items=items, places=places, ambiguous=frozenset(ambiguous))
 
 
@@ -94,8 +105,6 @@ def _reason_to_drop(batch: Batch, one: ExtractedEntity, name: str) -> str:
         return "pronoun"
     if one.known and not 1 <= one.known <= len(batch.entities):
         return "unknown entity"
-    if one.type not in batch.schema.entity_types and not one.known:
-        return "unknown entity type"
     if one.known and one.known > 0 and not _may_be(batch, batch.entities[one.known - 1], one, name):
         return "another entity"
     dates = spans(name, now=batch.turns[0].occurred_at) if batch.turns and one.type in ("Concept", "Object") else ()

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import re
+import asyncio
+import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from perdure.context.prompts import extraction_prompt
-from perdure.core.errors import ModelReplyEmpty
+from perdure.core.errors import ModelReplyEmpty, ModelTimeout
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import (
     NO_ANSWER,
+    USER,
     Batch,
     CommunityFacts,
     ExtractedEntity,
@@ -24,11 +25,15 @@ from perdure.core.facts.extraction import (
 )
 from perdure.core.messages import Role, text_of, unlogged_message
 from perdure.core.models import Model, ModelOptions, ModelReply, ModelRequest
-from perdure.core.runs import Usage
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
-from perdure.core.text.json_strings import close_json, compact_json
+from perdure.core.text.forms import name_key
+from perdure.core.text.json_strings import compact_json
+from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags
+from perdure.core.text.zones import local
+from perdure.domain.facts.batches import CONTEXT_TURNS
 from perdure.domain.facts.graphs import ALIASES_MAX
+from perdure.engine.facts.grounds import Said
 
 OUTPUT_TOKENS = 4_000
 SECTIONS = ("known_entities", "known_facts", "must_not_be_remembered", "earlier_turns", "turns", "groups")
@@ -36,7 +41,7 @@ SUMMARY_CHARS = 1_000
 NAME_CHARS, TEXT_CHARS, TIME_CHARS = 100, 400, 40
 ENTITIES_MAX, FACTS_MAX, NAMES_MAX = 30, 40, 8
 """The most of each in an answer: a small model whose answer a grammar shapes would go on for ever."""
-_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+BROKEN_OFF, NOT_SAID = "answer breaks off", "name is not in the text"
 _MISSED = (
     "You were not certain. Read the turns again for entities and facts that you missed, and answer with the whole"
     " object once more."
@@ -60,22 +65,32 @@ class ModelExtractor:
 
     async def extract(self, batch: Batch) -> Extraction:
         """Raises: ModelError."""
+        extraction, said = await self._read(batch), Said.of(batch)
+        names = {
+            name_key(name): [entity.name, *entity.aliases]
+            for entity in extraction.entities
+            for name in (*entity.aliases, entity.name)
+        }
+        holds = functools.cache(lambda name: any(map(said.holds, names.get(name_key(name), [USER]))))
+        facts = _renumbered((), extraction.facts, lambda one: holds(one.subject) and holds(one.object))
+        dropped = Counter(extraction.dropped)
+        dropped[NOT_SAID] += len(extraction.facts) - len(facts)
+        return replace(extraction, facts=facts, model=self.handle, dropped=+dropped)
+
+    async def _read(self, batch: Batch) -> Extraction:
+        """Return what the model finds; where its answer breaks off, of fewer turns. Raises: ModelError."""
         text = render_batch(batch)
-        answer, usage = await self._ask(batch, [("user", text)])
-        extraction = parse_extraction(answer)
-        calls = 1
-        if batch.reflect and not extraction.certain:
+        answer, extraction = await self._ask(batch, [("user", text)])
+        if BROKEN_OFF in extraction.dropped:
+            for part in _rest(batch, extraction):
+                extraction = _joined(extraction, await self._read(part))
+        elif batch.reflect and not extraction.certain:
             turns: Sequence[tuple[Role, str]] = [("user", text), ("assistant", answer), ("user", _MISSED)]
-            answer, more = await self._ask(batch, turns)
-            again = parse_extraction(answer)
-            calls, usage, extraction = 2, usage + more, again if again.entities else extraction
-        return replace(
-            extraction,
-            model=self.handle,
-            calls=calls,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-        )
+            _, again = await self._ask(batch, turns)
+            better = again if again.entities and BROKEN_OFF not in again.dropped else extraction
+            both = _joined(extraction, again)
+            extraction = replace(both, entities=better.entities, facts=better.facts, dropped=better.dropped)
+        return extraction
 
     async def summarize(self, communities: Sequence[CommunityFacts]) -> Sequence[str]:
         """Return a summary of each community, by one call for all. Raises: ModelError."""
@@ -85,20 +100,26 @@ class ModelExtractor:
         request = self._request(
             _SUMMARIES, [("user", _section("groups", lines))], "summaries", _summary_schema(len(lines))
         )
-        value = _load((await self._answer(replace(request, purpose="summary")))[0]) or {}
+        value, _ = _load((await self._answer(replace(request, purpose="summary")))[0], "summaries")
         summaries = {
             number: without_credentials(" ".join(item["summary"].split()))[:SUMMARY_CHARS]
-            for item in _list(value, "summaries")
+            for item in _list(value or {}, "summaries")
             if isinstance(item, Mapping)
             and isinstance(item.get("summary"), str)
             and (number := _number(item.get("number"))) is not None
         }
         return [summaries.get(number, "") for number in range(1, len(communities) + 1)]
 
-    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Usage]:
-        """Return the text of the model's answer, and what it took. Raises: ModelError."""
+    async def _ask(self, batch: Batch, turns: Sequence[tuple[Role, str]]) -> tuple[str, Extraction]:
+        """Return the text of the model's answer, and what it says. Raises: ModelError."""
         system = "\n\n".join(filter(None, (extraction_prompt(), batch.prompt)))
-        return await self._answer(self._request(system, turns, "extraction", answer_schema(batch)))
+        request = self._request(system, turns, "extraction", answer_schema(batch))
+        answer, reply = await self._answer(request, batch.limit_s)
+        extraction = parse_extraction(answer)
+        if NO_ANSWER in extraction.dropped and reply.stop_reason == "max_tokens_exceeded":
+            extraction = replace(extraction, dropped={BROKEN_OFF: 1, NO_ANSWER: 1})
+        usage = reply.usage
+        return answer, replace(extraction, calls=1, input_tokens=usage.input_tokens, output_tokens=usage.output_tokens)
 
     def _request(
         self, system: str, turns: Sequence[tuple[Role, str]], name: str, schema: Mapping[str, Any]
@@ -116,20 +137,25 @@ class ModelExtractor:
             purpose="extraction",
         )
 
-    async def _answer(self, request: ModelRequest) -> tuple[str, Usage]:
-        """Return the text of the model's answer, and what it took. Raises: ModelError."""
-        with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
-            async for piece in self._model.respond(request):
-                if isinstance(piece, ModelReply):
-                    work.reply = piece
+    async def _answer(self, request: ModelRequest, limit_s: float | None = None) -> tuple[str, ModelReply]:
+        """Return the text of the model's answer, and all of it. Raises: ModelError."""
+        try:
+            async with asyncio.timeout(limit_s):
+                with self._telemetry.during(work := ModelWork(model=self.handle, request=request)):
+                    async for piece in self._model.respond(request):
+                        if isinstance(piece, ModelReply):
+                            work.reply = piece
+        except TimeoutError as error:
+            raise ModelTimeout(f"{self.handle} took longer than {limit_s or 0:g} s") from error
         if work.reply is None:
             raise ModelReplyEmpty(f"{self.handle} ended its answer without a reply")
-        return text_of(work.reply.parts), work.reply.usage
+        return text_of(work.reply.parts), work.reply
 
 
 def render_batch(batch: Batch) -> str:
     """Return what the model reads: types, what is known, earlier turns, and the numbered turns."""
     names = {entity.seq: entity.name for entity in batch.entities}
+    home = batch.turns[0].occurred_at.tzinfo if batch.turns else UTC
     parts = [f"Entity types: {', '.join(batch.schema.entity_types)}"]
     if batch.schema.fact_types:
         signatures = [f"{one.name}: {one.subject_type} -> {one.object_type}" for one in batch.schema.fact_types]
@@ -144,13 +170,13 @@ def render_batch(batch: Batch) -> str:
     if batch.facts:
         lines = [
             f"{number}. {names.get(one.subject, '?')} {one.relation} {names.get(one.object, '?')}: {one.text}"
-            f" [{_time(one.valid_at)} to {_time(one.invalid_at)}]"
+            f" [{_time(one.valid_at, home)} to {_time(one.invalid_at, home)}]"
             for number, one in enumerate(batch.facts, 1)
         ]
         parts.append(_section("known_facts", lines))
     if batch.rules:
-        named = [", ".join(filter(None, (rule.entity_name, rule.relation, rule.text))) for rule in batch.rules]
-        parts.append(_section("must_not_be_remembered", named))
+        named = [filter(None, (rule.entity_name, rule.relation, rule.text)) for rule in batch.rules]
+        parts.append(_section("must_not_be_remembered", list(map(", ".join, named))))
     if batch.context:
         parts.append(_section("earlier_turns", [_line(turn) for turn in batch.context]))
     parts.append(_section("turns", [f"{turn.number}. {_line(turn)}" for turn in batch.turns]))
@@ -159,10 +185,10 @@ def render_batch(batch: Batch) -> str:
 
 def parse_extraction(answer: str) -> Extraction:
     """Return what a model's answer says. What is no JSON, or not of the schema's types, is dropped and counted."""
-    dropped: Counter[str] = Counter()
-    value = _load(answer)
+    value, is_whole = _load(answer, "entities", "facts")
     if value is None:
         return Extraction(dropped={NO_ANSWER: 1})
+    dropped = Counter({} if is_whole else {BROKEN_OFF: 1})
     entities = [_entity(item, dropped) for item in _list(value, "entities")]
     facts = [_fact(item, dropped) for item in _list(value, "facts")]
     return Extraction(
@@ -177,7 +203,7 @@ def answer_schema(batch: Batch) -> Mapping[str, Any]:
     """Return the JSON schema of an answer."""
     name, text = ({"type": "string", "maxLength": most} for most in (NAME_CHARS, TEXT_CHARS))
     number = {"type": ["integer", "null"]}
-    time = {"type": ["string", "null"], "maxLength": TIME_CHARS, "description": "ISO 8601 with Z"}
+    time = {"type": ["string", "null"], "maxLength": TIME_CHARS, "description": "ISO 8601 with the offset of the turn"}
     attributes = {name: dict(schema) for name, schema in batch.schema.entity_types.items() if schema}
     entity = {
         "name": name,
@@ -223,57 +249,126 @@ def _summary_schema(count: int) -> Mapping[str, Any]:
     return {"type": "object", "properties": {"summaries": summaries}, "required": ["summaries"]}
 
 
-def _load(answer: str) -> Mapping[str, Any] | None:
-    """Return the object of an answer, also out of a code block or from among words, and what is whole of one that
-    breaks off; None: there is none."""
-    fenced = _FENCE.search(answer)
-    start, end = answer.find("{"), answer.rfind("}")
-    broken_off = close_json(answer[start:]) if start >= 0 else ""
-    for text in (answer, fenced[1] if fenced else "", answer[start : end + 1], broken_off):
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            return value
-    return None
+def _load(answer: str, *names: str) -> tuple[dict[str, Any] | None, bool]:
+    """Return what stands under these names in the objects of an answer, and whether that is whole: of several the last
+    that is. None: nothing does, and the answer is not just `{}`."""
+    objects, is_whole = read_objects(answer)
+    found = [members for one in objects if (members := _members(one, names))]
+    if not found:
+        return ({} if objects == [{}] else None), is_whole
+    *before, last = found
+    value = {name: items for members in before for name, items in members.items()}
+    if is_whole or _members(objects[-1], names) is None:
+        return value | last, True
+    return last | value, all(name in value for name in names)
+
+
+def _members(value: Any, names: Sequence[str], depth: int = 2) -> dict[str, Any] | None:
+    """Return the object that has lists of these names: this one, or one in it; None: there is none."""
+    if not isinstance(value, dict):
+        return None
+    if any(isinstance(value.get(name), list) for name in names):
+        return value
+    inner = (_members(part, names, depth - 1) for part in value.values()) if depth else ()
+    return next(filter(None, inner), None)
+
+
+def _rest(batch: Batch, extraction: Extraction) -> Sequence[Batch]:
+    """Return what to ask for again, in fewer turns each, after an answer that broke off: the turns of which it says
+    nothing, and the last of which it does. If that is all of them, each half; nothing of a single one."""
+    turns = batch.turns
+    if len(turns) == 1:
+        return ()
+    last = max(extraction.facts[-1].turns, default=0) if extraction.facts else 0
+    said = {number for fact in extraction.facts for number in fact.turns} - {last}
+    rest = [turn for turn in turns if turn.number not in said]
+    middle = len(turns) // 2
+    parts = [turns[:middle], turns[middle:]] if len(rest) in (0, len(turns)) else [rest]
+    return [
+        replace(
+            batch,
+            turns=part,
+            context=[*batch.context, *(one for one in turns if one not in part and one.number < part[-1].number)][
+                -CONTEXT_TURNS:
+            ],
+        )
+        for part in parts
+    ]
+
+
+def _joined(first: Extraction, more: Extraction) -> Extraction:
+    """Return what two answers say together, of which the second was asked for what the first left out."""
+    dropped = Counter(first.dropped)
+    for reason in (BROKEN_OFF, NO_ANSWER):
+        del dropped[reason]
+    return replace(
+        more,
+        entities=[*first.entities, *more.entities],
+        facts=_renumbered(first.facts, more.facts),
+        certain=first.certain and more.certain,
+        dropped=dropped + Counter(more.dropped),
+        calls=first.calls + more.calls,
+        input_tokens=first.input_tokens + more.input_tokens,
+        output_tokens=first.output_tokens + more.output_tokens,
+    )
+
+
+def _renumbered(
+    facts: Sequence[ExtractedFact],
+    more: Sequence[ExtractedFact],
+    keeps: Callable[[ExtractedFact], bool] = lambda fact: True,
+) -> Sequence[ExtractedFact]:
+    """Return facts with those of another answer behind them that are kept and new, which go on naming each other."""
+    joined = list(facts)
+    there = {_said(fact): place for place, fact in enumerate(facts, 1)}
+    places: dict[int, int] = {}
+    for number, fact in enumerate(more, 1):
+        if keeps(fact) and _said(fact) not in there:
+            joined.append(fact if fact.replaces is None else replace(fact, replaces=places.get(fact.replaces, 0)))
+            places[number] = len(joined)
+        else:
+            places[number] = there.get(_said(fact), 0)
+    return joined
+
+
+def _said(fact: ExtractedFact) -> tuple[object, ...]:
+    """Return what a fact says, and where."""
+    return fact.subject, fact.relation, fact.object, fact.turns
+
+
+_FIELDS: Mapping[str, type] = {
+    **dict.fromkeys(("name", "type", "summary", "subject", "relation", "object", "text"), str),
+    **dict.fromkeys(("valid_at", "invalid_at", "decision"), str),
+    **{"attributes": dict, "known": int, "replaces": int},
+}
+"""Field of an entity or a fact -> the type that it has in an answer; of another type it is left out."""
 
 
 def _entity(item: Any, dropped: Counter[str]) -> ExtractedEntity | None:
     """Return one entity of an answer; None: it is none."""
-    if not isinstance(item, Mapping) or not isinstance(item.get("name"), str):
+    if (found := _fields(item, ExtractedEntity, ("name",))) is None:
         dropped["entity is not of the schema"] += 1
         return None
-    attributes = item.get("attributes")
-    return ExtractedEntity(
-        name=item["name"],
-        type=str(item.get("type") or "Concept"),
-        known=_number(item.get("known")),
-        aliases=tuple(one for one in _list(item, "aliases") if isinstance(one, str)),
-        summary=item["summary"] if isinstance(item.get("summary"), str) else "",
-        attributes=attributes if isinstance(attributes, Mapping) else {},
-    )
+    return ExtractedEntity(**found, aliases=tuple(one for one in _list(item, "aliases") if isinstance(one, str)))
 
 
 def _fact(item: Any, dropped: Counter[str]) -> ExtractedFact | None:
     """Return one fact of an answer; None: it is none."""
-    names = ("subject", "relation", "object", "text")
-    if not isinstance(item, Mapping) or not all(isinstance(item.get(name), str) for name in names):
+    if (found := _fields(item, ExtractedFact, ("subject", "relation", "object", "text"))) is None:
         dropped["fact is not of the schema"] += 1
         return None
+    turns = tuple(number for one in _list(item, "turns") if (number := _number(one)) is not None)
     rating = item.get("rating")
-    decision = item.get("decision", "ADD")
     return ExtractedFact(
-        **{name: item[name] for name in names},
-        turns=tuple(number for one in _list(item, "turns") if (number := _number(one)) is not None),
-        type=item["type"] if isinstance(item.get("type"), str) else None,
-        valid_at=item["valid_at"] if isinstance(item.get("valid_at"), str) else None,
-        invalid_at=item["invalid_at"] if isinstance(item.get("invalid_at"), str) else None,
-        rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5,
-        decision=decision if isinstance(decision, str) else "ADD",  # type: ignore[arg-type]  # checked by the plan
-        known=_number(item.get("known")),
-        replaces=_number(item.get("replaces")),
+        **found, turns=turns, rating=float(rating) if isinstance(rating, int | float) and 0 <= rating <= 1 else 0.5
     )
+
+
+def _fields(item: Any, kind: Any, needed: Sequence[str]) -> dict[str, Any] | None:
+    """Return the fields that an item of an answer has; None: it is no object, or one that is needed is not there."""
+    names = _FIELDS.keys() & {one.name for one in fields(kind)} if isinstance(item, Mapping) else ()
+    found = {name: item[name] for name in names if type(item.get(name)) is _FIELDS[name]}
+    return found if all(name in found for name in needed) else None
 
 
 def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
@@ -284,7 +379,7 @@ def _list(value: Mapping[str, Any], name: str) -> Sequence[Any]:
 
 def _number(value: Any) -> int | None:
     """Return a whole number of an answer; None: it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return value if type(value) is int else None
 
 
 def _section(name: str, lines: Sequence[str]) -> str:
@@ -294,9 +389,9 @@ def _section(name: str, lines: Sequence[str]) -> str:
 
 def _line(turn: Turn) -> str:
     """Return a turn with its speaker and time."""
-    return f"[{_time(turn.occurred_at)}] {turn.speaker}: {turn.text}"
+    return f"[{_time(turn.occurred_at, turn.occurred_at.tzinfo)}] {turn.speaker}: {turn.text}"
 
 
-def _time(at: datetime | None) -> str:
-    """Return a time as the model reads and writes it."""
-    return "-" if at is None else at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _time(at: datetime | None, home: tzinfo | None) -> str:
+    """Return a time as the model reads and writes it, in the zone of the turns."""
+    return "-" if at is None else local(at, home or UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

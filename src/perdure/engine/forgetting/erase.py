@@ -19,7 +19,6 @@ from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailab
 from perdure.core.forgetting.redaction import Redactor
 from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
-from perdure.core.vectors import OwnerKind
 from perdure.domain.facts.retraction import retract_deleted
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
@@ -155,21 +154,17 @@ async def remove_traces(ports: Ports, progress: Progress) -> None:
     store = ports.store
     await delete(ports, lambda tx: None)  # what was deleted before, and still has rows
     for kind in await store.read(lambda tx: tx.upkeep.rebuilding()):
-        while await store.write(_rebuild_words, kind):
+        while await store.write(lambda tx, kind: tx.upkeep.rebuild_words(kind), kind):
             pass
     progress("merging the word index", 0, 1)
-    more = await store.write(lambda tx: tx.upkeep.merge_words(begin=True))
-    while more:
-        more = await store.write(lambda tx: tx.upkeep.merge_words(begin=False))
+    begin = True
+    while await store.write(lambda tx, begin: tx.upkeep.merge_words(begin=begin), begin):
+        begin = False
     while await store.write(lambda tx: tx.upkeep.drop_vector_cache()):
         pass
     progress("writing the file anew", 0, 1)
     await store.scrub(partial(progress, "writing the file anew"))
     progress("writing the file anew", 1, 1)
-
-
-def _rebuild_words(tx: Tx, kind: OwnerKind) -> tuple[int, int] | None:
-    return tx.upkeep.rebuild_words(kind)
 
 
 def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> Erasure:

@@ -82,7 +82,10 @@ async def find_mentions(
             if len(kept) < MENTIONS_MAX:
                 kept.append(spot.mention)
         for table, owner_id in dict.fromkeys((_OWNERS[spot.table], spot.owner_id) for spot in spots):
-            shared |= dict.fromkeys(await ports.store.read(_list_agents, table, owner_id))
+            if table != "agents":
+                shared |= dict.fromkeys(
+                    await ports.store.read(lambda tx, *owner: tx.mentions.list_agents(*owner), table, owner_id)
+                )
     shared.pop(agent_id, None)
     mentions = (first[True] + first[False])[:MENTIONS_MAX]
     unended = await ports.store.read(lambda tx: tx.erasures.list_unended(agent_id, limit=1))
@@ -180,8 +183,3 @@ def _mention(
         texts.insert(0, messages[int(found.key[0])].text)
     text = next(filter(redactor.finds, texts), "")
     return Mention(place, id_, name, redactor.excerpt(text) or texts[0][:EXCERPT_CHARS])
-
-
-def _list_agents(tx: Tx, table: str, owner_id: str) -> Sequence[AgentId]:
-    """The agents that have this block, archive, file or graph."""
-    return () if table == "agents" else tx.mentions.list_agents(table, owner_id)

@@ -83,7 +83,7 @@ async def revert(
     for _, of_block in groupby(blocks, key=lambda write: write.owner_id):
         for part in _parts(list(of_block), STEP):
             if dry_run:
-                progress.add(await ports.store.read(_plan_block_part, part))
+                progress.add(await ports.store.read(lambda tx, part: _step_of(plan_block(tx, part), None), part))
             else:
                 step = await ports.store.write(
                     _revert_block, agent_id, part, ports.inputs(), progress.correction, title, author
@@ -133,10 +133,6 @@ def plan_block(tx: Tx, writes: Sequence[MemoryWrite]) -> BlockPlan:
                 RevertConflict(write_id=write.id, name=block.label, reason=reason, value=block.value, merged=merge.text)
             )
     return BlockPlan(block, value, refs, conflicts)
-
-
-def _plan_block_part(tx: Tx, writes: Sequence[MemoryWrite]) -> _Progress:
-    return _step_of(plan_block(tx, writes), None)
 
 
 def _step_of(plan: BlockPlan, correction: Correction | None) -> _Progress:

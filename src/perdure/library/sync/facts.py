@@ -103,7 +103,7 @@ class Facts:
         self,
         text: str,
         *,
-        kind: Literal["text", "json"] = "text",
+        kind: Literal["text", "json"] | None = None,
         trust: TrustLabel = "user",
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
@@ -111,6 +111,7 @@ class Facts:
         """Extract the facts of a text or of a JSON document now, and return the new ones. Credentials are replaced.
 
         Args:
+            kind: None: a text that is an object or a list in JSON is read as a document.
             trust: where it comes from. What no user and no agent says, such as `web` or `file`, stays out of profiles
                 and of automatic recall.
         Raises: InvalidInput, ModelError.

@@ -82,16 +82,12 @@ def notes_of(text: str) -> Notes:
                 del held[fact.slot]
     facts: dict[Fact, None] = {}
     for fact in plain:
-        if fact.key not in RELATIONS or _is_long(fact.value):
+        is_long = len(fact.value) > OBJECT_SIGNS or len(fact.value.split()) > OBJECT_WORDS
+        if fact.key not in RELATIONS or is_long:  # it stays as it was said
             facts[fact] = None
         elif fact.slot in held:
             facts[held[fact.slot]] = None
     return Notes(tuple(facts | dict.fromkeys(held.values())), tuple(ended))
-
-
-def _is_long(value: str) -> bool:
-    """Whether a value is longer than the name of an entity: it stays as it was said."""
-    return len(value) > OBJECT_SIGNS or len(value.split()) > OBJECT_WORDS
 
 
 def parse_note(line: str) -> Fact | None:

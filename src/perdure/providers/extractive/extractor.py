@@ -14,14 +14,15 @@ from datetime import UTC, datetime
 from typing import Final
 
 from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity, ExtractedFact, Extraction, Turn
+from perdure.core.facts.kin import KIN
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
+from perdure.core.text.zones import local
 from perdure.providers.extractive.language import language_of
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
     CORRECTION,
-    KIN,
     NAME,
     OBJECT_SIGNS,
     OBJECT_WORDS,
@@ -64,6 +65,8 @@ _PARTS: Final = _words(
 _TITLES: Final = frozenset({"title", "role", "position"})
 """Keys of a job, which elsewhere may be anything."""
 _JOBS: Final = frozenset({"job", "work", "employment", "occupation", "工作"})
+_SAYING: Final = _words("role, author, from, sender, speaker, by, user, username, name, 角色, 作者, 发件人")
+"""Keys of who says what stands in a record."""
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -76,6 +79,22 @@ def statements_in_document(text: str, *, now: datetime) -> Sequence[Statement]:
         if key:
             records.setdefault(record, []).append((key, match["value"].strip()))
     return [one for path, values in records.items() for one in _of_record(path, values, now)]
+
+
+def said_in_document(text: str, speaker: str) -> Sequence[str]:
+    """The values of a rendered document that may be the speaker's own words: of no record that names another one."""
+    lines = [
+        (tuple(match["path"].casefold().split(", ")), match["value"].strip())
+        for match in filter(None, map(_LINE.fullmatch, text.splitlines()))
+    ]
+    named = {path[:-1]: value for path, value in lines if path[-1] in _SAYING}
+    own = {one for one in named if _SPEAKER.intersection((*one[-1:], named[one].casefold())) or named[one] == speaker}
+    others = named.keys() - own
+    return [
+        value
+        for (*record, _), value in lines
+        if tuple(record) in own or not any(tuple(record[: len(other)]) == other for other in others)
+    ]
 
 
 def _place(path: list[str], key: str) -> tuple[tuple[str, ...], str]:
@@ -174,9 +193,12 @@ class _Extraction:
             (turn, one)
             for turn in turns
             for one in (
-                statements_in_document(turn.text, now=turn.occurred_at)
-                if turn.kind == "json"
-                else statements_in(turn.text, now=turn.occurred_at, people=people)
+                *(statements_in_document(turn.text, now=turn.occurred_at) if turn.kind == "json" else ()),
+                *(
+                    one
+                    for words in (said_in_document(turn.text, turn.speaker) if turn.kind == "json" else (turn.text,))
+                    for one in statements_in(words, now=turn.occurred_at, people=people)
+                ),
             )
         ]
         for turn, one in found:
@@ -213,8 +235,8 @@ class _Extraction:
             object=object_.name,
             text=_sentence(turn, statement, subject.name, object_.name),
             turns=(turn.number,),
-            valid_at=_iso(valid_at),
-            invalid_at=_iso(invalid_at),
+            valid_at=_iso(valid_at, now),
+            invalid_at=_iso(invalid_at, now),
         )
         if statement.word and statement.relation != "HAS_PET":  # Eva is the sister, not the speaker
             fact = replace(fact, subject=object_.name, object=subject.name)
@@ -314,9 +336,9 @@ def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> s
     return form[chinese + 2 * (statement.mode in ("was", "not"))].format(*names, word=statement.word)
 
 
-def _iso(time: datetime | None) -> str | None:
-    """Return a time as extractors write it."""
-    return None if time is None else time.astimezone(UTC).isoformat()
+def _iso(time: datetime | None, now: datetime) -> str | None:
+    """Return a time as extractors write it, in the zone of the turn."""
+    return None if time is None else local(time, now.tzinfo or UTC).isoformat()
 
 
 def _names(batch: Batch) -> Iterator[tuple[int, Entity, str]]:

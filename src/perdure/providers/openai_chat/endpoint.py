@@ -15,6 +15,7 @@ import httpx
 
 from perdure.core.errors import InvalidInput, ModelError, ModelOverloaded
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
+from perdure.providers.answer_schemas import REFUSED_SCHEMA
 from perdure.providers.masking import Guard, api_path, mask_text
 
 CONNECT_S = 10.0
@@ -30,7 +31,6 @@ No other name is among them. Mistral refuses a system message at the end. Templa
 Mistral) refuse one that is not first, or move it to the front without a word, as Ollama does and OpenRouter for Claude:
 then the cache is lost with each change of the tail."""
 _REFUSED_ROLE = re.compile(r"\bsystem\b|\brole|alternat|template", re.IGNORECASE)
-_REFUSED_SCHEMA = re.compile(r"response_?format|json_?(?:schema|object)|grammar", re.IGNORECASE)
 _REFUSED_CALLS = re.compile(r"\brole|alternat|template|\btool", re.IGNORECASE)
 _REFUSED_PARTS = re.compile(r"\b(?:string|str|list|array|sequence)\b", re.IGNORECASE)
 _MISTRAL = re.compile(r"[sx]tral\b")
@@ -121,7 +121,7 @@ def simpler(dialect: Dialect, fault: ModelError, *, local: bool) -> Dialect | No
     if fault.status not in (400, 422, 500) or isinstance(fault, ModelOverloaded):  # which says nothing of its words
         return None
     text = str(fault)
-    if dialect.json_answers != "prompt" and _REFUSED_SCHEMA.search(text):
+    if dialect.json_answers != "prompt" and REFUSED_SCHEMA.search(text):
         return replace(dialect, json_answers="object" if dialect.json_answers == "schema" else "prompt")
     if dialect.engine_role == "system" and _REFUSED_ROLE.search(text):
         return replace(dialect, engine_role="user")

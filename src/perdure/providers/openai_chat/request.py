@@ -31,6 +31,7 @@ from perdure.core.messages import (
 )
 from perdure.core.models import ModelOptions, ModelRequest, ReasoningEffort
 from perdure.core.text.json_strings import encodable
+from perdure.providers.answer_schemas import with_schema_in_prompt
 from perdure.providers.history import legal_arguments, put_words_first, turn_start, unseen_text
 from perdure.providers.openai_chat.endpoint import Dialect
 
@@ -69,7 +70,9 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
         model: the name the server knows, without the provider.
     Raises: ModelRequestRefused: options that JSON can't hold.
     """
-    request = _with_schema_in_prompt(request, dialect)
+    if dialect.json_answers != "schema":
+        kept = {"type": "json_object"} if dialect.json_answers == "object" else None
+        request = with_schema_in_prompt(request, kept=kept)
     messages = list(_messages(request, dialect))
     if dialect.cache_marks:
         earlier = replace(request, messages=request.messages[: turn_start(request.messages)], tail="")
@@ -89,17 +92,6 @@ def build_body(request: ModelRequest, *, model: str, dialect: Dialect, stream: b
     data = encodable(_encode({"model": model, **lists, **options})).encode()
     counts = {"messages": len(messages), "tools": len(request.tools)}
     return Body(data, {"model": model, **options, **counts})
-
-
-def _with_schema_in_prompt(request: ModelRequest, dialect: Dialect) -> ModelRequest:
-    """The request with the schema of its answer in the prompt, for a server that takes none beside it."""
-    shape = request.options.response_format or {}
-    if dialect.json_answers == "schema" or shape.get("type") not in ("json_schema", "json_object"):
-        return request
-    said = _encode(shape.get("json_schema", {}).get("schema", {"type": "object"}))
-    system = f"{request.system}\n\nAnswer with one JSON object of this schema, and with nothing else:\n{said}".strip()
-    kept = {"type": "json_object"} if dialect.json_answers == "object" else None
-    return replace(request, system=system, options=replace(request.options, response_format=kept))
 
 
 def wire_messages(message: Message, dialect: Dialect) -> list[dict[str, Any]]:

@@ -18,9 +18,10 @@ from perdure.core.errors import InvalidInput, ModelError, ModelReplyInvalid, Mod
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
 from perdure.core.messages import parts_to_json
 from perdure.core.models import Exchange, ModelDelta, ModelReply, ModelRequest
+from perdure.providers.answer_schemas import REFUSED_SCHEMA, with_schema_in_prompt
 from perdure.providers.masking import ANSWER_BYTES, EVENT, WHOLE, Guard, mask_fields, mask_text
 from perdure.providers.pydantic_ai.faults import fault, missing, redirected
-from perdure.providers.pydantic_ai.options import dialect_of, to_parameters, to_settings
+from perdure.providers.pydantic_ai.options import dialect_of, takes_schema, to_parameters, to_settings
 from perdure.providers.pydantic_ai.to_provider import Deltas, to_messages, to_parts, to_stop_reason, to_usage
 
 if TYPE_CHECKING:
@@ -220,6 +221,7 @@ class DirectModel:
         self._api_key, self._base_url, self._guard = api_key, base_url, guard
         self._dialect = dialect_of(provider)
         self._connection: Connection | None = None
+        self._takes_schema = True
 
     def __repr__(self) -> str:
         return f"DirectModel(provider={self._provider!r}, model={self._model!r})"
@@ -235,7 +237,10 @@ class DirectModel:
         try:
             connection = await self._get_connection()
             messages = to_messages(request, self._dialect, system=connection.model.system)
-            parameters = to_parameters(request, self._dialect)
+            forms = [to_parameters(request, self._dialect)]
+            if forms[0].output_object is not None:
+                plain = to_parameters(with_schema_in_prompt(request), self._dialect)
+                forms = [*(forms if self._takes_schema and takes_schema(request, self._dialect) else ()), plain]
             settings = to_settings(
                 request,
                 self._provider,
@@ -247,7 +252,8 @@ class DirectModel:
             wire["settings"], wire["tools"] = settings, len(request.tools)
             deltas = Deltas()
             async with AsyncExitStack() as stack:
-                stream = await _open(stack, connection, messages, settings, parameters, wire)
+                stream = await _open(stack, connection, messages, settings, forms, wire)
+                self._takes_schema = wire.get("takes_schema", self._takes_schema)
                 async for event in stream:
                     streaming = True
                     for delta in deltas.of(event):
@@ -355,29 +361,41 @@ async def _open(
     connection: Connection,
     messages: list[ModelMessage],
     settings: dict[str, Any],
-    parameters: ModelRequestParameters,
+    forms: list[ModelRequestParameters],
     wire: dict[str, Any],
 ) -> StreamedResponse:
     """Open the stream of the answer. A provider that can't combine reasoning with a forced tool call gets no
-    tool choice: the engine checks the calls of the answer anyway."""
+    tool choice: the engine checks the calls of the answer anyway. One that does not take the first form is given the
+    next."""
     from pydantic_ai.direct import model_request, model_request_stream
-    from pydantic_ai.exceptions import UserError
+    from pydantic_ai.exceptions import ModelHTTPError, UserError
     from pydantic_ai.models import CompletedStreamedResponse
 
     token = WIRE.set(wire)
     try:
         while True:
-            options: Any = {"model_settings": settings, "model_request_parameters": parameters}
+            options: Any = {"model_settings": settings, "model_request_parameters": forms[0]}
             try:
                 return await stack.enter_async_context(model_request_stream(connection.model, messages, **options))
-            except UserError as error:
-                if settings.get("tool_choice", "auto") in ("auto", "none") or "tool_choice" not in str(error):
+            except (UserError, ModelHTTPError, ValueError, TypeError) as error:
+                if len(forms) > 1 and _refuses_schema(error, wire):
+                    forms = forms[1:]
+                elif settings.get("tool_choice", "auto") in ("auto", "none") or "tool_choice" not in str(error):
                     raise
-                wire["settings"] = settings = settings | {"tool_choice": "auto"}
+                else:
+                    wire["settings"] = settings = settings | {"tool_choice": "auto"}
             except NotImplementedError:  # it can't stream
                 whole = await model_request(connection.model, messages, **options)
-                return CompletedStreamedResponse(
-                    replace(whole), model_request_parameters=parameters, replay_events=True
-                )
+                return CompletedStreamedResponse(replace(whole), model_request_parameters=forms[0], replay_events=True)
     finally:
         WIRE.reset(token)
+
+
+def _refuses_schema(error: Exception, wire: dict[str, Any]) -> bool:
+    """Whether an SDK can't send the schema of an answer, or the provider does not take it; that is noted."""
+    if "url" not in wire:
+        return isinstance(error, ValueError | TypeError) or REFUSED_SCHEMA.search(str(error)) is not None
+    if getattr(error, "status_code", None) not in (400, 422) or not REFUSED_SCHEMA.search(str(error)):
+        return False
+    wire["takes_schema"] = False
+    return True

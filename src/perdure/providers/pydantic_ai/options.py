@@ -27,6 +27,7 @@ class Dialect:
             Leaving some out would write the cached prefix anew.
         error_results: whether a tool's result can be marked as an error; else its text alone says so.
         images: whether messages and results of tools may hold pictures.
+        closed_objects: whether an answer of a schema has no members but those that its objects list.
         strict_tools: None lets pydantic-ai make tool schemas strict where that loses nothing.
         keys: environment variables of the key.
         extra: what to install.
@@ -38,12 +39,14 @@ class Dialect:
     error_results: bool = True
     images: bool = False
     strict_tools: bool | None = None
+    closed_objects: bool = False
     keys: tuple[str, ...] = ()
     extra: str = ""
 
 
 _DIALECTS: Mapping[str, Dialect] = {
     "anthropic": Dialect(
+        closed_objects=True,
         cache_marks=True,
         images=True,
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
@@ -196,6 +199,20 @@ def _schema(request: ModelRequest) -> Mapping[str, Any] | None:
         return None
     inner = shape.get("json_schema", shape)
     return inner if isinstance(inner, Mapping) else {}
+
+
+def takes_schema(request: ModelRequest, dialect: Dialect) -> bool:
+    """Whether the provider takes the schema of the answer as it is meant, as far as the schema tells."""
+    return not (dialect.closed_objects and _has_open_object(_schema(request)))
+
+
+def _has_open_object(schema: Any) -> bool:
+    """Whether an object of a schema may have members that it does not list."""
+    parts = schema.values() if isinstance(schema, Mapping) else schema if isinstance(schema, list) else ()
+    kinds = schema.get("type") if isinstance(schema, Mapping) else None
+    is_object = "object" in (kinds if isinstance(kinds, list) else (kinds,))
+    is_open = is_object and ("properties" not in schema or schema.get("additionalProperties"))
+    return bool(is_open) or any(map(_has_open_object, parts))
 
 
 def _with_single_types(schema: Any) -> Any:

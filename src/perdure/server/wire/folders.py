@@ -95,7 +95,7 @@ class File(
     StampedShape,
     of=FileState,
     same="file.created_at file.updated_at source_id file_name original_file_name file_type file_size processing_status"
-    " error_message file.warnings progress total_chunks chunks_embedded content file.id",
+    " error_message warnings progress total_chunks chunks_embedded content file.id",
     source_id="file.folder_id",
     file_name="file.name",
     original_file_name="file.original_name",
@@ -109,6 +109,7 @@ class File(
 
     processing_status: Literal["pending", "parsing", "embedding", "completed", "error"]
     error_message: str | None = computed(lambda state: state.file.problem or None)
+    warnings: list[str] = computed(lambda state: list(state.file.warnings))
     progress: int = computed(lambda state: _progress(state.file))
     total_chunks: int | None = computed(lambda state: _total_chunks(state.file))
     # Without an embedder none waits: they are found by words.

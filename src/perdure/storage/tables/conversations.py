@@ -386,13 +386,14 @@ class Captures(Table):
     def get_backlog(
         self, agent_id: AgentId, conversation_seq: int, *, after_seq: int | None = None, before_seq: int | None = None
     ) -> Backlog:
-        """Messages of users and assistants in view, after `after_seq`, or else `last_seq`, and before `before_seq`."""
+        """What users and assistants said, in view, after `after_seq`, or else `last_seq`, and before `before_seq`."""
         by_conversation = self._db.by_index("messages_by_conversation")
         below = "" if before_seq is None else " AND seq < :before_seq"
         ((tokens, last, turns),) = self._rows(
             "SELECT COALESCE(SUM(tokens), 0), COALESCE(MAX(seq), -1), COUNT(*)"
             f" FROM messages{by_conversation} WHERE {_OF_CONVERSATION} AND seq > :upto_seq{below}"
-            f" AND kind = 'message' AND role IN ('user', 'assistant') AND {IN_VIEW}",
+            f" AND kind = 'message' AND role IN ('user', 'assistant') AND parts LIKE :with_text AND {IN_VIEW}",
+            with_text='%"type":"text"%',  # calls are told by their results
             agent_id=agent_id,
             conversation_seq=conversation_seq,
             upto_seq=self.last_seq(agent_id, conversation_seq) if after_seq is None else after_seq,

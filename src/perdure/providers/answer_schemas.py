@@ -1,0 +1,29 @@
+"""The schema of an answer in the prompt, for models and servers that take none beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from perdure.core.models import ModelRequest
+from perdure.core.text.json_strings import spaced_json
+
+REFUSED_SCHEMA = re.compile(
+    r"response[ _]?(?:format|schema|json|mime)|json[ _]?(?:schema|object|mode)|grammar|output[ _]?(?:format|config)"
+    r"|text\.format|structured[ _]?output|native ?output|guided",
+    re.IGNORECASE,
+)
+"""What a refusal of the form of an answer says."""
+
+
+def with_schema_in_prompt(request: ModelRequest, *, kept: Mapping[str, Any] | None = None) -> ModelRequest:
+    """The request with the schema of its answer in the prompt, and this form of it besides; unchanged if it asks for no
+    JSON."""
+    shape = request.options.response_format or {}
+    if shape.get("type") not in ("json_schema", "json_object"):
+        return request
+    said = spaced_json(shape.get("json_schema", shape).get("schema") or {"type": "object"})
+    system = f"{request.system}\n\nAnswer with one JSON object of this schema, and with nothing else:\n{said}".strip()
+    return replace(request, system=system, options=replace(request.options, response_format=kept))
