@@ -70,3 +70,13 @@ def test_a_form_within_the_budget_may_have_more_characters_than_the_text() -> No
 
     assert ERRORS[0] in short.text
     assert count(short.text) <= count(text) - 70
+
+
+def test_an_error_in_a_long_line_is_shown_to_its_end() -> None:
+    """It is parted where its words end, into parts of which each may tell of an error."""
+    for seed in range(60):
+        random_ = random.Random(seed)
+        error = random_.choice(ERRORS)
+        text = ERROR_OUTPUTS["Chinese, one line"](random_, 100, random_.randrange(100), error)
+
+        assert error in compress(text, budget=600, count=len).text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 
@@ -106,7 +106,7 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
     counts = Counter(forms.values())
     errors = sorted(dict.fromkeys(_inward(list(forms))), key=lambda n: (counts[forms[n]], commonness[n]))
     firsts = [*{forms[n]: n for n in reversed(errors)}.values()][::-1]
-    broken = [near for n in firsts for near in (n + 1, n - 1) if max(near, n) in follows]
+    broken = [[near for near in _beside(n, forms) if max(near, n) in follows] for n in firsts]
     novel = sorted((n for n in solid if n not in parsed.template_of), key=lambda n: commonness[n])
     odd = standouts(parsed)
     few = max(FEW_PIECES, int(FEW_SHARE * len(parts)))
@@ -115,10 +115,20 @@ def _by_worth(parts: Sequence[Piece], follows: set[int]) -> Iterable[int]:
     ends = [*solid[:EDGE_ROWS], *solid[-EDGE_ROWS:]]
     outline = [n for n in solid if OUTLINE.match(parts[n].text)]
     groups = (
-        *(firsts[:1], broken[:2], solid[:1], solid[-1:], firsts, broken, strange[:EDGE_ROWS], ends, strange),
+        *(firsts[:1], *broken[:1], solid[:1], solid[-1:], firsts, *broken, strange[:EDGE_ROWS], ends, strange),
         *(errors, near, odd, outline, novel, _inward(range(len(parts)))),
     )
     return dict.fromkeys(n for group in groups for n in group if 0 <= n < len(parts))
+
+
+def _beside(number: int, errors: Collection[int]) -> Iterator[int]:
+    """Yield the parts beside one that tells of an error; of several in a row, those to both ends."""
+    for step in (1, -1):
+        at = number + step
+        while at in errors:
+            yield at
+            at += step
+        yield at
 
 
 def _inward(numbers: Sequence[int]) -> Iterator[int]:
