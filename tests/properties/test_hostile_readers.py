@@ -33,8 +33,8 @@ from perdure.core.schedules import parse_duration, parse_moment, parse_quiet
 from perdure.core.secrets import SecretMask
 from perdure.core.text.dates.spans import spans
 from perdure.core.text.json_strings import StringMember, encodable, read_string
-from perdure.core.text.loose_json import read_objects
 from perdure.core.text.line_diff import find_line_before, merge_lines, unified_diff
+from perdure.core.text.loose_json import read_objects
 from perdure.core.text.markup import escape_tags, unescape_tags
 from perdure.core.text.words import fold, index_words, parse_query, stems
 from perdure.core.tools.arguments import parse_arguments, unwrap_arguments
