@@ -17,7 +17,7 @@ import perdure
 from perdure.context.costs.ledger import REASONS
 from perdure.core import errors, events
 from perdure.core.errors import PerdureError
-from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.library import sync
 from perdure.settings import Settings
 from tests.docs.cli_help import PAGE as CLI_PAGE

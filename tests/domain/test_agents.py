@@ -11,7 +11,7 @@ import pytest
 from perdure.core.blocks import DEFAULT_LIMIT_CHARS, BlockFilter
 from perdure.core.errors import AlreadyExists, BlockLimitExceeded, InvalidInput, NameInvalid, NotFound
 from perdure.core.ids import BlockId
-from perdure.core.tools.memory_specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import DEFAULT_TOOLS, MEMORY_TOOL_SPECS
 from perdure.domain.agents.units import NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import DEFAULT_DESCRIPTIONS, NewBlock, create_block
 from perdure.domain.conversations.units import update_conversation

@@ -32,7 +32,7 @@ from perdure.core.messages import (
 from perdure.core.nodes import SummaryNode, node_handle
 from perdure.core.ports import TokenCounter
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.conversations import matches, patterns
 from perdure.domain.tools.calls import MemoryCall

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from perdure.core.tools.engine_specs import REPEATING_TOOLS
-from perdure.core.tools.memory_specs import ARCHIVAL_TOOLS, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import (
+    ARCHIVAL_TOOLS,
+    CONTEXT_TOOL_SPECS,
+    DEFAULT_TOOLS,
+    MEMORY_TOOL_SPECS,
+    REPEATING_TOOLS,
+)
 
 
 def test_no_result_of_a_memory_tool_is_found_as_history() -> None:

@@ -16,7 +16,7 @@ import pytest
 from perdure import AsyncPerdure, InvalidInput, ModelReply, NotFound, Perdure, Settings, hook, tool
 from perdure.core.errors import StoreError
 from perdure.core.messages import ToolCall, ToolResult
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.testing import ScriptedModel, calls, says
 from tests.support.library import MODEL, Tools, open_async, open_sync
 

@@ -12,7 +12,7 @@ import pytest
 from perdure import InvalidInput, Perdure, RunFailed, Settings
 from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.models import ModelRequest
-from perdure.core.tools.memory_specs import DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.testing import ScriptedModel, calls, says
 
 MODEL = "test/scripted"

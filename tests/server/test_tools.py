@@ -11,7 +11,7 @@ from letta_client.types import ToolSearchResult
 from letta_client.types.agents import ToolExecutionResult
 
 from perdure.core.messages import ToolCall
-from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, new_agent, routed
 from tests.server.test_agents import TOOL_FIELDS

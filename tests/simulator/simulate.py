@@ -16,7 +16,7 @@ from typing import Any
 from perdure.core.errors import PerdureError
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import RunKey
-from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.tools.units import put_tools

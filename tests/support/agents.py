@@ -15,7 +15,7 @@ from perdure.core.ids import MessageId, RunId
 from perdure.core.messages import Draft, Part, Role, Text
 from perdure.core.runs import Run
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.blocks.units import NewBlock

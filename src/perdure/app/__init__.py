@@ -47,8 +47,7 @@ from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
 from perdure.core.text.addresses import is_postgres
-from perdure.core.tools.engine_specs import BUILTIN_TOOL_SPECS
-from perdure.core.tools.memory_specs import MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import AGENT_TOOL_SPECS, BUILTIN_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import Sandbox
 from perdure.core.tools.spec import ToolFilter, ToolInputs, ToolSpec
 from perdure.domain.companions.passes import PassLimits
@@ -56,7 +55,7 @@ from perdure.domain.files.tools import read_whole
 from perdure.domain.mcp import StoredMcpRegistry
 from perdure.domain.tools.environment import load_inputs
 from perdure.domain.tools.units import current_tools, put_tools, seal_environments, unsealed_tools
-from perdure.engine.agent_messages.toolbox import AGENT_TOOL_SPECS, AgentMessages
+from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
 from perdure.engine.facts.model_extractor import ModelExtractor

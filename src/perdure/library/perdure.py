@@ -17,7 +17,7 @@ from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
 from perdure.core.text.reprs import short_repr
-from perdure.core.tools.memory_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, DEFAULT_TOOLS
 from perdure.domain.agents.profile import PROFILE
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock

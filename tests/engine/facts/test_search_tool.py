@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure
-from perdure.core.tools.memory_specs import DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.library import AsyncAgent
 from perdure.settings import Settings
 from perdure.testing import FakeClock, ScriptedModel, calls, says

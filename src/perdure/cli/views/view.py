@@ -24,7 +24,7 @@ from perdure.core.messages import ToolCall, ToolResult
 from perdure.core.passages import Passage
 from perdure.core.text.reprs import plural as plural
 from perdure.core.text.words import stems
-from perdure.core.tools.memory_specs import FILE_TOOLS
+from perdure.core.tools.engine_specs import FILE_TOOLS
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 

@@ -1,126 +1,78 @@
-"""The built-in tools, all tools of the engine by name, and those of them that have a trait."""
+"""The engine's tools by name, with their descriptions of `engine_tools.toml`, and those of them that have a trait."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
 
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.spec import ToolSpec, ToolTrait, object_schema
 
+CHECKPOINT_TOOL: Final = "update_working_checkpoint"
 
-def _spec(
-    name: str,
-    description: str,
-    properties: dict[str, Any],
-    required: tuple[str, ...],
-    *,
-    timeout_s: float | None = None,
-    traits: tuple[ToolTrait, ...] = (),
-) -> ToolSpec:
-    """A tool with these properties of its arguments' JSON schema."""
-    return ToolSpec(
-        name=name,
-        description=description,
-        parameters=object_schema(properties, required),
-        kind="builtin",
-        tool_type="letta_builtin",
-        # None of them leaves anything changed, so a call that a crash interrupted is run again.
-        idempotent=True,
-        parallel=True,
-        timeout_s=timeout_s,
-        traits=frozenset(traits),
-    )
+# What most tools of a family have. Each is safe to run again: the result of a memory tool is in the transaction of its
+# edit, a builtin tool leaves nothing changed, and a call to an agent finds the runs that it began.
+_FAMILIES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "memory": {"kind": "memory", "tool_type": "letta_core", "traits": ["repeats"]},
+    "context": {
+        **{"kind": "memory", "tool_type": "perdure_context", "parallel": True},
+        **{"writes_memory": False, "traits": ["repeats"]},
+    },
+    "builtin": {"kind": "builtin", "tool_type": "letta_builtin", "parallel": True, "traits": []},
+    "agents": {"kind": "agents", "tool_type": "letta_multi_agent_core", "parallel": True, "traits": []},
+}
+_ORDER: Final = ("type", "enum", "items", "description")
 
 
-def _text_schema(description: str) -> dict[str, Any]:
-    return {"type": "string", "description": description}
+def _load_specs(data: Mapping[str, Mapping[str, Any]], family: str) -> dict[str, ToolSpec]:
+    """Return the tools of a family by name, in the order of the file."""
+    specs = {}
+    for name, table in data[family].items():
+        values = {
+            **_FAMILIES[family],
+            **table,
+            "traits": frozenset([*_FAMILIES[family]["traits"], *table.get("traits", ())]),
+        }
+        parameters = _object_schema(values.pop("arguments", {}), values.pop("required", ()))
+        specs[name] = ToolSpec(name=name, parameters=parameters, idempotent=True, **values)
+    return specs
 
 
-def _text_list_schema(description: str) -> dict[str, Any]:
-    return {"type": "array", "items": {"type": "string"}, "description": description}
+def _object_schema(arguments: Mapping[str, Any], required: Sequence[str]) -> dict[str, Any]:
+    return object_schema({name: _schema(value) for name, value in arguments.items()}, required)
 
 
-_SPECS = (
-    _spec(
-        "ask_user",
-        "Ask the user a question and wait for the answer, which is their next message. Only for what you can neither"
-        " find out nor decide yourself.",
-        {
-            "question": _text_schema("The question, with all that the user needs to answer it."),
-            "options": _text_list_schema("Suggested answers, if there are a few; the user may answer otherwise."),
-        },
-        ("question",),
-    ),
-    _spec(
-        "run_code",
-        "Run Python and see what it prints, the value of its last line, and its error. Each run begins anew, without"
-        " network and files, and may take 30 seconds.",
-        {
-            "code": _text_schema("The code, a whole script."),
-            "language": _text_schema("python, the only one that is run here."),
-        },
-        ("code",),
-    ),
-    _spec(
-        "index_output",
-        "For large outputs: run Python (as run_code), or read a file of your folders or a page of the web. The whole is"
-        " stored, you see its first and last lines, and search_output finds in it what you look for.",
-        {
-            "command": _text_schema(
-                "Python, a whole script. What it prints is stored. With file, it reads that file from standard input."
-            ),
-            "file": _text_schema("A file of your folders, such as docs/plan.md."),
-            "url": _text_schema("The whole address of a page, with https://."),
-        },
-        (),
-        timeout_s=60.0,
-        traits=("repeats",),
-    ),
-    _spec(
-        "run_code_with_tools",
-        "Run Python that calls your other tools. It is not run here: call the tools one by one, or use run_code.",
-        {"code": _text_schema("The code, a whole script.")},
-        ("code",),
-    ),
-    _spec(
-        "web_search",
-        "Search the web. A result has a title, an address, often a date, and an excerpt; fetch_webpage reads a page.",
-        {
-            "query": _text_schema("What to look for, in plain words."),
-            "num_results": {"type": "integer", "description": "How many results (default 10, up to 20)."},
-            "category": {
-                "type": "string",
-                "enum": [
-                    *("company", "research paper", "news", "pdf", "github", "tweet", "personal site"),
-                    *("linkedin profile", "financial report"),
-                ],
-                "description": "Only results of this kind, where the engine knows it.",
-            },
-            "include_text": {"type": "boolean", "description": "Longer texts instead of excerpts (default false)."},
-            "include_domains": _text_list_schema("Only from these domains, such as arxiv.org."),
-            "exclude_domains": _text_list_schema("Nothing from these domains."),
-            "start_published_date": _text_schema("Only what was published from this day on, such as 2026-11-20."),
-            "end_published_date": _text_schema("Only what was published up to this day."),
-            "user_location": _text_schema("Country of the searcher, two letters, such as US."),
-        },
-        ("query",),
-        timeout_s=30.0,
-    ),
-    _spec(
-        "fetch_webpage",
-        "Read a page of the web: its main text as Markdown. Also plain text, JSON and PDF.",
-        {"url": _text_schema("The whole address, with https://.")},
-        ("url",),
-        timeout_s=60.0,
-    ),
-)
+def _schema(value: Any) -> dict[str, Any]:
+    """Return the JSON schema of an argument as the file writes it."""
+    if isinstance(value, str):
+        return {"type": "string", "description": value}
+    if "number" in value:
+        return {"type": "integer", "description": value["number"]}
+    if "texts" in value:
+        return {"type": "array", "items": {"type": "string"}, "description": value["texts"]}
+    if "arguments" in value:
+        return _object_schema(value["arguments"], value["required"])
+    own = value | ({"items": _schema(value["items"])} if "items" in value else {})
+    return {key: own[key] for key in _ORDER if key in own}
 
-BUILTIN_TOOL_SPECS: dict[str, ToolSpec] = {spec.name: spec for spec in _SPECS}
+
+_DATA = tomllib.loads(Path(__file__).with_name("engine_tools.toml").read_text(encoding="utf-8"))
+
+MEMORY_TOOL_SPECS: Final = _load_specs(_DATA, "memory")
+"""Name -> spec, of every built-in memory tool."""
+
+CONTEXT_TOOL_SPECS: Final = _load_specs(_DATA, "context")
+"""Name -> spec, of the tools that open what is out of view. The engine adds them to every request with tools; they are
+not stored. So each word counts: one description names all arguments."""
+
+BUILTIN_TOOL_SPECS: Final = _load_specs(_DATA, "builtin")
 """Name -> spec, of every built-in tool."""
 
+AGENT_TOOL_SPECS: Final = _load_specs(_DATA, "agents")
+"""Name -> spec, of every tool that writes to agents."""
 
-ENGINE_TOOL_SPECS: Mapping[str, ToolSpec] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}
+ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}
 """Name -> spec."""
 
 
@@ -139,3 +91,42 @@ REPEATING_TOOLS = frozenset(tools_with("repeats"))
 """Built-in tools whose results only repeat blocks or hits of searches, or say that they worked. The search of history
 excludes their results, or it would find earlier searches and edits instead of the messages. It also excludes outputs of
 megabytes, which `search_output` searches."""
+
+_MEMGPT_TOOLS = (
+    "send_message",
+    "conversation_search",
+    "core_memory_append",
+    "core_memory_replace",
+    "memory",
+    "memory_apply_patch",
+)
+
+DEFAULT_TOOLS: dict[str, tuple[str, ...]] = {
+    "letta_v1_agent": ("conversation_search", "memory_insert", "memory_replace"),
+    "memgpt_agent": _MEMGPT_TOOLS,
+    "memgpt_v2_agent": ("send_message", "conversation_search", "memory_insert", "memory_replace"),
+    "split_thread_agent": _MEMGPT_TOOLS,
+    "sleeptime_agent": ("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits"),
+    "voice_sleeptime_agent": ("store_memories", "rethink_user_memory", "finish_rethinking_memory"),
+}
+"""Agent type -> the tools it has from the start."""
+
+DEFAULT_RULES: dict[str, tuple[dict[str, str], ...]] = {
+    agent_type: (
+        {"type": "exit_loop", "tool_name": last},
+        *({"type": "continue_loop", "tool_name": name} for name in DEFAULT_TOOLS[agent_type] if name != last),
+    )
+    for agent_type, last in (
+        ("sleeptime_agent", "memory_finish_edits"),
+        ("voice_sleeptime_agent", "finish_rethinking_memory"),
+    )
+}
+"""Agent type -> the rules of these tools."""
+
+FILE_TOOLS = ("open_files", "grep_files", "semantic_search_files")
+"""The tools of an agent with a folder."""
+
+SCHEDULE_TOOLS = ("schedule_create", "schedule_list", "schedule_cancel")
+"""The tools by which an agent has itself woken."""
+
+ARCHIVAL_TOOLS = ("archival_memory_insert", "archival_memory_search")

@@ -15,7 +15,7 @@ from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
 from perdure.core.schedules import check_zone
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.memory_specs import DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ChildTools, RunFirst, rules_in
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoCapture, check_automatic, find_automatic

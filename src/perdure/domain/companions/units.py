@@ -12,7 +12,7 @@ from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput
 from perdure.core.groups.group import COMPANION, COMPANION_OF, FREQUENCY, SLEEPTIME_KINDS, Group, GroupFilter, GroupKind
 from perdure.core.ids import AgentId, ArchiveId, GroupId, Ids
-from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.domain.agents.units import NewAgent, create_agent
 from perdure.domain.archives.passages import own_archive
 from perdure.domain.blocks.units import NewBlock

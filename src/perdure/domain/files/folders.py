@@ -13,7 +13,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.files import File, Folder, IfExists, file_tag
 from perdure.core.ids import AgentId, ArchiveId, FolderId, Ids, PassageId, is_id
 from perdure.core.passages import Archive, Passage, PassageFilter
-from perdure.core.tools.memory_specs import FILE_TOOLS
+from perdure.core.tools.engine_specs import FILE_TOOLS
 from perdure.domain.values import check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 

@@ -18,7 +18,7 @@ from perdure.core.ids import Ids, ToolId
 from perdure.core.secrets import Cipher, check_secret
 from perdure.core.text.reprs import describe_value
 from perdure.core.text.words import index_words
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import check_hosts, is_requirement
 from perdure.core.tools.schema import check_schema
 from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source

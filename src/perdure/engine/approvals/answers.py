@@ -29,8 +29,8 @@ from perdure.core.messages import SEND_MESSAGE, Draft, Image, Message, Part, Too
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.loops import FREE
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory

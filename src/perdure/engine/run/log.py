@@ -20,8 +20,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message, Question, ToolCall, ToolDecision, ToolResult
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Run, Step, Usage
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.loops import loop_of
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rules import rules_in
 from perdure.engine.run.tool_rules import PastCall, RuleScope, past_calls_in
 from perdure.storage.tx import Tx

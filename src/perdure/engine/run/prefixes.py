@@ -46,8 +46,8 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Prefix, PrefixChange, Run, compare_parts
 from perdure.core.text.json_strings import sorted_json
 from perdure.core.text.zones import zone
+from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.core.tools.loops import loop_of
-from perdure.core.tools.memory_specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.core.tools.rules import rules_in
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key

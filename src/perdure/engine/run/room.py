@@ -19,7 +19,7 @@ from perdure.core.events import EngineQuarantined, Event, MessageAdded, RoomKind
 from perdure.core.messages import Message, MessageKind
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.summarise import load_prepared, situation_of
 from perdure.engine.context_engines.calls import FALLBACK, PAGED, EngineInUse
 from perdure.engine.estimates import (

@@ -16,8 +16,7 @@ from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.messages import SEND_MESSAGE, Message
 from perdure.core.nodes import message_handle
 from perdure.core.runs import Prefix, Run, Step
-from perdure.core.tools.engine_specs import tools_with
-from perdure.core.tools.memory_specs import CHECKPOINT_TOOL
+from perdure.core.tools.engine_specs import CHECKPOINT_TOOL, tools_with
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.next_action import count_stalled, step_line, tool_steps
 from perdure.storage.tx import Tx

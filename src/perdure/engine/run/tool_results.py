@@ -13,8 +13,7 @@ from perdure.core.events import Event, MemoryEdited, MessageAdded, ToolStarted
 from perdure.core.messages import ToolCall
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run
-from perdure.core.tools.engine_specs import tool_writes_memory
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, tool_writes_memory
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.blocks.units import change_blocks
 from perdure.domain.provenance.context import context_sources, file_source

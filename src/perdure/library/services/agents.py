@@ -19,7 +19,7 @@ from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, 
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode

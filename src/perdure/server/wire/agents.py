@@ -18,7 +18,7 @@ from perdure.core.groups.group import SLEEPTIME_KINDS, GroupKind
 from perdure.core.messages import Text
 from perdure.core.ports import Embedder
 from perdure.core.runs import Run
-from perdure.core.tools.memory_specs import DEFAULT_RULES, DEFAULT_TOOLS
+from perdure.core.tools.engine_specs import DEFAULT_RULES, DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.domain.agents.automatic import AUTOMATIC_SETTINGS, AutoRecall
 from perdure.domain.agents.options import CONTEXT_ENGINE, LIMITS, NAME_CHARS, TOOL_OUTPUT

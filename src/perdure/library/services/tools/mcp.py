@@ -13,7 +13,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.core.tools.memory_specs import CONTEXT_TOOL_SPECS
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
 from perdure.domain.mcp import (
     McpChanges,
