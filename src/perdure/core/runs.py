@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
-from perdure.core.text.forms import in_name_form
 from perdure.core.text.json_strings import compact_json
 from perdure.core.text.reprs import short_repr
 
@@ -440,7 +439,6 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-@in_name_form("tags")
 class Step:
     """One model call and its tool calls; `index` counts within the run, from 0.
 
@@ -465,7 +463,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-@in_name_form("tags")
 class StepFilter:
     """Which steps: all conditions hold.
 

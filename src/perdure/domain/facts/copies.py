@@ -80,8 +80,8 @@ def restore_facts(
         tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
     if not (copy.entities or copy.rules or copy.settings):
         return
-    for held in (*copy.episodes, *copy.facts):
-        check_scope(tx, held.scope)
+    for scope in (one.scope for some in (copy.episodes, copy.facts) for one in some):
+        check_scope(tx, scope)
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
     check_graph_settings(copy.settings)
     tx.graphs.put(replace(graph, settings=copy.settings, updated_at=at))
