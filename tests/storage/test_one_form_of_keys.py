@@ -68,7 +68,7 @@ def write_apart(tx: Tx) -> None:
         row["checksum"] = VERSION_CHECKSUMS.of(row)
         where = "block_id = :block_id AND version = :version"
         db.run(f"UPDATE block_versions SET label = :label, checksum = :checksum WHERE {where}", row)
-    numbers = dict(db.rows("SELECT id, number FROM archives", {}))
+    numbers: dict[str, int] = dict(map(tuple, db.rows("SELECT id, number FROM archives", {})))
     for values in db.rows(f"SELECT {', '.join(PASSAGE_CHECKSUMS.columns)} FROM passages", {}):
         row = dict(zip(PASSAGE_CHECKSUMS.columns, values, strict=True))
         after = row | {"tags": apart(row["tags"])}

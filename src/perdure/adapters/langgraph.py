@@ -10,8 +10,7 @@ from typing import Any
 
 from perdure import NewPassage
 from perdure.adapters.opening import Closing, OwnStore
-from perdure.core.text.forms import name_form
-from perdure.library.checks import Page
+from perdure.library.checks import Page, name_form
 from perdure.library.services.passages import passage_filter
 
 try:

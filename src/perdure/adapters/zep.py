@@ -15,7 +15,7 @@ from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore, plain
-from perdure.core.text.forms import in_name_form, name_form
+from perdure.library.checks import in_name_form, name_form
 from perdure.library.services.facts.episodes import NewEpisode
 
 LAST_MESSAGES = 10

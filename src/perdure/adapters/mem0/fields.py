@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from perdure import Fact, InvalidInput
-from perdure.core.text.forms import name_form
+from perdure.library.checks import name_form
 
 IDS = ("user_id", "agent_id", "run_id")
 METADATA = "metadata"

@@ -13,7 +13,6 @@ from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, BlockId, GroupId, MessageId, OrgId, RunId
 from perdure.core.messages import Message, Part, text_of
 from perdure.core.runs import NO_USAGE, Failure, Run, RunStatus, Usage
-from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 from perdure.core.tools.arguments import read_json
 
@@ -24,7 +23,6 @@ SLEEPTIME_KINDS: frozenset[GroupKind] = frozenset({"sleeptime", "voice_sleeptime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-@in_name_form("project_id")
 class Group:
     """A group and its settings.
 
@@ -70,7 +68,6 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-@in_name_form("project_id")
 class GroupFilter:
     """Which groups: all conditions hold. `agent_id`: a participant or the manager."""
 

@@ -28,7 +28,6 @@ PLACES: Mapping[str, tuple[str, str]] = {
     "facts scope": ("graph_id, seq", ""),
     "folders name": ("id", "o.org_id = t.org_id"),
     "graphs name": ("id", ""),
-    "groups project_id": ("id", ""),
     "identities project_id": ("id", "o.org_id = t.org_id AND o.identifier_key = t.identifier_key"),
     "identities identifier_key": (
         "id",
@@ -48,7 +47,8 @@ _CHECKSUMS = {checksums.table: checksums for checksums in (PASSAGE_CHECKSUMS, VE
 
 def apply(db: Database) -> None:
     for place, (key, twins) in PLACES.items():
-        _store_anew(db, *place.split(), key, twins)
+        table, column = place.split()
+        _store_anew(db, table, column, key, twins)
 
 
 def _store_anew(db: Database, table: str, column: str, key: str, twins: str) -> None:
@@ -62,7 +62,8 @@ def _store_anew(db: Database, table: str, column: str, key: str, twins: str) -> 
     sql = f"UPDATE {table} AS t SET {column} = :new{', checksum = :checksum' if checks else ''} WHERE {where}{is_free}"
     for old, stored, *values in db.rows(f"SELECT {column}, {checksum}, {columns} FROM {table} WHERE {is_affected}", {}):
         row = dict(zip(columns.split(", "), values, strict=True))
-        base = _tags_anew(old) if column == "tags" else stored_key(restore(old))
+        is_tags = column == "tags"
+        base = dump(list(dict.fromkeys(name_form(load(old))))) if is_tags else stored_key(restore(old))
         if base == old:
             continue
         new, number = base, 1
@@ -73,11 +74,6 @@ def _store_anew(db: Database, table: str, column: str, key: str, twins: str) -> 
             new = f"{base}_{number}"
         if table == "passages":
             _find_by_tags(db, row, load(new))
-
-
-def _tags_anew(old: str) -> str:
-    """A column of tags, of which each is there once."""
-    return dump(list(dict.fromkeys(name_form(load(old)))))
 
 
 def _find_by_tags(db: Database, passage: Mapping[str, Any], tags: list[str]) -> None:
