@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -26,6 +27,8 @@ ITEMS: dict[tuple[tuple[str, ...], str], dict[str, Any]] = {
     (("docs", "v1"), "home"): {"text": "The key is under the mat."},
     (("docs", "ada"), " k "): {"text": "The boat is in the harbour."},
 }
+
+_Form = Literal["NFC", "NFD"]
 
 
 @pytest.fixture
@@ -201,3 +204,20 @@ def test_without_the_package_the_extra_is_named() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
     assert "install 'perdure[langgraph]'" in done.stderr
+
+
+def test_namespaces_and_keys_are_one_in_every_form(store: PerdureStore) -> None:
+    """An item is got, searched, listed, changed and deleted whether its marks are written apart or not."""
+    pairs: tuple[tuple[_Form, _Form], ...] = (("NFC", "NFD"), ("NFD", "NFC"))
+    for form, other in pairs:
+        place, label = unicodedata.normalize(form, "việt-café"), unicodedata.normalize(other, "việt-café")
+        store.put(("a", place), place, {"n": 1, "text": place})
+        store.put(("a", label), label, {"n": 2, "text": place})
+
+        item = store.get(("a", label), label)
+        assert item is not None and item.value == {"n": 2, "text": place}
+        assert item.namespace == ("a", unicodedata.normalize("NFC", label)) and item.key == item.namespace[1]
+        assert len(store.search(("a", label))) == 1
+        assert store.list_namespaces(prefix=("a", label)) == [item.namespace]
+        store.delete(("a", label), label)
+        assert store.get(("a", place), place) is None

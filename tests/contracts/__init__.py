@@ -29,6 +29,7 @@ from tests.contracts.isolation import IsolationContract
 from tests.contracts.mcp import McpContract
 from tests.contracts.message_ids import MessageIdContract
 from tests.contracts.messages import MessageContract
+from tests.contracts.names import NameContract
 from tests.contracts.nodes import NodeContract
 from tests.contracts.passages import PassageContract
 from tests.contracts.passes import PassContract
@@ -72,6 +73,7 @@ class StoreContract(
     McpContract,
     MessageContract,
     MessageIdContract,
+    NameContract,
     NodeContract,
     PassageContract,
     PassContract,

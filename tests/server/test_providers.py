@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from perdure import AsyncPerdure
+from perdure.app import endpoint_of
 from perdure.library.services.providers import ProviderFields
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
+from perdure.storage.tx import Tx
 from perdure.testing import says
 from perdure.testing.http_model import HttpModel
 from tests.server.routed import MODEL, Routed, routed
@@ -304,8 +307,12 @@ async def test_a_registered_provider_shows_as_the_clients_own(server: Routed, ht
     assert [price is not None and price > 0 for price in prices[:2]] == [True, False] and prices[1] == 0
 
 
-async def test_the_query_of_an_address_is_shown_to_nobody(server: Routed, http: HttpModel) -> None:
-    """It often holds a key. A client that sends the address back as it was shown changes nothing."""
+async def test_the_query_of_an_address_is_shown_to_nobody(
+    server: Routed, http: HttpModel, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It often holds a key: no answer, log or row holds it. A client that sends the address back as it was shown
+    changes nothing, nor does another key."""
+    caplog.set_level(logging.DEBUG)
     address = f"{http.url}/v1?key=hidden-in-a-query"
     made = await server.post("/v1/providers/", fields(http, base_url=address))
     changed = await server.patch(f"/v1/providers/{made['id']}", {"base_url": made["base_url"], "api_version": "2"})
@@ -318,6 +325,47 @@ async def test_the_query_of_an_address_is_shown_to_nobody(server: Routed, http: 
     status, detail = await server.refused("POST", "/v1/providers/", fields(http, name="b", base_url=made["base_url"]))
 
     assert made["base_url"] == changed["base_url"] == f"{http.url}/v1?***"
-    assert stored.base_url == address and "hidden-in-a-query" not in repr(stored)
+    logged = [one.getMessage() for one in caplog.records if one.name.startswith("perdure")]
+    assert stored.base_url == made["base_url"] and "hidden-in-a-query" not in f"{stored} {logged}"
+    assert b"hidden-in-a-query" not in stored.sealed
     assert not [text for text in shown if "hidden-in-a-query" in text]
     assert status == 422 and "write its query out" in detail
+
+
+async def test_key_and_query_of_a_provider_change_apart(server: Routed, http: HttpModel) -> None:
+    """A new key leaves the query, a new address the key; an address without a query has none."""
+    first, second = (f"{http.url}/v1?key=query-number-{number}" for number in (1, 2))
+    path = f"/v1/providers/{(await server.post('/v1/providers/', fields(http, base_url=first)))['id']}"
+    cipher, found = server.library.app.ports.cipher, []
+    for change in ({}, {"api_key": "sk-second"}, {"base_url": second}, {"base_url": http.url}, {"api_key": "sk-third"}):
+        await server.patch(path, change)
+        (stored,) = await server.library.app.store.read(lambda tx: tx.providers.list())
+        endpoint = endpoint_of(stored, cipher)
+        found.append((endpoint.api_key, endpoint.base_url.removeprefix(http.url)))
+
+    assert found == [
+        (KEY, "/v1?key=query-number-1"),
+        ("sk-second", "/v1?key=query-number-1"),
+        ("sk-second", "/v1?key=query-number-2"),
+        ("sk-second", "/v1"),
+        ("sk-third", "/v1"),
+    ]
+
+
+async def test_the_query_that_an_older_version_stored_is_encrypted(server: Routed, http: HttpModel) -> None:
+    """When the providers are loaded; the models stay usable, and another secret key takes it over."""
+    address = f"{http.url}/v1?key=hidden-in-a-query"
+    await server.post("/v1/providers/", fields(http))
+    app = server.library.app
+
+    def write_plain(tx: Tx) -> None:
+        (stored,) = tx.providers.list()
+        tx.providers.put(replace(stored, base_url=address))
+
+    await app.store.write(write_plain)
+    await app.providers.load()
+    (stored,) = await app.store.read(lambda tx: tx.providers.list())
+    endpoint = endpoint_of(stored, app.ports.cipher)
+
+    assert stored.base_url == f"{http.url}/v1?***"
+    assert (endpoint.api_key, endpoint.base_url) == (KEY, address)

@@ -10,7 +10,7 @@ from typing import Any
 
 from perdure import NewPassage
 from perdure.adapters.opening import Closing, OwnStore
-from perdure.library.checks import Page
+from perdure.library.checks import Page, name_form
 from perdure.library.services.passages import passage_filter
 
 try:
@@ -68,7 +68,7 @@ class PerdureStore(Closing, base.BaseStore):
         for op in ops:
             base.validate_op_namespace(op)
             if isinstance(op, base.PutOp):
-                puts[(op.namespace, op.key)] = op
+                puts[name_form((op.namespace, op.key))] = op
                 results.append(None)
             elif isinstance(op, base.GetOp):
                 passage = await self._passages.find_named(await self._archive(), (*op.namespace, op.key))
@@ -155,8 +155,8 @@ def _fields_of(passage: Any) -> dict[str, Any]:
     """Return the fields of an item. A change of it is the passage's `occurred_at`."""
     held = passage.metadata
     return {
-        "namespace": tuple(held["namespace"]),
-        "key": held["key"],
+        "namespace": name_form(tuple(held["namespace"])),
+        "key": name_form(held["key"]),
         "value": held["value"],
         "created_at": passage.created_at,
         "updated_at": passage.occurred_at,
@@ -182,7 +182,7 @@ def _leaves(value: Any) -> Iterator[str]:
 
 def _matches(namespace: Namespace, condition: base.MatchCondition) -> bool:
     """Return whether a namespace begins or ends with a path, in which `*` is any label."""
-    path = tuple(condition.path)
+    path = name_form(tuple(condition.path))
     if len(path) > len(namespace):
         return False
     part = namespace[: len(path)] if condition.match_type == "prefix" else namespace[len(namespace) - len(path) :]

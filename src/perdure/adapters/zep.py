@@ -15,6 +15,7 @@ from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore, plain
+from perdure.library.checks import in_name_form, name_form
 from perdure.library.services.facts.episodes import NewEpisode
 from perdure.library.services.facts.views import local, zone
 
@@ -71,6 +72,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("session_id", "user_id")
 class Session:
     """A session of a user."""
 
@@ -112,6 +114,7 @@ class AsyncSessions:
 
         Raises: InvalidInput; AlreadyExists: it is another user's, or has other metadata.
         """
+        user_id = name_form(user_id)
         with suppress(NotFound):
             session = await self._session(session_id)
             if session.user_id != user_id or metadata not in (None, session.metadata):

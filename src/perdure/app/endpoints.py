@@ -8,8 +8,10 @@ import logging
 from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreClosed, StoreError
-from perdure.core.models import EXTRACTIVE, ModelProvider
+from perdure.core.models import EXTRACTIVE, ModelProvider, unseal_provider
 from perdure.core.secrets import Cipher
+from perdure.core.text.reprs import HIDDEN_QUERY
+from perdure.domain.rotation import seal_queries
 from perdure.engine.process import LOOK_S, Signals
 from perdure.providers.choosing import Choice
 from perdure.providers.discovery import Endpoint, endpoint_of_type
@@ -46,6 +48,9 @@ class StoredProviders:
         """Make the models of the providers usable as the store has them now. Raises: StoreError."""
         async with self._loading:  # what was read last is put last
             stored = await self._store.read(lambda tx: tx.providers.list())
+            with contextlib.suppress(SecretKeyMissing):
+                if any(provider.base_url != provider.shown_url for provider in stored):
+                    stored = await self._store.write(seal_queries, cipher=self._cipher)
             endpoints = {_without_seal(provider): self._endpoint(provider) for provider in stored}
             registry = self._registry
             own_choice = registry.own_choice
@@ -98,13 +103,15 @@ def endpoint_of(provider: ModelProvider, cipher: Cipher, api_key: str | None = N
         api_key: in place of the stored one.
     """
     try:
-        if api_key is None and provider.sealed:
-            api_key = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode()
+        key, url = api_key, provider.base_url
+        if key is None or url.endswith(HIDDEN_QUERY):
+            stored, url = unseal_provider(provider, cipher)
+            key = stored if key is None else key
         return endpoint_of_type(
             provider.name,
             provider.provider_type,
-            base_url=provider.base_url,
-            api_key=api_key or "",
+            base_url=url,
+            api_key=key,
             guard=ProviderGuard(private=provider.private),
         )
     except (InvalidInput, SecretKeyMissing, SecretUnreadable) as error:

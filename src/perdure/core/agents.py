@@ -13,6 +13,7 @@ from typing import Any, Literal
 from perdure.core.errors import NameInvalid
 from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, OrgId
 from perdure.core.runs import StopReason
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
 AUTOCLEAR = "message_buffer_autoclear"
@@ -24,6 +25,7 @@ _NAME = re.compile(r"[\w '\-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name", "tags")
 class Agent:
     """One agent.
 
@@ -103,6 +105,7 @@ NO_GUARDS = GuardSettings(memory_pressure=0, stalled_steps=0, ask_steps=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name", "text", "tags", "identifier_keys")
 class AgentFilter:
     """Which agents: all conditions hold.
 
@@ -134,6 +137,7 @@ IdentityType = Literal["org", "user", "other"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("identifier_key", "name", "project_id")
 class Identity:
     """One identity.
 
@@ -155,6 +159,7 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("identifier_key", "name", "project_id")
 class IdentityFilter:
     """Which identities: all conditions hold. `name` is a part of the name in any case."""
 

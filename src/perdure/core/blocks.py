@@ -22,6 +22,7 @@ from perdure.core.errors import (
 )
 from perdure.core.ids import AgentId, BlockId, IdentityId, MessageId, OrgId, RunId
 from perdure.core.provenance.sources import TrustLabel, WriteSource, least_trusted
+from perdure.core.text.forms import in_name_form, name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.core.text.markup import unescape_tags
 from perdure.core.text.reprs import short_repr
@@ -64,6 +65,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("label", "tags")
 class Block:
     """One block at one version; every change of any field makes the next version."""
 
@@ -127,11 +129,11 @@ class MemoryEdit:
 
 
 def check_label(label: str) -> str:
-    """Return `label` after checking it.
+    """Return `label` in the form of names after checking it.
 
     Raises: InvalidInput: unless it is 1 to 100 letters, digits, `_`, `.`, `/` or `-`, beginning with a letter or digit.
     """
-    if not _LABEL.fullmatch(label):
+    if not _LABEL.fullmatch(label := name_form(label)):
         raise InvalidInput(
             f"block label {label[:80]!r} can't be used: 1 to 100 letters, digits, _ . / and - without spaces"
         )
@@ -208,6 +210,7 @@ def insert_lines(block: Block, text: str, *, line: int = -1) -> Block:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("label", "label_text", "tags", "identifier_keys")
 class BlockFilter:
     """Which blocks: all conditions hold.
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from perdure.core.ids import ArchiveId, FileId, FolderId, OrgId
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
 FileStatus = Literal["pending", "parsing", "embedding", "completed", "error", "deleted"]
@@ -31,6 +32,7 @@ def file_tag(file_id: FileId) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name")
 class Folder:
     """A collection of files that is attached to agents as a whole. Its name is unique within an organisation.
 

@@ -14,6 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import OrgId, ProviderId
 from perdure.core.messages import Message, Part, Text
 from perdure.core.runs import StopReason, Usage
+from perdure.core.secrets import Cipher
 from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
@@ -296,9 +297,10 @@ class ModelProvider:
 
     Args:
         provider_type: whose API it speaks, in the client's words.
-        base_url: its address; empty: that of its type.
+        base_url: its address; empty: that of its type. With `HIDDEN_QUERY` in place of its query, which often holds a
+            key; of one that was stored before that was so, as it is.
         private: whether that address may be on this machine or in a private network.
-        sealed: its key, encrypted; empty: it needs none.
+        sealed: its key and, behind a line break, the query of its address, encrypted; empty: there is neither.
         region, api_version: stored and returned, as clients set them.
         synced_at: when it last listed its models.
     """
@@ -345,7 +347,21 @@ def check_provider(provider: ModelProvider, api_key: str | None) -> None:
         )
     if len(provider.base_url) > URL_CHARS_MAX:
         raise InvalidInput(f"base_url has {len(provider.base_url):,} characters, the limit is {URL_CHARS_MAX:,}")
-    if provider.base_url.endswith(HIDDEN_QUERY):
-        raise InvalidInput(f"base_url ends with {HIDDEN_QUERY}, as it is shown: write its query out")
     if api_key is not None and len(api_key) > KEY_CHARS_MAX:
         raise InvalidInput(f"api_key has {len(api_key):,} characters, the limit is {KEY_CHARS_MAX:,}")
+
+
+def unseal_provider(provider: ModelProvider, cipher: Cipher) -> tuple[str, str]:
+    """The key of a provider, and its whole address. Raises: SecretKeyMissing, SecretUnreadable."""
+    text = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode() if provider.sealed else ""
+    key, _, query = text.partition("\n")
+    return key, provider.base_url.replace(HIDDEN_QUERY, f"?{query}")
+
+
+def seal_provider(provider: ModelProvider, api_key: str, cipher: Cipher) -> ModelProvider:
+    """The provider with this key, and with the query of its whole address encrypted beside it. Raises:
+    SecretKeyMissing."""
+    url, query = hide_query(provider.base_url)
+    text = f"{api_key}\n{query}" if query else api_key
+    sealed = cipher.encrypt(text.encode(), bound_to=provider.binding) if text else b""
+    return replace(provider, base_url=url, sealed=sealed)

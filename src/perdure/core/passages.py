@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, get_args
 
 from perdure.core.ids import ArchiveId, OrgId, PassageId
 from perdure.core.provenance.sources import WriteSource
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
 TagMatch = Literal["any", "all"]
@@ -24,6 +25,7 @@ CAPTURED = "capture"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name")
 class Archive:
     """A searchable store of passages; several agents may share one. `version` grows with every change of its
     passages."""
@@ -43,6 +45,7 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("tags")
 class Passage:
     """One text in an archive, numbered by the archive's own count.
 
@@ -108,6 +111,7 @@ class PassageTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("tags")
 class PassageFilter:
     """Which passages: all conditions hold. Times are of `occurred_at`, both ends included; no `states` are all."""
 

@@ -20,6 +20,7 @@ from perdure.core.errors import ScheduleInvalid, TimeZoneUnknown
 from perdure.core.ids import AgentId, RunId, ScheduleId
 from perdure.core.messages import Image, Role, Text
 from perdure.core.runs import Callback
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 from perdure.core.text.zones import is_zone, zone
 
@@ -101,6 +102,7 @@ class ScheduledMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name")
 class Schedule:
     """Messages to an agent that are sent by themselves.
 

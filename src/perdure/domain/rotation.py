@@ -4,12 +4,15 @@ of rows, and changes none that has the key already."""
 from __future__ import annotations
 
 import base64
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 from perdure.core.errors import SecretUnreadable
 from perdure.core.ids import ToolId
 from perdure.core.mcp import reseal_server
+from perdure.core.models import ModelProvider, seal_provider, unseal_provider
 from perdure.core.secrets import ORGANISATION, Cipher, Secret
 from perdure.core.tools.spec import ToolFilter
 from perdure.domain.secrets import open_secret, open_variable, put_secret, seal_variable
@@ -90,6 +93,18 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"the key of provider {provider.name}",))
     return rotated
+
+
+def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:
+    """Encrypt the queries of addresses that an older version stored in plain text; return all providers.
+
+    Raises: SecretKeyMissing.
+    """
+    for provider in tx.providers.list():
+        if provider.base_url != provider.shown_url:
+            with contextlib.suppress(SecretUnreadable):
+                tx.providers.put(seal_provider(provider, unseal_provider(provider, cipher)[0], cipher))
+    return tx.providers.list()
 
 
 def rotate_tools(tx: Tx, after: ToolId | None, *, cipher: Cipher, at: datetime) -> tuple[Rotated, ToolId | None]:

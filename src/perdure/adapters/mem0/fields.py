@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from perdure import Fact, InvalidInput
+from perdure.library.checks import name_form
 
 IDS = ("user_id", "agent_id", "run_id")
 METADATA = "metadata"
@@ -48,7 +49,7 @@ def split_filters(
     """
     if unknown := set(ids) - set(IDS):
         raise TypeError(f"unexpected argument {sorted(unknown)[0]!r}")
-    both = {**(filters or {}), **{name: value for name, value in ids.items() if value is not None}}
+    both = name_form({**(filters or {}), **{name: value for name, value in ids.items() if value is not None}})
     if not set(both) & set(IDS):
         raise ValueError("nothing says whose memories: give filters such as {'user_id': 'ada'}")
     exact = {name: both[name] for name in IDS if name in both and not _is_open(both[name])}

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
+from perdure.core.text.forms import name_form
 
 Scope = Literal["read-only", "user", "builder", "admin"]
 """`read-only`: reads and searches; `user`: also talks to agents, and changes memory through them; `builder`: also makes
@@ -42,7 +43,7 @@ def as_scope(text: str) -> Scope:
 
 def check_name(what: str, name: str) -> str:
     """The name without spaces around it. Raises: InvalidInput: it is empty or too long."""
-    name = name.strip()
+    name = name_form(name).strip()
     if not name or len(name) > NAME_CHARS or not name.isprintable():
         raise InvalidInput(f"the name of {what} is {name!r:.60}: 1 to {NAME_CHARS} printable characters are needed")
     return name

@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, OrgId
 from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
 FactState = Literal["active", "faded", "proposed", "archived"]
@@ -43,6 +44,7 @@ ENTITY_TYPES: Final = ("Person", "Organization", "Location", "Event", "Object", 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("name")
 class Graph:
     """What is known: entities and the facts between them. Agents that share a graph know the same.
 
@@ -94,6 +96,7 @@ class Entity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("scope")
 class Fact:
     """One version of a fact: subject, relation and object, in words and with its times.
 
@@ -157,6 +160,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("scope")
 class Episode:
     """What was said or given, from which facts are derived.
 
@@ -225,6 +229,7 @@ class Community:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("scope")
 class FactFilter:
     """Which facts: all conditions hold.
 

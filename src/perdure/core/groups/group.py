@@ -94,9 +94,12 @@ PassCause = Literal["turns", "compaction", "request", "schedule", "rest", "retry
 """Why a pass begins: turns of the agent, a compaction, a person or a schedule that asked for it, messages that the pass
 before had no room for, or a failure of the pass before."""
 
-PassOutcome = Literal["finished", "budget", "conflicts", "requires_approval", "cancelled", "model_error", "error"]
+PassOutcome = Literal[
+    "finished", "budget", "conflicts", "requires_approval", "cancelled", "edited", "model_error", "error"
+]
 """How a pass ended: it is done; it used its steps or tokens; others edited the same block all the time; it called a
-tool that needs approval; somebody cancelled it; its model failed; anything else failed."""
+tool that needs approval; somebody cancelled it, or edited a message that it was reading; its model failed; anything
+else failed."""
 
 READ_OUTCOMES: frozenset[PassOutcome] = frozenset({"finished", "budget"})
 """Outcomes after which the messages of the pass count as read."""

@@ -12,6 +12,10 @@ import unicodedata
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
+Kind = TypeVar("Kind", bound=type[Any])
 
 MARKS_MAX = 4
 """Of a letter with at most so many marks all ways of writing it are tried: no language has more."""
@@ -24,6 +28,33 @@ _USUAL = {
 """A character of another width, such as wide Latin or half-width katakana -> as it is usually written."""
 _OF_ANOTHER_WIDTH = re.compile("[\u3000\uff01-\uffee]")
 _ESCAPED = re.compile(r"(?<!\\)\\+u(ff[0-9a-e][0-9a-f])", re.IGNORECASE)
+
+
+def name_form(value: T) -> T:
+    """The form in which a name, tag, label or key is stored and looked up (NFC); of a list or mapping with each text in
+    it, of anything else the value itself."""
+    found: Any = value
+    if isinstance(value, str):
+        found = value if value.isascii() else unicodedata.normalize("NFC", value)
+    elif isinstance(value, Mapping):
+        found = {name_form(key): name_form(one) for key, one in value.items()}
+    elif isinstance(value, list | tuple | set | frozenset):
+        found = type(value)(map(name_form, value))
+    return cast(T, found)
+
+
+def in_name_form(*names: str) -> Callable[[Kind], Kind]:
+    """A decorator below `dataclass`: these fields of each value are in the form of names, wherever they come from."""
+
+    def settle(self: Any) -> None:
+        for name in names:
+            object.__setattr__(self, name, name_form(getattr(self, name)))
+
+    def decorate(kind: Kind) -> Kind:
+        kind.__post_init__ = settle
+        return kind
+
+    return decorate
 
 
 def match_form(text: str) -> str:

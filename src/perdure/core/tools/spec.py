@@ -14,6 +14,7 @@ from perdure.core.messages import Image, Question, ToolCall, ToolResult, ToolSta
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import Source
 from perdure.core.secrets import REFERENCE
+from perdure.core.text.forms import in_name_form
 from perdure.core.text.reprs import short_repr
 
 ToolKind = Literal["memory", "function", "custom", "builtin", "agents", "mcp", "client"]
@@ -87,6 +88,7 @@ def object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("tags")
 class Tool:
     """A tool as an object of an organisation, which agents have attached."""
 
@@ -234,6 +236,7 @@ class ToolOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+@in_name_form("tags")
 class ToolFilter:
     """Which tools: all conditions hold; None is no condition, an empty tuple lets nothing through.
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
@@ -127,8 +126,6 @@ def find_block(tx: Tx, agent_id: AgentId, label: str, conversation_seq: int = 0)
     """Return the block with this label that the agent has in this conversation. Raises: BlockNotFound, naming the
     labels that there are."""
     block = tx.blocks.find(agent_id, label, conversation_seq)
-    if block is None and not label.isascii():
-        block = tx.blocks.find(agent_id, unicodedata.normalize("NFC", label), conversation_seq)
     if block is None:
         known = tx.blocks.list_by_agent(agent_id, conversation_seq)
         raise BlockNotFound(label, known=[one.label for one in known])
@@ -240,7 +237,7 @@ def _check_fields(changes: Mapping[str, Any]) -> dict[str, Any]:
             case _:
                 _check_field(name, value, isinstance(value, bool), "True or False")
     if "label" in values:
-        check_label(values["label"])
+        values["label"] = check_label(values["label"])
     return values
 
 

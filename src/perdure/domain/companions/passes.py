@@ -49,7 +49,8 @@ class PassLimits:
         """When a pass that failed is tried again; None: with the agent's next turns."""
         if failed.ended_at is None or failed.outcome == "cancelled" or failed.failures + 1 >= TRIES:
             return None
-        return failed.ended_at + timedelta(seconds=self.retry_s * float(4**failed.failures))
+        wait_s = 0.0 if failed.outcome == "edited" else self.retry_s * float(4**failed.failures)
+        return failed.ended_at + timedelta(seconds=wait_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def due_cause(tx: Tx, agent_id: AgentId, limits: PassLimits, *, now: datetime) -
     if last is not None and last.is_full and not last.failed:
         return "rest"
     if last is not None and last.failed and (at := limits.retry_at(last)) is not None and at <= now:
-        return "retry"
+        return last.cause if last.outcome == "edited" else "retry"
     if state.turns >= (group.frequency or FREQUENCY):
         return "turns"
     since = _from_seq(tx, group) - 1 if last is None else last.upto_seq
@@ -205,6 +206,18 @@ def end_pass(tx: Tx, one: Pass, outcome: PassOutcome, *, ids: Ids, at: datetime)
         if group is not None and group.id == one.group_id:
             update_group(tx, group.id, {"last_message_id": ended.last_message_id}, ids=ids, at=at)
     return ended
+
+
+def read_anew(tx: Tx, message: Message, *, at: datetime) -> None:
+    """End the pass that is reading a message, which has changed, so that nothing is written by what it was; its
+    messages are read anew. One that has not begun to read sees that by itself. The caller has locked the agent."""
+    group = find_companion(tx, message.agent_id)
+    one = None if group is None else tx.passes.find_last(message.agent_id, group.id)
+    if one is None or one.outcome is not None or not one.from_seq <= message.seq <= one.upto_seq:
+        return
+    if (found := tx.runs.find_by_key(one.companion_id, 0, one.key)) is not None:
+        tx.runs.request_cancel(found[0].key)
+        tx.passes.end(one, "edited", at=at)
 
 
 def _from_seq(tx: Tx, group: Group) -> int:

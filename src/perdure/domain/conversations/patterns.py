@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perdure.core.errors import ToolError
+from perdure.core.text.forms import name_form
 
 SEARCH_S = 0.5  # of one call, all its rows together: the store's one writer waits meanwhile
 PATTERN_CHARS = 500
@@ -36,14 +37,15 @@ class Match:
 
 
 class Search:
-    """A pattern, and the time that a call may spend on it. Raises: ToolError: the pattern is invalid or too large."""
+    """A pattern, and the time that a call may spend on it. How marks are written doesn't count: places are those in a
+    text as `name_form` writes it. Raises: ToolError: the pattern is invalid or too large."""
 
     def __init__(self, pattern: str) -> None:
         _check_pattern(pattern)
         import regex  # takes 20 ms, only for calls with a pattern
 
         try:
-            self._pattern = regex.compile(pattern, regex.IGNORECASE | regex.MULTILINE)
+            self._pattern = regex.compile(name_form(pattern), regex.IGNORECASE | regex.MULTILINE)
         except regex.error as error:
             where = "" if error.pos is None else f" at character {error.pos + 1}"
             raise ToolError(
@@ -68,7 +70,7 @@ class Search:
 
     def matches(self, text: str, *, first_line: int = 1) -> Iterator[Match]:
         """Yield the first match of each line that has one, in order. Raises: PatternSlow."""
-        at, line, line_at = 0, first_line, 0
+        at, line, line_at, text = 0, first_line, 0, name_form(text)
         while (place := self._find(text, at)) is not None:
             start, end = place
             line += text.count("\n", line_at, start)
@@ -82,7 +84,7 @@ class Search:
 
     def has(self, text: str) -> bool:
         """Return whether the text has a match. Raises: PatternSlow."""
-        return self._find(text, 0) is not None
+        return self._find(name_form(text), 0) is not None
 
     def _find(self, text: str, at: int) -> tuple[int, int] | None:
         """Return start and end of the first match from offset `at` on. Raises: PatternSlow, ToolError."""

@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, EntityId, EpisodeId, FactId, Ids
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.domain.facts.communities import Changes
-from perdure.domain.facts.graphs import check_fact, entity_text, graph_of_agent
+from perdure.domain.facts.graphs import check_fact, check_scope, entity_text, graph_of_agent
 from perdure.domain.facts.settings import check_graph_settings
 from perdure.storage.tx import Tx
 
@@ -71,13 +71,15 @@ def restore_facts(
 ) -> None:
     """Give a new agent these facts, as they were believed, changed and deleted; `passages`: by their ids in the file.
 
-    Raises: InvalidInput: they don't fit together.
+    Raises: InvalidInput: they don't fit together; TooMany: a scope is too large.
     """
     if passages and copy.passages_read > 0:
         last = list(passages.values())[min(copy.passages_read, len(passages)) - 1]
         tx.episodes.put_last_seq(agent_id, -1 - tx.archives.get(last.archive_id).number, last.seq, at=at)
     if not (copy.entities or copy.rules or copy.settings):
         return
+    for scope in (one.scope for some in (copy.episodes, copy.facts) for one in some):
+        check_scope(tx, scope)
     graph = graph_of_agent(tx, agent_id, ids=ids, at=at)
     check_graph_settings(copy.settings)
     tx.graphs.put(replace(graph, settings=copy.settings, updated_at=at))

@@ -17,8 +17,10 @@ from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChang
 from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
+from perdure.core.text.reprs import describe_value
 from perdure.domain.facts.communities import Changes
 from perdure.domain.facts.lines import lines_of, own_version
+from perdure.domain.values import check_item_limits
 from perdure.storage.tx import Tx
 
 
@@ -209,6 +211,7 @@ def change_fact(
     if fact.state == "faded" and change in ("edit", "update") and "state" not in changes:  # somebody cares for it
         changes = {**changes, "state": "active"}
     at = max(at, fact.expired_at or fact.created_at)  # a clock that goes back must not turn a version's times around
+    check_scope(tx, changes.get("scope", {}))
     version = check_fact(replace(fact, **changes, seq=0, created_at=at, expired_at=None, change=change, origin=origin))
     _check_entities(tx, graph, [version])
     expired = tx.facts.expire(graph.id, [fact.seq], at=at)
@@ -347,7 +350,9 @@ def add_episode(
     occurred_at: datetime,
     at: datetime,
 ) -> Episode:
-    """Add a text or a JSON document whose facts are extracted in the background."""
+    """Add a text or a JSON document whose facts are extracted in the background. Raises: InvalidInput, TooMany: of its
+    scope."""
+    check_scope(tx, scope)
     id_ = EpisodeId(ids.new("episode"))
     episode = Episode(
         id=id_,
@@ -373,6 +378,15 @@ def fact_sources(tx: Tx, graph_id: GraphId, facts: Sequence[Fact]) -> Mapping[in
     seqs = sorted({seq for of_fact in by_fact.values() for seq in of_fact})
     refs = {episode.seq: episode.ref for episode in tx.episodes.list_by_seqs(graph_id, seqs)}
     return {fact: [refs[seq] for seq in of_fact if seq in refs] for fact, of_fact in by_fact.items()}
+
+
+def check_scope(tx: Tx, scope: Mapping[str, str]) -> None:
+    """Check that a scope is names with texts, the names and ids in it, and its size. Raises: InvalidInput, TooMany."""
+    texts = [*scope, *scope.values()] if isinstance(scope, Mapping) else [None]
+    if not all(isinstance(one, str) for one in texts):
+        raise InvalidInput(f"scope is {describe_value(scope)}: give names with texts, such as {{'user_id': 'ada'}}")
+    ids = [text for name, text in scope.items() if name.endswith("_id")]
+    check_item_limits(tx.limits, names={"scope": max((*scope, *ids), key=len, default="")}, scope=scope)
 
 
 def check_fact(fact: Fact) -> Fact:

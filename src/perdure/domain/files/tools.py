@@ -16,6 +16,7 @@ from perdure.core.errors import ToolError
 from perdure.core.files import AgentFile, Folder
 from perdure.core.ids import AgentId, FileId
 from perdure.core.passages import Passage
+from perdure.core.text.forms import name_form
 from perdure.core.tools.spec import ToolOutcome
 from perdure.domain.conversations.matches import clip_line
 from perdure.domain.conversations.patterns import Match, PatternSlow, Search
@@ -259,7 +260,7 @@ def _compile_include(include: str | None) -> re.Pattern[str] | None:
     if len(include) > INCLUDE_CHARS:
         raise ToolError(f"include has {len(include)} characters, the limit is {INCLUDE_CHARS}: write a shorter one")
     # Several stars in a row say no more than one, and take much longer.
-    return re.compile(translate(re.sub(r"\*+", "*", include.strip())), re.IGNORECASE)
+    return re.compile(translate(re.sub(r"\*+", "*", name_form(include.strip()))), re.IGNORECASE)
 
 
 # -- search ------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from perdure.core.ids import Ids, MessageId
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source, WriteSource
 from perdure.core.runs import Run
+from perdure.core.text.forms import match_form
 from perdure.domain.blocks.units import find_block
 from perdure.storage.tx import Tx
 
@@ -67,8 +68,8 @@ def find_own_block(tx: Tx, call: MemoryCall, label: str) -> Block:
     try:
         return find_block(tx, call.agent.id, label, call.run.conversation_seq)
     except BlockNotFound as error:
-        wanted = label.strip().casefold()
-        match [one for one in error.known if one.casefold() == wanted]:
+        wanted = match_form(label.strip())
+        match [one for one in error.known if match_form(one) == wanted]:
             case [known]:
                 return find_block(tx, call.agent.id, known, call.run.conversation_seq)
             case _:

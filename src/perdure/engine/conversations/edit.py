@@ -14,6 +14,7 @@ from perdure.core.errors import ConversationBusy, EmptyMessage, InvalidInput, Me
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Image, Message, Part, Reasoning, Text, ToolCall, ToolResult, text_of
 from perdure.core.tools.loops import THINKING
+from perdure.domain.companions.passes import read_anew
 from perdure.domain.facts.retraction import retract_changed
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.estimates import (
@@ -81,6 +82,7 @@ def edit_message(
     if edit.part != "reasoning":
         retract_changed(tx, [message_id], at=inputs.now)
         revise_nodes(tx, [before], inputs)
+        read_anew(tx, before, at=inputs.now)
     after = tx.messages.get(message_id)
     count_anew(tx, before, after, inputs)
     return after

@@ -19,6 +19,7 @@ from perdure.core.ids import AgentId, BlockId, FolderId, IdentityId, MessageId, 
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
+from perdure.core.text.forms import match_form, name_form
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import ToolRule, rules_in
@@ -249,15 +250,15 @@ class AgentService:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
         exist any more; `text` is a part of a tag, in any case. Raises: InvalidInput."""
         check_page(page)
-        part = (text or "").casefold()
+        part = match_form(text or "")
         found = await self._ports.store.read(lambda tx: {*tx.agents.list_tags(), *tx.blocks.list_tags()})
-        tags = sorted(tag for tag in found if part in tag.casefold())
+        tags = sorted(tag for tag in found if part in match_form(tag))
 
         def query(*, above: str | None, below: str | None, newest_first: bool, limit: int) -> Sequence[str]:
             kept = [tag for tag in tags if (above is None or tag > above) and (below is None or tag < below)]
             return (kept[::-1] if newest_first else kept)[:limit]
 
-        return page.load(query, place_of=str)
+        return page.load(query, place_of=name_form)
 
     async def count(self, where: AgentFilter) -> int:
         """How many agents the filter lets through."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -12,6 +13,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, PassageId, derived_id
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, TagMatch
+from perdure.core.text.forms import name_form
 from perdure.domain.archives.passages import (
     NewPassage,
     PassageChanges,
@@ -82,33 +84,32 @@ class PassageService:
 
     async def put_named(self, archive_id: ArchiveId, name: Sequence[str], new: NewPassage) -> Passage:
         """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
-        ports, at, id_ = self._ports, self._ports.clock.now(), named_passage(archive_id, name)
+        ports, at = self._ports, self._ports.clock.now()
         new = from_outside(new)
 
         def put(tx: Tx) -> Passage:
             (passage,) = new_passages([new], archive_id, ids=ports.ids, at=at, limits=tx.limits)
-            if id_ not in tx.passages.find_archives([id_]):
+            if not (known := _find_named(tx, archive_id, name)):
+                id_ = _named_passage(archive_id, name_form(name))
                 return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
             fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
             return update_passage(
-                tx, tx.passages.get(id_), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
+                tx, tx.passages.get(known[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
             )
 
         return await ports.store.write(put)
 
     async def find_named(self, archive_id: ArchiveId, name: Sequence[str]) -> Passage | None:
         """The passage of this name; None: there is none."""
-        id_ = named_passage(archive_id, name)
         return await self._ports.store.read(
-            lambda tx: tx.passages.get(id_) if id_ in tx.passages.find_archives([id_]) else None
+            lambda tx: next(map(tx.passages.get, _find_named(tx, archive_id, name)), None)
         )
 
     async def delete_named(self, archive_id: ArchiveId, name: Sequence[str]) -> None:
         """Remove the passage of this name, if there is one."""
-        id_ = named_passage(archive_id, name)
 
         def delete(tx: Tx) -> None:
-            if id_ in tx.passages.find_archives([id_]):
+            for id_ in _find_named(tx, archive_id, name):
                 delete_passage(tx, tx.passages.get(id_), at=self._ports.clock.now())
 
         await self._ports.store.write(delete)
@@ -181,9 +182,18 @@ class PassageService:
         return count
 
 
-def named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
+def _named_passage(archive_id: ArchiveId, name: Sequence[str]) -> PassageId:
     """The id of the passage that has this name in an archive."""
     return PassageId(derived_id("passage", archive_id, *name))
+
+
+def _find_named(tx: Tx, archive_id: ArchiveId, name: Sequence[str]) -> Sequence[PassageId]:
+    """The passage of this name, if there is one, and those that older versions stored under another form of it: other
+    things lead to a passage by its id, so they keep theirs."""
+    forms = (name_form(name), name, [unicodedata.normalize("NFD", part) for part in name])
+    ids = dict.fromkeys(_named_passage(archive_id, form) for form in forms)
+    found = tx.passages.find_archives(list(ids))
+    return [id_ for id_ in ids if id_ in found]
 
 
 def passage_filter(

@@ -11,7 +11,15 @@ from datetime import datetime
 from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
 from perdure.core.ids import AgentId, ProviderId
-from perdure.core.models import EXTRACTIVE, ModelProvider, ProviderFilter, check_provider
+from perdure.core.models import (
+    EXTRACTIVE,
+    ModelProvider,
+    ProviderFilter,
+    check_provider,
+    seal_provider,
+    unseal_provider,
+)
+from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.library.checks import Page, check_page
 from perdure.storage.tx import Tx
 
@@ -101,7 +109,7 @@ class ProviderService:
         if provider.name in RESERVED:
             raise AlreadyExists("provider", provider.name)
         provider = await self._placed(provider, fields.api_key or "", private=private)
-        provider = self._sealed(provider, fields.api_key or "")
+        provider = seal_provider(provider, fields.api_key or "", self._ports.cipher)
         provider = await self._ports.store.write(lambda tx: tx.providers.add(provider))
         return await self._sync(provider)
 
@@ -131,11 +139,15 @@ class ProviderService:
         if fields.name not in (None, before.name):
             raise InvalidInput(f"name: a provider keeps its name, {before.name}, which handles of models begin with")
         changed = self._provider(fields, before)
-        old = endpoint_of(before, self._ports.cipher, "")
+        cipher = self._ports.cipher
+        old = endpoint_of(before, cipher, "")
         if fields.base_url is not None or self._endpoint(changed, fields.api_key or "").base_url != old.base_url:
             changed = await self._placed(changed, fields.api_key or "", private=private)
-        if fields.api_key:
-            changed = self._sealed(changed, fields.api_key)
+        if fields.api_key or changed.base_url != before.shown_url:
+            is_kept = changed.base_url.endswith(HIDDEN_QUERY)
+            key, url = unseal_provider(before, cipher) if is_kept or not fields.api_key else ("", "")
+            whole = replace(changed, base_url=url) if is_kept else changed
+            changed = seal_provider(whole, fields.api_key or key, cipher)
 
         def put(tx: Tx) -> ModelProvider | None:
             if tx.providers.get(provider_id) != before:
@@ -189,14 +201,11 @@ class ProviderService:
         }
         if values.get("base_url") == before.shown_url:  # as it is shown: its query stays
             del values["base_url"]
+        if values.get("base_url", "").endswith(HIDDEN_QUERY):
+            raise InvalidInput(f"base_url ends with {HIDDEN_QUERY}, as it is shown: write its query out")
         provider = replace(before, **values, updated_at=now)
         check_provider(provider, fields.api_key)
         return provider
-
-    def _sealed(self, provider: ModelProvider, api_key: str) -> ModelProvider:
-        """The provider with this key, encrypted. Raises: SecretKeyMissing."""
-        sealed = self._ports.cipher.encrypt(api_key.encode(), bound_to=provider.binding) if api_key else b""
-        return replace(provider, sealed=sealed)
 
     def _endpoint(self, provider: ModelProvider, api_key: str | None) -> Endpoint:
         """The address and key of a provider; with None as key the stored one. Raises: InvalidInput."""

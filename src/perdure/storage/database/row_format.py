@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from perdure.core.errors import StoreDamaged
+from perdure.core.text.forms import name_form
 from perdure.core.text.json_strings import compact_json
 
 K = TypeVar("K")
@@ -42,6 +43,11 @@ def storable(text: str) -> str:
         else:
             return text
     return _UNSTORABLE.sub(lambda match: _ESCAPE * 2 if match[0] == _ESCAPE else f"{_ESCAPE}{ord(match[0]):04x}", text)
+
+
+def stored_key(name: str) -> str:
+    """An id, name, tag, label or key as its column holds it."""
+    return storable(name_form(name))
 
 
 def restore(text: str) -> str:

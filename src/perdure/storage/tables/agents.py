@@ -102,7 +102,7 @@ class Agents(Table):
 
     def find_by_name(self, name: str) -> Agent | None:
         """The newest agent of this name."""
-        return self._newest("a.name = :name", "a.number", name=row_format.storable(name))
+        return self._newest("a.name = :name", "a.number", name=row_format.stored_key(name))
 
     def list(self, *, limit: int = 50, after: AgentId | None = None) -> Sequence[Agent]:
         """Newest first; `after` is the last agent of the page before."""

@@ -13,7 +13,15 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, restore, storable
+from perdure.storage.database.row_format import (
+    JSON,
+    TEXT,
+    TIME,
+    RowFormat,
+    assignments,
+    insert_into,
+    stored_key,
+)
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
@@ -38,7 +46,7 @@ class Archives(Table):
     def get(self, archive_id: ArchiveId) -> Archive:
         """Raises: NotFound."""
         sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _ARCHIVE.read(first(self._rows(sql, id=storable(archive_id)), "archive", archive_id))
+        return _ARCHIVE.read(first(self._rows(sql, id=stored_key(archive_id)), "archive", archive_id))
 
     def lock_names(self) -> None:
         """Keep others from adding archives until the end of this transaction, in a database with concurrent writers."""
@@ -70,7 +78,7 @@ class Archives(Table):
             "NOT EXISTS (SELECT 1 FROM graphs g WHERE g.entity_archive_id = archives.id)",
         )
         where.add("id IN (SELECT archive_id FROM agent_archives WHERE agent_id = ?)", agent_id)
-        where.equal("name", name)
+        where.add("name = ?", name and stored_key(name))
         where.between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE {where} ORDER BY number {order} LIMIT :limit"
@@ -146,4 +154,4 @@ class Archives(Table):
             archive_id=archive_id,
             limit=limit,
         )
-        return [(restore(row[0]), row[1]) for row in rows]
+        return [(TEXT.load(row[0]), row[1]) for row in rows]

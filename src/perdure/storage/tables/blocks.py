@@ -14,6 +14,7 @@ from perdure.core.errors import AlreadyExists, NotFound, ToolError, VersionConfl
 from perdure.core.facts.credentials import holds_credential, without_credentials, without_new_credentials
 from perdure.core.ids import AgentId, BlockId, OrgId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.core.text.forms import name_form
 from perdure.core.text.line_diff import unified_diff
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
@@ -237,7 +238,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         """
         own = {
             "agent_id": table.own_agent(self._db, self._org_id, agent_id, lock=True),
-            "label": row_format.storable(label),
+            "label": row_format.stored_key(label),
         }
         before = self._only_isolated("label = :label", conversation_seq=conversation_seq, **own)
         self._run(
@@ -309,9 +310,9 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
 
     def find(self, agent_id: AgentId, label: str, conversation_seq: int = 0) -> Block | None:
         """The block with this label that the agent has in this conversation."""
-        rows = self._shown("b.id", agent_id, conversation_seq, row_format.storable(label))
+        rows = self._shown("b.id", agent_id, conversation_seq, row_format.stored_key(label))
         block = self.get(rows[0][0]) if rows else None  # which locks it
-        return block if block is not None and block.label == label else None
+        return block if block is not None and block.label == name_form(label) else None
 
     def versions(self, block_id: BlockId, *, limit: int = 100, before: int | None = None) -> Sequence[BlockVersion]:
         """Newest first."""

@@ -75,7 +75,7 @@ class Files(Table):
 
     def find(self, folder_id: FolderId, name: str) -> File | None:
         where = f"folder_id = :folder_id AND name = :name{self._db.for_update}"
-        files = self._read(where, folder_id=folder_id, name=row_format.storable(name))
+        files = self._read(where, folder_id=folder_id, name=row_format.stored_key(name))
         return files[0] if files else None
 
     def find_by_digest(self, digest: str, *, suffix: str) -> File | None:
@@ -383,9 +383,9 @@ class AgentFiles(Table):
             agent_id,
             "(f.name = :name OR d.name || '/' || f.name = :name OR substr(f.name, length(f.name) - :length) = :end)"
             " ORDER BY d.name || '/' || f.name <> :name, f.name <> :name, d.number, f.number LIMIT :limit",
-            name=row_format.storable(name),
-            end=row_format.storable(f"/{name}"),
-            length=len(row_format.storable(name)),
+            name=row_format.stored_key(name),
+            end=row_format.stored_key(f"/{name}"),
+            length=len(row_format.stored_key(name)),
             limit=limit,
         )
 

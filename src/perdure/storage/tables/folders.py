@@ -10,7 +10,7 @@ from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.files import Folder
 from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, storable
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.archives import Archives
 from perdure.storage.tables.table import OwnId, Table, first, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
@@ -36,14 +36,14 @@ class Folders(Table):
 
     def get(self, folder_id: FolderId) -> Folder:
         """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=storable(folder_id)), "folder", folder_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(folder_id)), "folder", folder_id)
 
     def find(self, name: str) -> Folder | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=storable(name))), None)
+        return next(iter(self._read(f"name = :name{self._db.for_update}", name=stored_key(name))), None)
 
     def find_by_archive(self, archive_id: ArchiveId) -> Folder | None:
         """The folder whose files' passages this archive holds; None for all other archives."""
-        return next(iter(self._read("archive_id = :archive_id", archive_id=storable(archive_id))), None)
+        return next(iter(self._read("archive_id = :archive_id", archive_id=stored_key(archive_id))), None)
 
     def put(self, folder: Folder) -> None:
         """Update name, description, instructions, metadata and `updated_at` only. Raises: NotFound, AlreadyExists."""
@@ -69,7 +69,7 @@ class Folders(Table):
         Raises: NotFound: there is no such agent."""
         where = Conditions()
         where.between("number", above, below)
-        where.equal("name", name)
+        where.add("name = ?", name and stored_key(name))
         owner = agent_id and own_agent(self._db, self._org_id, agent_id)
         where.add("id IN (SELECT folder_id FROM agent_folders WHERE agent_id = ?)", owner)
         order = "DESC" if newest_first else "ASC"

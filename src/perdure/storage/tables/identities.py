@@ -11,7 +11,7 @@ from perdure.core.blocks import BlockFilter
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, storable
+from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -43,7 +43,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def get(self, identity_id: IdentityId) -> Identity:
         """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=storable(identity_id)), "identity", identity_id)
+        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(identity_id)), "identity", identity_id)
 
     def find_by_key(self, identifier_key: str, project_id: str | None) -> Identity | None:
         """The identity of this key within a project, or outside projects."""
@@ -51,8 +51,8 @@ class Identities(PagedTable[IdentityFilter, Identity]):
             iter(
                 self._read(
                     f"identifier_key = :key AND COALESCE(project_id, '') = :project{self._db.for_update}",
-                    key=storable(identifier_key),
-                    project=storable(project_id or ""),
+                    key=stored_key(identifier_key),
+                    project=stored_key(project_id or ""),
                 )
             ),
             None,
@@ -93,7 +93,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
     def attach_block(self, block_id: BlockId, identity_id: IdentityId) -> None:
         """Attaching twice is no error. Raises: NotFound."""
         sql = "SELECT id FROM blocks WHERE id = :id AND org_id = :org_id"
-        block = first(self._rows(sql, id=storable(block_id)), "block", block_id)
+        block = first(self._rows(sql, id=stored_key(block_id)), "block", block_id)
         self._run(
             f"{insert_into('block_identities', 'block_id, identity_id')} ON CONFLICT DO NOTHING",
             block_id=OwnId(block[0]),
@@ -113,7 +113,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
     def _own(self, identity_id: IdentityId) -> OwnId:
         """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""
         sql = f"SELECT id FROM identities WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return OwnId(first(self._rows(sql, id=storable(identity_id)), "identity", identity_id)[0])
+        return OwnId(first(self._rows(sql, id=stored_key(identity_id)), "identity", identity_id)[0])
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Identity]:
         """The agent's identities in order of creation."""
@@ -156,5 +156,5 @@ def add_identity_conditions(
         f" WHERE x.{kind}_id = {owner}.id"
     )
     conditions.add(f"EXISTS ({link} AND i.id = ?)", where.identity_id)
-    if keys := [storable(key) for key in where.identifier_keys]:
+    if keys := [stored_key(key) for key in where.identifier_keys]:
         conditions.add(f"EXISTS ({link} AND i.identifier_key IN ({', '.join('?' * len(keys))}))", *keys)

@@ -14,6 +14,7 @@ from perdure.core.conversations import SYSTEM_SEQ, ConversationKey, SystemMessag
 from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, MessageId, StepId, run_of
 from perdure.core.models import Exchange
+from perdure.core.text.forms import name_form
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.tables.runs import FAILURE, USAGE
@@ -195,7 +196,7 @@ class Steps(Table):
 
     def put_feedback(self, step: runs.Step, feedback: runs.Feedback | None, tags: Sequence[str]) -> runs.Step:
         """Replace the opinion of a step, and its tags."""
-        step = replace(step, feedback=feedback, tags=tuple(tags))
+        step = replace(step, feedback=feedback, tags=name_form(tuple(tags)))
         params = _STEP.params(step, "agent_id, run_seq, step_index, feedback, tags")
         self._run(f"UPDATE steps SET {row_format.assignments('feedback, tags')} WHERE {_OWN_STEP}", **params)
         return step
@@ -303,7 +304,7 @@ def _conditions(where: runs.StepFilter) -> Conditions:
     conditions.equal("s.feedback", where.feedback)
     if where.has_feedback is not None:
         conditions.add(f"s.feedback IS {'NOT ' if where.has_feedback else ''}NULL")
-    conditions.have_tags("COALESCE(s.tags, '')", where.tags, every=False)
+    conditions.have_tags("COALESCE(s.tags, '')", name_form(where.tags), every=False)
     conditions.among("r.id", where.run_ids)
     conditions.hold("(SELECT d.settings FROM agent_details d WHERE d.agent_id = s.agent_id)", where.holding)
     conditions.add("s.created_at >= ?", where.since and row_format.iso(where.since))

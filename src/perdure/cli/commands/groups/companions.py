@@ -36,6 +36,7 @@ OUTCOMES: dict[PassOutcome | None, str] = {
     "conflicts": "gave up: others edited the same block all the time",
     "requires_approval": "stopped: a call needs approval",
     "cancelled": "cancelled",
+    "edited": "stopped: a message was edited meanwhile",
     "model_error": "failed: its model is down",
     "error": "failed",
 }

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from perdure.cli.run import Agent, LastAgent, Yes, argument, command, flag, for_work, option
+from perdure.core.text.forms import name_form
 
 if for_work(__name__):
     from rich.text import Text
@@ -232,7 +233,7 @@ async def _open_schedule(view: View, name: str) -> AsyncIterator[tuple[AsyncPerd
     InvalidInput."""
     async with open_store(view, empty=NotFound("schedule", name, hint=NO_AGENT)) as perdure:
         found = await perdure.services.schedules.list(None, limit=ALL_MAX)
-        matches = [one for one in found if one.id == name or (one.name and one.name == name)]
+        matches = [one for one in found if one.id == name or (one.name and one.name == name_form(name))]
         if not matches and name.startswith("schedule-") and len(name) > len("schedule-"):
             matches = [one for one in found if one.id.startswith(name)]
         if not matches:

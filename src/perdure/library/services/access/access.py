@@ -36,6 +36,7 @@ from perdure.core.access.values import (
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_ORG, Ids, KeyId, OrgId, UserId, Uuids, is_id
 from perdure.core.ports import Clock, FileContents
+from perdure.core.text.forms import name_form
 from perdure.engine.ports import SystemClock
 from perdure.engine.workers.files import folder_of
 from perdure.settings import Settings
@@ -224,7 +225,7 @@ class Access:
             if is_id("key", name_or_id):
                 return directory.keys.get(self._org_id, KeyId(name_or_id))
             found = directory.keys.list(self._org_id, limit=KEYS_PER_ORGANISATION)
-            named = [one for one in found if one.name == name_or_id]
+            named = [one for one in found if one.name == name_form(name_or_id)]
             if len(named) > 1:
                 ids = ", ".join(one.id for one in named)
                 raise InvalidInput(f"{len(named)} keys are named {name_or_id!r}: give an id, {ids}")

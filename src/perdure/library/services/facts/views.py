@@ -29,7 +29,7 @@ from perdure.core.text.zones import zone as zone
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
-from perdure.domain.facts.graphs import zone_of
+from perdure.domain.facts.graphs import check_scope, zone_of
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
 from perdure.domain.forgetting import Memory, TidyItem
@@ -67,7 +67,8 @@ class FactConditions(TypedDict, total=False):
 
 
 def fact_filter(tx: Tx, graph: Graph, conditions: FactConditions) -> FactFilter:
-    """Return the filter of these conditions. Raises: InvalidInput, NotFound."""
+    """Return the filter of these conditions. Raises: InvalidInput, NotFound, TooMany."""
+    check_scope(tx, conditions.get("scope") or {})
     times: dict[str, Any] = {
         name: utc(name, conditions.get(name))  # type: ignore[arg-type]
         for name in ("at", "since", "until", "ended_at", "as_of")

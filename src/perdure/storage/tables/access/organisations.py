@@ -11,7 +11,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, storable
+from perdure.storage.database.row_format import TEXT, TIME, Codec, RowFormat, dump, insert_into, iso, load, stored_key
 from perdure.storage.tables.table import deleted_place, first, keep_places, place_in
 
 _ORGANISATION = RowFormat(
@@ -45,7 +45,7 @@ class Organisations:
         return organisation
 
     def find(self, org_id: OrgId) -> Organisation | None:
-        return self._first("id = :id", id=storable(org_id))
+        return self._first("id = :id", id=stored_key(org_id))
 
     def get(self, org_id: OrgId) -> Organisation:
         """Raises: NotFound."""
@@ -55,13 +55,13 @@ class Organisations:
 
     def find_by_name(self, name: str) -> Organisation | None:
         """The organisation of this name that is not being removed."""
-        return self._first("name = :name AND deleted_at IS NULL", name=storable(name))
+        return self._first("name = :name AND deleted_at IS NULL", name=stored_key(name))
 
     def list(self, *, after: OrgId | None = None, limit: int = 50) -> Sequence[Organisation]:
         """In the order of creation, those that are being removed included. Raises: NotFound: the one of the cursor."""
         where = Conditions("1 = 1")
         if after is not None:
-            rows = self._db.rows("SELECT number FROM organisations WHERE id = :id", {"id": storable(after)})
+            rows = self._db.rows("SELECT number FROM organisations WHERE id = :id", {"id": stored_key(after)})
             rows = rows or deleted_place(self._db, DEFAULT_ORG, after, ("number",))
             where.between("number", first(rows, "org", after)[0], None)
         sql = f"SELECT {_ORGANISATION.columns} FROM organisations WHERE {where} ORDER BY number, id LIMIT :limit"
@@ -76,7 +76,7 @@ class Organisations:
     def delete(self, org_id: OrgId) -> None:
         """Delete its row, users, keys, audit log and counts, once nothing else is left of it. The last key of the whole
         store leaves a line in the default organisation: without any keys a server would be open."""
-        own = {"id": storable(org_id)}
+        own = {"id": stored_key(org_id)}
         if (found := self.find(org_id)) is not None:
             keep_places(self._db, DEFAULT_ORG, {org_id: {"number": found.number}})
         self._db.run(
@@ -113,7 +113,7 @@ class Users:
         return user
 
     def find(self, org_id: OrgId, user_id: UserId) -> User | None:
-        return self._first("id = :id", org_id, id=storable(user_id))
+        return self._first("id = :id", org_id, id=stored_key(user_id))
 
     def get(self, org_id: OrgId, user_id: UserId) -> User:
         """Raises: NotFound."""
@@ -122,11 +122,11 @@ class Users:
         return found
 
     def find_by_name(self, org_id: OrgId, name: str) -> User | None:
-        return self._first("name = :name", org_id, name=storable(name))
+        return self._first("name = :name", org_id, name=stored_key(name))
 
     def list(self, org_id: OrgId, *, after: UserId | None = None, limit: int = 50) -> Sequence[User]:
         """In the order of creation."""
-        where = Conditions("org_id = :org_id", org_id=storable(org_id))
+        where = Conditions("org_id = :org_id", org_id=stored_key(org_id))
         if after is not None:
             where.between("number", place_in(self._db, org_id, "user", "users", ("number",), after)[0], None)
         sql = f"SELECT {_USER.columns} FROM users WHERE {where} ORDER BY number LIMIT :limit"
@@ -134,7 +134,7 @@ class Users:
 
     def count(self, org_id: OrgId) -> int:
         sql = "SELECT COUNT(*) FROM users WHERE org_id = :org_id"
-        return int(self._db.rows(sql, {"org_id": storable(org_id)})[0][0])
+        return int(self._db.rows(sql, {"org_id": stored_key(org_id)})[0][0])
 
     def delete(self, org_id: OrgId, user_id: UserId) -> None:
         """Delete a user. The user's keys count no more, and keep a line that says nothing of the user: without any keys
@@ -151,7 +151,7 @@ class Users:
 
     def _first(self, where: str, org_id: OrgId, **params: str) -> User | None:
         sql = f"SELECT {_USER.columns} FROM users WHERE org_id = :org_id AND {where}{self._db.for_update}"
-        rows = self._db.rows(sql, {**params, "org_id": storable(org_id)})
+        rows = self._db.rows(sql, {**params, "org_id": stored_key(org_id)})
         return _USER.read(rows[0]) if rows else None
 
 
@@ -189,7 +189,7 @@ class Keys:
     def get(self, org_id: OrgId, key_id: KeyId) -> ApiKey:
         """Raises: NotFound."""
         sql = f"SELECT {_KEY.columns} FROM api_keys WHERE org_id = :org_id AND id = :id{self._db.for_update}"
-        rows = self._db.rows(sql, {"org_id": storable(org_id), "id": storable(key_id)})
+        rows = self._db.rows(sql, {"org_id": stored_key(org_id), "id": stored_key(key_id)})
         if not rows:
             raise NotFound("key", key_id)
         return _KEY.read(rows[0])
@@ -198,7 +198,7 @@ class Keys:
         self, org_id: OrgId, *, user_id: UserId | None = None, after: KeyId | None = None, limit: int = 50
     ) -> Sequence[ApiKey]:
         """In the order of creation, those of one user if one is given; revoked ones included."""
-        where = Conditions("org_id = :org_id", org_id=storable(org_id))
+        where = Conditions("org_id = :org_id", org_id=stored_key(org_id))
         where.equal("user_id", user_id)
         if after is not None:
             where.between("number", place_in(self._db, org_id, "key", "api_keys", ("number",), after)[0], None)
@@ -207,7 +207,7 @@ class Keys:
 
     def count(self, org_id: OrgId) -> int:
         sql = "SELECT COUNT(*) FROM api_keys WHERE org_id = :org_id"
-        return int(self._db.rows(sql, {"org_id": storable(org_id)})[0][0])
+        return int(self._db.rows(sql, {"org_id": stored_key(org_id)})[0][0])
 
     def are_there(self) -> bool:
         """Whether there are any keys, also such that count no more."""
@@ -242,5 +242,5 @@ class Keys:
         self._db.run_many(
             "UPDATE api_keys SET last_used_at = :at WHERE id = :id"
             " AND (last_used_at IS NULL OR last_used_at <= :before)",
-            [{"id": storable(key_id), "at": iso(at), "before": before} for key_id in sorted(set(key_ids))],
+            [{"id": stored_key(key_id), "at": iso(at), "before": before} for key_id in sorted(set(key_ids))],
         )

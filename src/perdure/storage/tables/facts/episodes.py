@@ -9,6 +9,7 @@ from itertools import chain
 
 from perdure.core.facts.values import Episode
 from perdure.core.ids import AgentId, EpisodeId, GraphId
+from perdure.core.text.forms import name_form
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, dump, insert_into, iso
 from perdure.storage.tables.facts.graphs import OWN_GRAPH, Graphs
@@ -100,7 +101,7 @@ class Episodes(Table):
     ) -> Sequence[Episode]:
         """Episodes with numbers above `after`, in order, or newest first; those that have all of `scope`."""
         where = Conditions("seq > :after")
-        for name, value in (scope or {}).items():
+        for name, value in name_form(scope or {}).items():
             where.add("REPLACE(scope, ?, '') <> scope", dump({name: value})[1:-1])
         order = "DESC" if newest_first else "ASC"
         sql = f"{where} ORDER BY seq {order} LIMIT :limit"

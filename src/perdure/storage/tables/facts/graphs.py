@@ -63,7 +63,7 @@ class Graphs(Table):
 
     def find_by_name(self, name: str) -> Graph | None:
         """The oldest graph of this name."""
-        params = {"name": row_format.TEXT.store(name)}
+        params = {"name": row_format.stored_key(name)}
         return next(iter(self._read("name = :name ORDER BY number LIMIT 1", **params)), None)
 
     def list(self, *, after: int = -1, limit: int = 100) -> Sequence[Graph]:

@@ -1,0 +1,3 @@
+-- least: 85
+-- Names, tags, labels and keys are stored anew, in the one form of `core/text/forms.py`. Where two forms of a name that
+-- occurs once were there, the second one is called `..._2` now. An older process finds them in that form only.

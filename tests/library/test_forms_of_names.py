@@ -1,0 +1,129 @@
+"""What a person names is found however the letters and marks of its name are written."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import AsyncIterator
+
+import pytest
+
+from perdure import AlreadyExists, AsyncPerdure, NewBlock, NewPassage
+from perdure.adapters.mem0 import AsyncMemory
+from perdure.adapters.zep import AsyncSessions
+from perdure.core.agents import AgentFilter
+from perdure.core.ids import PassageId, derived_id
+from perdure.domain.conversations.patterns import Search
+from perdure.library.checks import Page
+from perdure.library.services.identities import IdentityFields
+from perdure.library.services.passages import passage_filter
+from perdure.settings import Settings
+from perdure.testing import InlineStore, ScriptedModel, says
+
+MODEL = "test/scripted"
+NAME = "Việt-한글-café"
+APART = unicodedata.normalize("NFD", NAME)
+PAGE = Page(100, ascending=True)
+FORMS = pytest.mark.parametrize(("name", "other"), [(NAME, APART), (APART, NAME)])
+
+
+@pytest.fixture
+async def perdure() -> AsyncIterator[AsyncPerdure]:
+    """An open store whose facts are found by patterns."""
+    settings = Settings(model=MODEL, embedding="none", facts="patterns")
+    model = ScriptedModel(otherwise=says("OK."))
+    async with await AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings) as opened:
+        yield opened
+
+
+@FORMS
+async def test_agents_blocks_and_identities_are_found_in_every_form(
+    perdure: AsyncPerdure, name: str, other: str
+) -> None:
+    """An agent by its name and tags, its blocks by their labels, identities by their keys."""
+    services = perdure.services
+    agent = await perdure.create_agent(name, blocks=[NewBlock(label=name, value=name)])
+    await agent.update(tags=[name])
+    identity = await services.identities.create(IdentityFields(identifier_key=name, name=name, identity_type="user"))
+    same = await services.identities.upsert(IdentityFields(identifier_key=other, name=name, identity_type="user"))
+
+    assert (await perdure.get_or_create_agent(other)).id == agent.id
+    assert (await agent.blocks.get(other)).value == name
+    assert await services.agents.count(AgentFilter(tags=(other,))) == 1
+    assert await services.agents.list_tags(PAGE, text=other.upper()) == [NAME]
+    assert same.identity.id == identity.identity.id
+    with pytest.raises(AlreadyExists):
+        await perdure.create_agent(other)
+    with pytest.raises(AlreadyExists):
+        await agent.blocks.create(other, "x")
+    assert (await agent.blocks.update(other, value="y")).value == "y"
+
+
+@FORMS
+async def test_archives_folders_and_passages_are_found_in_every_form(
+    perdure: AsyncPerdure, name: str, other: str
+) -> None:
+    """By their names and tags; a passage that has a name changes when it is put again."""
+    services = perdure.services
+    archive = await services.archives.open(name)
+    folder = await services.folders.create({"name": name})
+    await services.files.upload(folder.id, b"one", name=f"{name}.txt")
+    await services.passages.insert(archive.id, [NewPassage(text=name, tags=[name])])
+    first = await services.passages.put_named(archive.id, ["x", name], NewPassage(text="one"))
+    second = await services.passages.put_named(archive.id, ["x", other], NewPassage(text="two"))
+
+    assert (await services.archives.open(other)).id == archive.id
+    assert (await services.folders.resolve(other)).id == folder.id
+    with pytest.raises(AlreadyExists):
+        await services.folders.create({"name": other})
+    await services.files.upload(folder.id, b"two", name=f"{other}.txt")
+    assert [one.file.name for one in await services.files.list(folder.id, PAGE)] == [f"{NAME}.txt"]
+    found = await services.passages.list(archive.id, PAGE, where=passage_filter(tags=[other]))
+    assert [one.text for one in found] == [name]
+    assert first.id == second.id
+    await services.passages.delete_named(archive.id, ["x", other])
+    assert await services.passages.find_named(archive.id, ["x", name]) is None
+
+
+async def test_a_passage_that_an_older_version_named_is_found_and_changed(perdure: AsyncPerdure) -> None:
+    """Its id was made of the name as it was written then."""
+    services = perdure.services
+    archive = await services.archives.open("notes")
+    (made,) = await services.passages.insert(archive.id, [NewPassage(text="one")])
+    old = PassageId(derived_id("passage", archive.id, "x", APART))
+    await perdure.app.ports.store.write(
+        lambda tx: tx._db.run("UPDATE ids SET id = :old WHERE id = :id", {"old": old, "id": made.id})
+    )
+    await perdure.app.ports.store.write(
+        lambda tx: tx._db.run("UPDATE passages SET id = :old WHERE id = :id", {"old": old, "id": made.id})
+    )
+
+    assert (await services.passages.put_named(archive.id, ["x", NAME], NewPassage(text="two"))).id == old
+    found = await services.passages.find_named(archive.id, ["x", APART])
+    assert found is not None and found.text == "two"
+
+
+@FORMS
+async def test_facts_are_found_by_every_form_of_whose_they_are(perdure: AsyncPerdure, name: str, other: str) -> None:
+    """Through mem0's interface, with its metadata, and through Zep's."""
+    memory, sessions = AsyncMemory(perdure), AsyncSessions(perdure)
+    await memory.add("I like tea.", user_id=name, metadata={"place": name})
+    await sessions.add_session(session_id=name, user_id=name)
+    await sessions.add(name, messages=[{"role_type": "user", "content": f"I like tea from {name}."}])
+    filters = {"user_id": other, "place": other}
+
+    assert len((await memory.get_all(filters=filters))["results"]) == 1
+    assert len((await memory.search("tea", filters=filters))["results"]) == 1
+    assert (await sessions.add_session(session_id=other, user_id=other)).user_id == NAME
+    kept = await sessions.get(other)
+    assert [one.content for one in kept.messages] == [f"I like tea from {name}."]
+    await memory.delete_all(user_id=other)
+    assert (await memory.get_all(filters={"user_id": name}))["results"] == []
+
+
+@FORMS
+async def test_a_pattern_meets_texts_in_every_form(name: str, other: str) -> None:
+    """A line of a file or a message is found by a regular expression in the other form, also by a set of letters."""
+    search = Search(f"^{name}|[éệ]t")
+
+    assert [one.line for one in search.matches(f"x\n{other} y\nviet\nx{other}")] == [2, 4]
+    assert search.has(other) and not search.has("viet-cafe")
