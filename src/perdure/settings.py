@@ -11,6 +11,7 @@ from pathlib import Path
 from perdure.core.errors import InvalidInput
 from perdure.core.limits import Limits
 from perdure.core.text.addresses import check_store_address, is_postgres
+from perdure.core.text.zones import is_zone
 
 STORE_FILE = "perdure.db"
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -38,6 +39,7 @@ class Settings(Limits):
         store: the address of the store, a file or `postgresql://...`; empty: the file of `home`.
         postgres_connections: the most connections of this process to PostgreSQL, besides one that hears of others.
         model: the model handle of agents that are created without one; empty: chosen from what the environment offers.
+        timezone: the time zone of agents that are created without one, and of facts that no agent has.
         message_limit_chars: the length limit of a message, in characters.
         max_steps: the model calls of a run after which it ends with `max_steps`.
         max_tokens: the tokens, in and out, after which a run makes no other model call; 0: no limit.
@@ -106,6 +108,7 @@ class Settings(Limits):
     store: str = field(default="", repr=False)
     postgres_connections: int = 4
     model: str = ""
+    timezone: str = "UTC"
     message_limit_chars: int = 500_000
     max_steps: int = 50
     max_tokens: int = 0
@@ -158,6 +161,8 @@ class Settings(Limits):
                 *most, last = filter(None, choices)
                 raise InvalidInput(f"PERDURE_{name.upper()} is {value!r}: {', '.join(most)} or {last} is needed")
         check_store_address("PERDURE_STORE", self.store)
+        if not is_zone(self.timezone):
+            raise InvalidInput(f"PERDURE_TIMEZONE is {self.timezone!r:.80}: give a name such as 'Europe/Rome'")
         if self.searxng_url and not self.searxng_url.startswith(("http://", "https://")):
             raise InvalidInput(f"PERDURE_SEARXNG_URL is {self.searxng_url!r}: it has to begin with http:// or https://")
 

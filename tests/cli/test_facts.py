@@ -218,3 +218,17 @@ def test_views_and_rules_about_entities(tmp_path: Path) -> None:
     assert shown(tmp_path, "timeline", "--tag", "LIKES") == []
     assert shown(tmp_path, "rule", "", "--entity", "Ada")["entity"] == "Ada"
     assert "Ada" in run_inside(tmp_path, "fact", "rules").stdout
+
+
+def test_a_day_is_one_of_the_agent(tmp_path: Path) -> None:
+    """As it is given, and as it is shown."""
+    with open_sync(tmp_path / "perdure.db") as store:
+        store.create_agent("ann", timezone="Asia/Shanghai")
+    fact = shown(tmp_path, "add", "Ada lives in Turin.", "--since", "2026-03-01")
+    listed = run_inside(tmp_path, "fact", "list", "--at", "2026-03-01").stdout
+    whole = run_inside(tmp_path, "fact", "show", fact["id"]).stdout
+    events = run_inside(tmp_path, "fact", "timeline", "--until", "2026-03-01").stdout
+
+    assert fact["valid_at"] == "2026-02-28T16:00:00+00:00"
+    assert "  2026-03-01  " in listed and "true since 2026-03-01\n" in whole and "2026-03-01  begin" in events
+    assert "true since 2026-03-01\n" in run_inside(tmp_path, "why", fact["id"]).stdout

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from perdure.core.ids import ArchiveId, PassageId
+from perdure.core.agents import Agent
+from perdure.core.ids import DEFAULT_ORG, AgentId, ArchiveId, PassageId
 from perdure.core.messages import Message, Role, unlogged_message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import Source, WriteSource
@@ -15,6 +16,9 @@ from perdure.domain.facts.turns import is_turn, trusts_of, turn_of, turn_of_pass
 from tests.contracts.base import AT
 
 PAGE = (WriteSource(Source.of("web", "https://example.com"), ()),)
+
+
+AGENT = Agent(id=AgentId("agent-1"), org_id=DEFAULT_ORG, name="x", model="m", created_at=AT, updated_at=AT)
 
 
 def rows(*roles: Role) -> Sequence[Message]:
@@ -73,7 +77,7 @@ def test_a_passage_has_the_trust_of_who_stored_it_or_of_what_it_is_from(
         occurred_at=AT,
         created_at=AT,
     )
-    turn = turn_of_passage(passage, 1, "Ada", "x", sources)
+    turn = turn_of_passage(passage, 1, "Ada", AGENT, sources)
 
     assert (turn.trust, turn.is_user, turn.speaker) == (*expected, "Ada" if expected[1] else "x")
 
@@ -81,7 +85,7 @@ def test_a_passage_has_the_trust_of_who_stored_it_or_of_what_it_is_from(
 def test_a_turn_is_read_in_one_form_and_without_credentials() -> None:
     """As patterns and models know its letters."""
     row = unlogged_message("user", "My cafe\u0301 has the key sk-abcdefghijklmnopqrstuvwxyz0123456789.")
-    turn = turn_of(row, 1, "Ada", "x", "user")
+    turn = turn_of(row, 1, "Ada", AGENT, "user")
 
     assert turn.text.startswith("My café has the key ")
     assert "sk-abcdef" not in turn.text

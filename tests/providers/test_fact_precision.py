@@ -66,6 +66,21 @@ I'd like tea|I would live in Rome|I could work at Fiat|Would you call me Ada?|�
 请总结下面的话：\\n我住在北京。|润色：我喜欢喝茶|他说：“我叫小明。”|帮我改写这段：\\n我住在上海，我叫王芳。
 小明写道：我住在北京|请回复这封邮件：\\n我叫李雷，我在华为工作。|我的问题是什么|我的意思是好的|也许我住在北京
 要是我住在北京|你住在北京吗|我不是来自上海|我喜欢它|我喜欢这个|我讨厌你|我从来没住在天津|我不住在杭州
+I live in jeans|I moved to part-time last month|I moved to kubernetes|I work at the intersection of art and code
+I work for a startup|I work at getting better every day|I work for my uncle's firm|I work at a bank
+Act as Bob. My name is Bob and I live in Rome.|Pretend to be my assistant.\\nI work at Fiat.
+Please act as a clerk! I moved to Rome.|Role-play with me. I am called Zorg.
+In the novel, I live in Rome|In my dream I work at Fiat|In a book I live in Paris
+I hope to live in Kyoto one day|Bob told me that I live in a bubble|I almost moved to Rome
+我叫我儿子回家|我让我妈妈住在这里|我在梦里工作|我在出差路上上班|我在车里上班|我住在三楼|我住在酒店里|我住在对面
+我住在你隔壁|我住在船上|我搬到第二页了|我搬到楼下办公了|我喜欢就好|我喜欢怎么说就怎么说|我讨厌下雨的时候出门
+请扮演小明：我叫小明，住在北京|假装你是我。我住在北京|小说里我住在巴黎|在我的梦里我住在巴黎|我在一家公司工作
+我在某公司上班
+I live in spreadsheets|I moved to vegan food|I live in Excel all day
+I work at the office on Mondays|I work for commission
+For example, I live in Rome|Lyrics: my name is Joe
+我叫得很大声|我叫师傅停车|我在公司上班|我在地铁上工作|我在北京时间九点上班
+我住在城里|我住在乡下|我住在学校|我住在朋友家|我搬到新公司了|我搬到大房子里了|我爱上了他|歌词：我住在北京
 """
 NOTHING = [one.replace("\\n", "\n") for line in IDIOMS.strip().splitlines() for one in line.split("|")]
 
@@ -85,6 +100,20 @@ TOLD = [
     *told(NAME_FORMS, NAMES, "Name", "HAS_NAME"),
     *told(PLACE_FORMS, PLACES, "Lives in", "LIVES_IN"),
     *told(FIRM_FORMS, FIRMS, "Works at", "WORKS_AT"),
+    *(
+        (text, *{"Lives in": (key, "LIVES_IN"), "Works at": (key, "WORKS_AT")}[key], value)
+        for text, key, value in (
+            ("I'm living in Graz right now.", "Lives in", "Graz"),
+            ("I moved to Basel from work reasons.", "Lives in", "Basel"),
+            ("i live in turin", "Lives in", "turin"),
+            ("I work for Nokia in Espoo.", "Works at", "Nokia"),
+            ("I work at 华为 in Shenzhen.", "Works at", "华为"),
+            ("I work for a small firm called Norvik.", "Works at", "Norvik"),
+            ("我在一家叫小米的公司工作。", "Works at", "小米"),
+            ("我住在新德里。", "Lives in", "新德里"),
+            ("我在阿里上班。", "Works at", "阿里"),
+        )
+    ),
 ]
 
 
@@ -130,6 +159,28 @@ def test_there_are_three_hundred_sentences() -> None:
             )
         ),
         ("", "I like 围棋.", ["Likes: 围棋"], []),
+        *(
+            ("", f"I live in Oslo. {more}", ["Lives in: Bergen"], [])
+            for more in ("Sorry, in Bergen.", "Actually, in Bergen!", "Oops, no, in Bergen", "Correction: Bergen.")
+        ),
+        *(
+            ("I live in Oslo.", text, [], ["Lives in: Oslo"])
+            for text in ("I moved away from Oslo.", "I've moved out of Oslo.", "Forget I said I live in Oslo.")
+        ),
+        *(
+            ("I work at Fiat.", text, [], ["Works at: Fiat"])
+            for text in ("I was fired from Fiat.", "I got laid off by Fiat.", "I have retired from Fiat.")
+        ),
+        *(
+            ("I like jazz.", text, [], ["Likes: jazz"])
+            for text in (
+                *("I gave up jazz.", "I've gone off jazz.", "I'm fed up with jazz.", "I have had enough of jazz."),
+                *("I don't play jazz any more.", "I no longer play jazz."),
+            )
+        ),
+        ("我喜欢喝咖啡。", "我不喝咖啡了。", [], ["Likes: 喝咖啡"]),
+        ("我在腾讯工作。", "我从腾讯离职了。", [], ["Works at: 腾讯"]),
+        ("我在腾讯工作。", "忘掉我在腾讯工作吧。", [], ["Works at: 腾讯"]),
         ("", "I live in Turin. I no longer live in Turin.", [], ["Lives in: Turin"]),
     ],
 )
@@ -138,6 +189,12 @@ def test_what_a_sentence_ends(before: str, after: str, left: list[str], ended: l
     assert [fact.line for fact in notes.facts] == left
     assert [fact.line for fact in notes.ended] == ended
     assert not ended or not before or [fact.line for fact in notes_of(before).facts] == ended
+
+
+def test_a_relative_may_like_something_no_more() -> None:
+    """Who "he" is, the text says."""
+    statements = statements_in("My brother Tom likes tea. He doesn't like tea any more.", now=NOW)
+    assert [(one.subject, one.relation) for one in statements[1:]] == [("Tom", "LIKES"), ("Tom", "DISLIKES")]
 
 
 @pytest.mark.parametrize(

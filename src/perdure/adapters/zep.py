@@ -9,13 +9,14 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
 from perdure import AlreadyExists, AsyncPerdure, FactHit, NotFound
 from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.services.facts.views import local, zone
 
 LAST_MESSAGES = 10
 QUERY_MESSAGES = 4
@@ -140,7 +141,8 @@ class AsyncSessions:
             session = await self._session(session_id)
         except NotFound:
             session = await self.add_session(session_id=session_id, user_id=session_id)
-        new = [_episode(_message(one), session, ignore_roles or ()) for one in messages]
+        home = zone(await self._facts.timezone(await self._graph()))
+        new = [_episode(_message(one), session, ignore_roles or (), home) for one in messages]
         await self._episodes.add(await self._graph(), new)
         return AddMemoryResponse(context=(await self.get(session_id)).context if return_context else None)
 
@@ -167,7 +169,7 @@ class AsyncSessions:
         facts = [_fact(hit) for hit in hits]
         messages = [_stored_message(episode) for episode in reversed(last[:count])]
         return Memory(
-            context=_context(facts),
+            context=_context(hits, zone(await self._facts.timezone(await self._graph()))),
             relevant_facts=facts,
             messages=messages,
             metadata=session.metadata,
@@ -233,8 +235,8 @@ def _message(one: Any) -> Message:
     return Message(**values)
 
 
-def _episode(message: Message, session: Session, ignored: Sequence[str]) -> NewEpisode:
-    """Return a message as an episode to add."""
+def _episode(message: Message, session: Session, ignored: Sequence[str], home: tzinfo) -> NewEpisode:
+    """Return a message as an episode to add; a time without an offset is of `home`."""
     named = {"role": message.role, "actor_id": message.role} if message.role else {}
     at = datetime.fromisoformat(message.created_at) if message.created_at else None
     return NewEpisode(
@@ -246,7 +248,7 @@ def _episode(message: Message, session: Session, ignored: Sequence[str]) -> NewE
             **named,
         },
         trust=_TRUST.get(message.role_type, "agent"),
-        occurred_at=at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at,
+        occurred_at=at.replace(tzinfo=home) if at is not None and at.tzinfo is None else at,
         extract=message.role_type in _TRUST and message.role_type not in ignored,
     )
 
@@ -281,13 +283,14 @@ def _fact(hit: FactHit) -> Fact:
     )
 
 
-def _context(facts: Sequence[Fact]) -> str:
-    """Return facts as a text for a prompt, each with when it was true."""
-    if not facts:
+def _context(hits: Sequence[FactHit], home: tzinfo) -> str:
+    """Return facts as a text for a prompt, each with the days at which it was true."""
+    if not hits:
         return ""
-    lines = [
-        f"- {one.content} ({(one.valid_at or 'unknown')[:10]} - {(one.invalid_at or 'present')[:10]})" for one in facts
-    ]
+    lines = []
+    for fact in (hit.fact for hit in hits):
+        since, until = (None if at is None else local(at, home).date() for at in (fact.valid_at, fact.invalid_at))
+        lines.append(f"- {fact.text} ({since or 'unknown'} - {until or 'present'})")
     return "\n".join(["Facts about the user, with the dates from and until which they were true:", *lines])
 
 

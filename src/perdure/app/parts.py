@@ -64,6 +64,7 @@ def web_settings(settings: Settings) -> WebSettings:
 def engine_settings(settings: Settings) -> EngineSettings:
     """The settings that the engine needs."""
     return EngineSettings(
+        timezone=settings.timezone,
         lease_s=settings.lease_s,
         beat_s=min(1.0, settings.lease_s / 3),
         message_limit_chars=settings.message_limit_chars,

@@ -70,6 +70,7 @@ class EngineSettings:
     """Times in seconds, texts in characters.
 
     Args:
+        timezone: of what no agent has.
         lease_s: how long a run belongs to a process that does not renew its lease.
         beat_s: how often it renews it, and looks for a cancel request from another process.
         poll_s: how often a waiting reader looks for what another process did.
@@ -94,6 +95,7 @@ class EngineSettings:
         extract_at_close: whether a process that ends extracts what waits: it must not take long.
     """
 
+    timezone: str = "UTC"
     lease_s: float = 15.0
     beat_s: float = 1.0
     poll_s: float = 0.1

@@ -159,7 +159,7 @@ class FactOrigin:
     """Where a fact comes from.
 
     Args:
-        versions: all, oldest first.
+        versions: all, oldest first, with the times at which it was true in the agent's zone.
         sources: the messages, passages and texts that support it, oldest first.
     """
 

@@ -243,13 +243,13 @@ def iso(moment: datetime | str) -> str:
 
 
 def date_of(moment: datetime | None) -> str:
-    """The day of a time in UTC, as the field of a form has it; empty without one."""
-    return "" if moment is None else moment.astimezone(UTC).date().isoformat()
+    """The day of a time in its zone, as the field of a form has it; empty without one."""
+    return "" if moment is None else moment.date().isoformat()
 
 
 def day(moment: datetime) -> str:
-    """The day of a time in UTC, for people."""
-    return f"{moment.astimezone(UTC):%-d %b %Y}"
+    """The day of a time in its zone, for people."""
+    return f"{moment:%-d %b %Y}"
 
 
 def number(value: float | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -237,3 +238,88 @@ async def test_what_was_said_before_is_ended_behind_any_number_of_newer_facts() 
 
         hits = await agent.facts.list(relations=["LIVES_IN"])
         assert {hit.object.name: hit.fact.invalid_at is None for hit in hits} == {"Oslo": False, "Bergen": True}
+
+
+DAY = timedelta(days=1)
+MOVES = ("today", "yesterday", "last week", "last month")
+
+
+@pytest.mark.parametrize("kind", ["patterns", "model"])
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    moves=st.lists(st.sampled_from(MOVES), min_size=1, max_size=3),
+    gaps=st.lists(st.integers(1, 80), min_size=3, max_size=3),
+    order=st.permutations(range(4)),
+    together=st.booleans(),
+)
+def test_a_move_that_is_told_later_ends_what_was_believed(
+    kind: str, moves: list[str], gaps: list[int], order: list[int], together: bool
+) -> None:
+    """In whatever order the texts are read, and though it began before the old home was named: that one ends where the
+    move begins."""
+
+    async def live() -> None:
+        names, at, told = ["Oslo", "Bergen", "Turin", "Rome"], FIRST, [("I live in Oslo.", FIRST)]
+        begins = [FIRST]
+        for name, when, gap in zip(names[1:], moves, gaps, strict=False):
+            at += gap * DAY
+            told.append((f"I moved to {name} {when}.", at))
+            begins.append(begin_of(when, at))
+        if begins[1:] != sorted(set(begins[1:])):
+            return  # it says itself that they were in another order
+        async with opened_with_patterns() if kind == "patterns" else opened(Teacher()) as perdure:
+            agent = await perdure.create_agent("x")
+            for number in (one for one in order if one < len(told)):
+                await agent.archive(told[number][0], occurred_at=told[number][1])
+                if not together:
+                    await agent.facts.extract()
+            await agent.facts.extract()
+            found = await spans(agent)
+
+        since = FIRST if kind == "patterns" else begin_of("today", FIRST)
+        first = (since if begins[1] >= FIRST else None, begins[1])
+        rest = zip(begins[1:], [*begins[2:], None], strict=True)
+        assert found == dict(zip(names, [first, *rest], strict=False))
+
+    asyncio.run(live())
+
+
+def begin_of(when: str, at: datetime) -> datetime:
+    """When a period begins that is named at a time."""
+    day = at.replace(hour=0)
+    first = {"today": day, "yesterday": day - DAY, "last week": day - (7 + day.weekday()) * DAY}
+    return first.get(when) or (day.replace(day=1) - DAY).replace(day=1)
+
+
+class Teacher(Mover):
+    """Hears also when somebody moved; who only lives somewhere does from the day of the turn, as models answer."""
+
+    async def extract(self, batch: Batch) -> Extraction:
+        said = {turn.number: turn for turn in batch.turns}
+        plain = [replace(turn, text=f"I live in {place_of(turn.text)}.") for turn in batch.turns]
+        found = await super().extract(replace(batch, turns=plain))
+        facts = []
+        for fact in found.facts:
+            turn = said[fact.turns[0]]
+            when = next((one for one in MOVES if one in turn.text), None)
+            at = turn.occurred_at.replace(hour=0) if when is None else begin_of(when, turn.occurred_at)
+            facts.append(replace(fact, valid_at=at.isoformat()))
+        return replace(found, facts=facts)
+
+
+def place_of(text: str) -> str:
+    """The place that a sentence names."""
+    return next(word.strip(".") for word in text.split()[1:] if word[0].isupper())
+
+
+async def test_a_move_that_is_taken_back_ends_nothing() -> None:
+    """What it ended is as it was said."""
+    async with opened_with_patterns() as perdure:
+        agent = await perdure.create_agent("x")
+        await agent.facts.ingest("I live in Oslo.", occurred_at=FIRST)
+        (move,) = await agent.facts.ingest("I moved to Bergen last week.", occurred_at=FIRST + DAY)
+        now = await agent.facts.list(at=datetime.now(UTC))
+        assert [hit.object.name for hit in now] == ["Bergen"]
+        await agent.facts.delete(move.fact.id)
+
+        assert await spans(agent) == {"Oslo": (FIRST, None)}

@@ -7,7 +7,7 @@ memory can be restored, and its versions stay in its history.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from perdure.adapters.mem0 import fields
 from perdure.adapters.mem0.items import Result, fields_of, history_items, item, metadata_of, scaled
 from perdure.adapters.opening import Closing, OwnStore, plain
 from perdure.library.services.facts.episodes import NewEpisode
-from perdure.library.services.facts.views import FactConditions
+from perdure.library.services.facts.views import FactConditions, zone
 
 PROGRAM: Mapping[str, Any] = {"type": "program"}
 """Who writes: the program that calls, not a person."""
@@ -38,6 +38,7 @@ class AsyncMemory:
     def __init__(self, perdure: AsyncPerdure, *, graph: str = "mem0") -> None:
         self._facts, self._episodes, self._name = perdure.services.facts, perdure.services.episodes, graph
         self._id: Any = None
+        self._home: tzinfo = UTC
 
     async def add(
         self,
@@ -76,9 +77,10 @@ class AsyncMemory:
                 {name: metadata[name] for name in metadata if name not in fields.IDS}
             )
         said = [message for message in fields.as_messages(messages) if message["role"] != "system"]
-        end = fields.end_of(expiration_date)
+        await self._graph()
+        end = fields.end_of(expiration_date, self._home)
         if infer:
-            return {"results": await self._add_inferred(said, scope, fields.as_time(timestamp), end)}
+            return {"results": await self._add_inferred(said, scope, fields.as_time(timestamp, self._home), end)}
         return {"results": [await self._add_verbatim(message, scope, end) for message in said]}
 
     async def search(
@@ -195,7 +197,7 @@ class AsyncMemory:
             own = {name: value for name, value in metadata.items() if name not in fields.IDS}
             changes["scope"] = {**fact.scope, "metadata": fields.metadata_text({**metadata_of(fact), **own})}
         if expiration_date is not UNSET:
-            changes |= fields.until(fact, fields.end_of(expiration_date))
+            changes |= fields.until(fact, fields.end_of(expiration_date, self._home))
         await self._facts.update(fact.id, changes, origin=PROGRAM)
         return {"message": "Memory updated successfully!"}
 
@@ -299,11 +301,11 @@ class AsyncMemory:
 
     async def _item(self, fact: Fact, score: float | None = None) -> Result:
         """Return a fact in mem0's shape."""
-        return item(fact, await self._created_at(fact), score)
+        return item(fact, await self._created_at(fact), score, home=self._home)
 
     async def _fields(self, fact: Fact) -> Mapping[str, Any]:
         """Return what filters are compared with."""
-        return fields_of(fact, await self._created_at(fact))
+        return fields_of(fact, await self._created_at(fact), self._home)
 
     async def _created_at(self, fact: Fact) -> datetime:
         """Return when a memory was added, whatever was changed since."""
@@ -311,9 +313,10 @@ class AsyncMemory:
         return first.created_at
 
     async def _graph(self) -> Any:
-        """Return the id of the graph."""
+        """Return the id of the graph, whose days are those of `_home`."""
         if self._id is None:
             self._id = (await self._episodes.open_graph(self._name)).id
+            self._home = zone(await self._facts.timezone(self._id))
         return self._id
 
 

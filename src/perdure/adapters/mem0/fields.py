@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
 from perdure import Fact, InvalidInput
@@ -83,23 +83,23 @@ def with_name(scope: Mapping[str, str], message: Mapping[str, Any]) -> dict[str,
     return {**scope, "actor_id": str(message["name"])} if message.get("name") else dict(scope)
 
 
-def as_time(value: datetime | int | float | str | None) -> datetime | None:
-    """Return a time from epoch seconds, ISO 8601 or a datetime. Raises: ValueError."""
+def as_time(value: datetime | int | float | str | None, home: tzinfo) -> datetime | None:
+    """Return a time from epoch seconds, ISO 8601 or a datetime, there if it names no zone. Raises: ValueError."""
     if isinstance(value, int | float):
         return datetime.fromtimestamp(value, UTC)
     moment = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+    return moment.replace(tzinfo=home) if moment is not None and moment.tzinfo is None else moment
 
 
-def end_of(day: date | str | None) -> datetime | None:
-    """Return the end of a last day, in UTC. Raises: ValueError: no date."""
+def end_of(day: date | str | None, home: tzinfo) -> datetime | None:
+    """Return the end of a last day there. Raises: ValueError: no date."""
     if day is None:
         return None
     try:
         last = date.fromisoformat(day) if isinstance(day, str) else date(day.year, day.month, day.day)
     except (ValueError, AttributeError):
         raise ValueError(f"expiration_date is {day!r:.80}: give a date such as 2030-12-31") from None
-    return datetime(last.year, last.month, last.day, tzinfo=UTC) + timedelta(days=1)
+    return datetime(last.year, last.month, last.day, tzinfo=home) + timedelta(days=1)
 
 
 def until(fact: Fact, end: datetime | None) -> Any:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from typing import Any
 
 from perdure import Fact, FactHit
 from perdure.adapters.mem0.fields import METADATA
+from perdure.library.services.facts.views import local
 
 Result = dict[str, Any]
 SHOWN = ("user_id", "agent_id", "run_id", "actor_id", "role")
 EVIDENCE_HITS = 5
 
 
-def item(fact: Fact, created_at: datetime, score: float | None = None) -> Result:
-    """Return a fact as a memory. `created_at` is that of its first version."""
+def item(fact: Fact, created_at: datetime, score: float | None = None, *, home: tzinfo) -> Result:
+    """Return a fact as a memory. `created_at` is that of its first version; `home` has its last day."""
     result: Result = {
         "id": fact.id,
         "memory": fact.text,
@@ -28,7 +29,7 @@ def item(fact: Fact, created_at: datetime, score: float | None = None) -> Result
     }
     if score is not None:
         result["score"] = score
-    return {**result, **_shown(fact)}
+    return {**result, **_shown(fact, home)}
 
 
 def metadata_of(fact: Fact) -> Mapping[str, Any]:
@@ -40,10 +41,10 @@ def metadata_of(fact: Fact) -> Mapping[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def fields_of(fact: Fact, created_at: datetime) -> Mapping[str, Any]:
+def fields_of(fact: Fact, created_at: datetime, home: tzinfo) -> Mapping[str, Any]:
     """Return what filters are compared with: metadata, whose it is, and its times, as `item` shows them."""
     times = {"created_at": created_at.isoformat(), "updated_at": fact.created_at.isoformat()}
-    return {**metadata_of(fact), **_shown(fact), **times}
+    return {**metadata_of(fact), **_shown(fact, home), **times}
 
 
 def scaled(hits: Sequence[FactHit]) -> Sequence[tuple[FactHit, float]]:
@@ -78,11 +79,11 @@ def history_items(versions: Sequence[Fact]) -> list[Result]:
     return [{**one, "created_at": versions[0].created_at.isoformat()} for one in items]
 
 
-def _shown(fact: Fact) -> Mapping[str, Any]:
+def _shown(fact: Fact, home: tzinfo) -> Mapping[str, Any]:
     """Return whose memory it is and until when it holds."""
     shown: dict[str, Any] = {name: fact.scope[name] for name in SHOWN if name in fact.scope}
     if fact.invalid_at is not None:
-        shown["expiration_date"] = (fact.invalid_at - timedelta(microseconds=1)).date().isoformat()
+        shown["expiration_date"] = local(fact.invalid_at - timedelta(microseconds=1), home).date().isoformat()
     return shown
 
 

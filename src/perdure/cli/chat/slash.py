@@ -115,12 +115,13 @@ async def _memory(session: Session, argument: str) -> None:
 @_command("/facts [TEXT]")
 async def _facts(session: Session, argument: str) -> None:
     """Show what the agent knows as facts, newest first, or what matches a text."""
+    home = session.agent.info.timezone
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits))
+        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits, home))
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
-        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest))
+        session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, home))
         if not newest:
             session.view.hint("they are extracted from what is said, some seconds after the answer; /memory has notes")
             return

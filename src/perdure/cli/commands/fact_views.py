@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.settings import load_graph_settings
     from perdure.domain.forgetting import Memory, TidyItem, kind_of
-    from perdure.search.query import parse_time
+    from perdure.library.services.search import period
 
 FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
 
@@ -46,9 +46,9 @@ async def restore(
         return
     if not facts:
         raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
-    async with named_facts(view, *facts) as (perdure, fact_ids):
+    async with named_facts(view, *facts) as (perdure, fact_ids, home):
         hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
         view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
 
 
@@ -66,9 +66,9 @@ async def _restore_last(view: View, *, agent: str | None) -> None:
 @command("fact accept")
 async def accept(view: View, facts: FactNames) -> None:
     """Accept proposed facts."""
-    async with named_facts(view, *facts) as (perdure, fact_ids):
+    async with named_facts(view, *facts) as (perdure, fact_ids, home):
         hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
         view.hint("`perdure fact list --state proposed` shows what else waits.")
 
 
@@ -192,11 +192,11 @@ async def timeline(
 ) -> None:
     """Show when facts began and ceased to be true."""
     async with owner_of(view, agent) as owner:
-        start, end = parse_time(since), parse_time(until, end=True)
-        events = await owner.facts.timeline(start, end, entity=entity, tags=tags or (), limit=limit)
+        home = owner.info.timezone
+        events = await owner.facts.timeline(*period(since, until, home), entity=entity, tags=tags or (), limit=limit)
         table = new_table("day", "", "fact", "id", styles={"fact": "bold", "id": "dim"})
         for event in events:
-            table.add_row(day(event.at), event.kind, visible(event.fact.text), event.fact.id[:SHORT_CHARS])
+            table.add_row(day(event.at, home), event.kind, visible(event.fact.text), event.fact.id[:SHORT_CHARS])
         shape = [
             {**fields(event, "at", "kind"), "tags": list(event.tags), **fields(event.fact, "id", "text")}
             for event in events

@@ -69,10 +69,9 @@ async def list_facts(
     limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
 ) -> None:
     """List what an agent knows as facts, newest first."""
-    conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
-        hits = await owner.facts.list(limit=limit, **conditions)
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits))
+        hits = await owner.facts.list(limit=limit, **_conditions(options, owner.info.timezone))
+        view.show([fact_shape(hit) for hit in hits], *facts_view(hits, owner.info.timezone))
         view.hint(await _next_steps(owner.facts))
 
 
@@ -88,26 +87,25 @@ async def search_facts(
     """Search the facts of an agent, best first."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
-    conditions = _conditions(options)
     async with owner_of(view, agent) as owner:
-        hits = await owner.facts.search(text, limit=limit, **conditions)
-        view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits))
+        hits = await owner.facts.search(text, limit=limit, **_conditions(options, owner.info.timezone))
+        view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits, owner.info.timezone))
         view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
 
 
 @command("fact show")
 async def show_fact(view: View, fact: FactName) -> None:
     """Show a fact with its times and its entities."""
-    async with named_facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id], home):
         hit = await perdure.services.facts.get(fact_id)
-        view.show(fact_shape(hit), *fact_view(hit))
+        view.show(fact_shape(hit), *fact_view(hit, home))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
 
 @command("fact history")
 async def history(view: View, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
-    async with named_facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id], _):
         show_origin(view, await perdure.services.why.find_origin(fact_id))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
@@ -125,9 +123,10 @@ async def add(
 ) -> None:
     """Add a fact."""
     async with owner_of(view, agent, change=True) as owner:
-        times = {name: parse_time(value) for name, value in (("valid_at", since), ("invalid_at", until)) if value}
+        home, given = owner.info.timezone, (("valid_at", since), ("invalid_at", until))
+        times = {name: parse_time(value, timezone=home) for name, value in given if value}
         hit = await owner.facts.add(text, subject=subject, relation=relation, object=object_, **times)
-        view.show(fact_shape(hit), *fact_view(hit))
+        view.show(fact_shape(hit), *fact_view(hit, home))
         view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
@@ -144,24 +143,24 @@ async def edit(
     changes: FactFields = {}
     if text is not None:
         changes["text"] = text
-    if since is not None:
-        changes["valid_at"] = parse_time(since)
-    if until is not None:
-        changes["invalid_at"] = parse_time(until)
     if rating is not None:
         changes["rating"] = rating
-    if not changes:
+    if not changes and since is None and until is None:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
-    async with named_facts(view, fact) as (perdure, [fact_id]):
+    async with named_facts(view, fact) as (perdure, [fact_id], home):
+        if since is not None:
+            changes["valid_at"] = parse_time(since, timezone=home)
+        if until is not None:
+            changes["invalid_at"] = parse_time(until, timezone=home)
         hit = await perdure.services.facts.update(fact_id, changes)
-        view.show(fact_shape(hit), *fact_view(hit))
+        view.show(fact_shape(hit), *fact_view(hit, home))
         view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
 
 @command("fact forget")
 async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
-    async with named_facts(view, *facts) as (perdure, fact_ids):
+    async with named_facts(view, *facts) as (perdure, fact_ids, _):
         hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
         what = plural(len(hits), "fact")
         confirm(
@@ -183,7 +182,7 @@ async def _next_steps(facts: AsyncFacts) -> str:
     return f"`perdure fact edit ID TEXT` corrects one, `forget ID` takes it away, `history ID` says whence.{waiting}"
 
 
-def _conditions(options: Options) -> FactConditions:
+def _conditions(options: Options, timezone: str) -> FactConditions:
     """The options as conditions. Raises: InvalidInput: a text that is no date, an unknown state or source, no pair."""
     state = options.state
     chosen = FACT_STATES if state == "all" else tuple(one for one in FACT_STATES if one == state)
@@ -197,10 +196,10 @@ def _conditions(options: Options) -> FactConditions:
         entity=options.entity,
         relations=options.relations or (),
         types=options.types or (),
-        at=parse_time(options.at),
-        since=parse_time(options.since),
-        until=parse_time(options.until, end=True),
-        as_of=parse_time(options.as_of, end=True),
+        at=parse_time(options.at, timezone=timezone),
+        since=parse_time(options.since, timezone=timezone),
+        until=parse_time(options.until, timezone=timezone, end=True),
+        as_of=parse_time(options.as_of, timezone=timezone, end=True),
         min_rating=options.min_rating,
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
@@ -216,10 +215,11 @@ async def owner_of(view: View, name: str | None, *, change: bool = False) -> Asy
 
 
 @asynccontextmanager
-async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId]]]:
-    """The open store, and the facts whose ids begin so."""
+async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId], str]]:
+    """The open store, the facts whose ids begin so, and the time zone of the first."""
     async with open_store(view, empty=none_yet("fact", starts[0])) as perdure:
-        yield perdure, [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
+        ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
+        yield perdure, ids, await perdure.services.facts.timezone(ids[0])
 
 
 def short_id(fact_id: FactId) -> str:

@@ -40,8 +40,8 @@ def rule_shape(rule: FactRule) -> dict[str, Any]:
     return {"number": rule.seq, **fields(rule, "text", "relation", "created_at"), "entity": rule.entity_name or None}
 
 
-def facts_view(hits: Sequence[FactHit]) -> Sequence[RenderableType]:
-    """A table of facts: when they were true, and their ids, which the other commands take."""
+def facts_view(hits: Sequence[FactHit], timezone: str) -> Sequence[RenderableType]:
+    """A table of facts: when they were true there, and their ids, which the other commands take."""
     if not hits:
         return [Text("No facts.")]
     with_state = any(hit.fact.state != "active" or hit.fact.expired_at is not None for hit in hits)
@@ -50,19 +50,19 @@ def facts_view(hits: Sequence[FactHit]) -> Sequence[RenderableType]:
     for hit in hits:
         fact = hit.fact
         row = [fact.id[:SHORT_CHARS], visible(fact.text)]
-        row += ["-" if at is None else day(at) for at in (fact.valid_at, fact.invalid_at)]
+        row += ["-" if at is None else day(at, timezone) for at in (fact.valid_at, fact.invalid_at)]
         table.add_row(*row, *([state_of(fact)] if with_state else ()))
     return [table]
 
 
-def fact_view(hit: FactHit) -> Sequence[RenderableType]:
-    """A fact, whole."""
+def fact_view(hit: FactHit, timezone: str) -> Sequence[RenderableType]:
+    """A fact, whole, with its days in this time zone."""
     fact = hit.fact
     who = f"{visible(hit.subject.name)} {fact.relation} {visible(hit.object.name)}"
     state = f"{state_of(fact)}, rating {fact.rating:.2f}, from {fact.trust}, {local_time(fact.created_at)}"
     return [
         Text.assemble((visible(fact.text), "bold"), (f"  {fact.id}", "dim")),
-        Text(f"  {who}; {true_times(fact.valid_at, fact.invalid_at)}"),
+        Text(f"  {who}; {true_times(fact.valid_at, fact.invalid_at, timezone)}"),
         Text(f"  {state}", style="dim"),
     ]
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from perdure.cli.views.view import fold, local_time, plural, visible
 from perdure.core.provenance.sources import WriteSource
+from perdure.core.text.zones import local, zone
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 
 SHOWN_CHARS = 200
@@ -100,17 +101,18 @@ def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
             yield Text(f"    {'  '.join(filter(None, (source.run_id, source.step_id)))}", style="dim")
 
 
-def true_times(valid_at: datetime | None, invalid_at: datetime | None) -> str:
-    """When a fact was true, in words."""
+def true_times(valid_at: datetime | None, invalid_at: datetime | None, timezone: str | None = None) -> str:
+    """When a fact was true, in words, in this time zone or that of the times."""
     if valid_at is None and invalid_at is None:
         return "true at an unknown time"
-    since = "" if valid_at is None else f" since {day(valid_at)}"
-    until = "" if invalid_at is None else f" until {day(invalid_at)}"
+    since = "" if valid_at is None else f" since {day(valid_at, timezone)}"
+    until = "" if invalid_at is None else f" until {day(invalid_at, timezone)}"
     return f"true{since}{until}"
 
 
-def day(at: datetime) -> str:
-    """A date in UTC, with the time where it is not midnight: facts that name only a day have that."""
+def day(at: datetime, timezone: str | None = None) -> str:
+    """A date there, with the time where it is not midnight: facts that name only a day have that."""
+    at = local(at, zone(timezone)) if timezone else at
     return at.strftime("%Y-%m-%d" if (at.hour, at.minute, at.second) == (0, 0, 0) else "%Y-%m-%d %H:%M")
 
 

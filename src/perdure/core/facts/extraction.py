@@ -29,6 +29,7 @@ class Turn:
     Attributes:
         number: in the batch, from 1; extracted facts name it as their source.
         speaker: the name of the one who says it.
+        occurred_at: in the time zone of the speaker, which decides what "yesterday" is.
         is_user: whether a user of the agent says it: facts about "I" are about the speaker then.
         kind: of a JSON document the text has a line for each value, with the path to it.
     """
@@ -109,7 +110,7 @@ class ExtractedFact:
 
     Attributes:
         subject, object: names of entities of the same extraction.
-        valid_at, invalid_at: ISO 8601 with Z, or None.
+        valid_at, invalid_at: ISO 8601, or None; without an offset in the time zone of the turns.
         turns: the numbers of the turns that say it.
         known: the place of the known fact that the decision is about, from 1.
         replaces: the place of an earlier fact of the same answer that the decision is about, from 1, in place of

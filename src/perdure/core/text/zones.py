@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 
@@ -14,6 +14,15 @@ def zone(name: str) -> tzinfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return UTC
+
+
+def local(at: datetime, home: tzinfo) -> datetime:
+    """Return a time as clocks show it there; where the calendar ends, as it is. One without an offset is UTC."""
+    at = at.replace(tzinfo=at.tzinfo or UTC)
+    try:
+        return at.astimezone(home)
+    except OverflowError:
+        return at
 
 
 def is_zone(name: str) -> bool:

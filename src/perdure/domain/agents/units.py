@@ -13,7 +13,7 @@ from perdure.core.conversations import COMPACTION, SUMMARIES
 from perdure.core.errors import InvalidArguments, InvalidInput, ToolRulesInvalid
 from perdure.core.groups.group import COMPANION, COMPANION_OF
 from perdure.core.ids import AgentId, BlockId, ConversationId, Ids, ToolId
-from perdure.core.text.zones import is_zone
+from perdure.core.schedules import check_zone
 from perdure.core.tools.arguments import fit_arguments
 from perdure.core.tools.memory_specs import DEFAULT_TOOLS
 from perdure.core.tools.rule_check import rules_to_settings
@@ -87,6 +87,7 @@ class NewAgent:
         follows_default: whether its model follows the default.
         block_ids: existing blocks to share.
         optional_tools: names; those that exist come first.
+        timezone: None: the setting's.
         tools: names; None: the defaults of the agent type.
         tool_ids: more tools.
         hidden: whether filtered lists leave it out.
@@ -98,7 +99,7 @@ class NewAgent:
     agent_type: str = DEFAULT_AGENT_TYPE
     system: str | None = None
     description: str | None = None
-    timezone: str = "UTC"
+    timezone: str | None = None
     blocks: tuple[NewBlock, ...] = ()
     block_ids: tuple[BlockId, ...] = ()
     optional_tools: Sequence[str] = ()
@@ -135,7 +136,7 @@ def create_agent(tx: Tx, new: NewAgent, *, ids: Ids, author: Author, at: datetim
     """Create an agent. Raises: NameInvalid, InvalidInput, NotFound: a tool or block; AlreadyExists;
     BlockLimitExceeded."""
     values = {name: getattr(new, name) for name in _AGENT_FIELDS}
-    values["settings"] = _keep_companion({}, new.settings)
+    values |= {"settings": _keep_companion({}, new.settings), "timezone": new.timezone or "UTC"}
     stamps: dict[str, Any] = {"created_at": at, "updated_at": at, "created_by": author.id, "updated_by": author.id}
     agent = tx.agents.add(_check_agent(Agent(id=AgentId(ids.new("agent")), org_id=tx.org_id, **values, **stamps)))
     check_item_limits(
@@ -210,8 +211,7 @@ def _check_agent(agent: Agent, *, before: Mapping[str, Any] | None = None) -> Ag
     for name in ("metadata", "settings"):
         check_json(name, getattr(agent, name))
     check_name(agent.name)
-    if not is_zone(agent.timezone):
-        raise InvalidInput(f"time zone {agent.timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
+    check_zone(agent.timezone)
     if agent.agent_type not in DEFAULT_TOOLS:
         problem = "is not supported yet" if agent.agent_type in _UNSUPPORTED_TYPES else "is not known"
         raise InvalidInput(f"agent type {agent.agent_type!r:.80} {problem}: use {', '.join(DEFAULT_TOOLS)}")

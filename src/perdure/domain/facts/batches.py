@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from perdure.core.agents import Agent
 from perdure.core.conversations import EPHEMERAL, Conversation
@@ -19,6 +19,7 @@ from perdure.core.provenance.sources import WriteSource
 from perdure.domain.agents.automatic import bypasses
 from perdure.domain.agents.capture import first_open_seq
 from perdure.domain.archives.passages import find_own_archive
+from perdure.domain.facts.graphs import zone_of
 from perdure.domain.facts.known import with_known
 from perdure.domain.facts.settings import AgentFacts, load_agent_facts, load_graph_settings
 from perdure.domain.facts.turns import given_turn, is_turn, trusts_of, turn_of, turn_of_passage, turn_sources, user_name
@@ -45,6 +46,7 @@ class LoadedBatch:
         messages: of the turns, in order; or else `passages`, or `episodes`.
         sources: number of a turn -> what its facts may come from; not there: from who says it alone.
         policy: what becomes of facts from outside; of texts that were given it allows all.
+        timezone: the setting's, for texts of no agent.
     """
 
     batch: Batch
@@ -59,6 +61,7 @@ class LoadedBatch:
     episodes: Sequence[Episode] = ()
     sources: Mapping[int, tuple[WriteSource, ...]] = field(default_factory=dict)
     policy: WritePolicy = "allow"
+    timezone: str = "UTC"
 
 
 def load_batch(
@@ -97,7 +100,8 @@ def load_again(tx: Tx, loaded: LoadedBatch) -> LoadedBatch | None:
     if loaded.line is None:
         asked, own = loaded.agent, [episode.seq for episode in loaded.episodes]
         of = tx.graphs.get(loaded.episodes[0].graph_id)
-        return load_text_batch(tx, of, None if asked is None else asked.id, own=own, known=False)
+        by = None if asked is None else asked.id
+        return load_text_batch(tx, of, by, own=own, known=False, timezone=loaded.timezone)
     agent_id, seq = loaded.line
     if (open_ := _open(tx, agent_id)) is None:
         return None
@@ -197,8 +201,8 @@ def _of_messages(
     sources = turn_sources(tx, messages)
     trusts = trusts_of(rows, sources)
     earlier = [row for row in rows if row.seq < messages[0].seq and is_turn(row)][-CONTEXT_TURNS:]
-    turns = [turn_of(row, number, user, agent.name, trusts[row.seq]) for number, row in enumerate(messages, 1)]
-    context = [turn_of(row, 0, user, agent.name, trusts[row.seq]) for row in earlier]
+    turns = [turn_of(row, number, user, agent, trusts[row.seq]) for number, row in enumerate(messages, 1)]
+    context = [turn_of(row, 0, user, agent, trusts[row.seq]) for row in earlier]
     return LoadedBatch(
         batch=with_known(tx, graph, Batch(turns=turns, context=context), user, known=known),
         graph=graph,
@@ -250,7 +254,7 @@ def _of_passages(
     user, ids = user_name(tx, agent), [one.id for one in passages]
     writes = {one.ref: one.sources for one in tx.sources.list_by_refs(passages[0].archive_id, ids)} if passages else {}
     turns = [
-        turn_of_passage(passage, number, user, agent.name, writes.get(passage.id, ()))
+        turn_of_passage(passage, number, user, agent, writes.get(passage.id, ()))
         for number, passage in enumerate(passages, 1)
     ]
     return LoadedBatch(
@@ -272,6 +276,7 @@ def load_text_batch(
     own: Sequence[int] | None = None,
     without: Collection[EpisodeId] = (),
     known: bool = True,
+    timezone: str = "UTC",
 ) -> LoadedBatch | None:
     """Load the oldest texts, JSON documents, and changed messages and passages that wait in a graph, all of one user,
     agent and run; None: none does, or extraction is off or paused. What could not be extracted stands alone.
@@ -280,6 +285,7 @@ def load_text_batch(
         own: only of these numbers.
         without: not these, of which somebody else takes care.
         known: whether with what is known about them.
+        timezone: of texts of no agent.
     Raises: NotFound.
     """
     agent = None if agent_id is None else tx.agents.get(agent_id)
@@ -304,10 +310,11 @@ def load_text_batch(
         return None
     if waiting[0].text is None and (changed := _load_changed(tx, graph, waiting, agent, known=known)) is not None:
         return changed
-    turns = [given_turn(tx, episode, number) for number, episode in enumerate(waiting, 1)]
+    home = zone_of(tx, agent_id or graph.id, timezone)
+    turns = [given_turn(tx, episode, number, home) for number, episode in enumerate(waiting, 1)]
     speaker, scope = turns[0].speaker, scope_of(waiting[0])
     batch = with_known(tx, graph, Batch(turns=turns), speaker, scope=scope, known=known)
-    return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting)
+    return LoadedBatch(batch=batch, graph=graph, settings=settings, agent=agent, episodes=waiting, timezone=timezone)
 
 
 def _load_changed(
@@ -352,34 +359,26 @@ def episodes_of(loaded: LoadedBatch, graph: Graph, *, ids: Ids, at: datetime) ->
     """Build the episodes of a batch's turns, in order."""
     if loaded.episodes:
         return loaded.episodes
+    rows: Sequence[Message | Passage] = loaded.messages or loaded.passages
     return [
         Episode(
             id=EpisodeId(ids.new("episode")),
             graph_id=graph.id,
-            kind="message",
-            ref=message.id,
-            agent_id=message.agent_id,
-            conversation_seq=message.conversation_seq,
-            message_seq=message.seq,
+            kind="message" if loaded.messages else "text",
+            ref=row.id,
             trust=turn.trust,
-            occurred_at=turn.occurred_at,
+            occurred_at=row.occurred_at,
             created_at=at,
             extracted_at=at,
+            **(_place_of(row) if isinstance(row, Message) else {}),
         )
-        for message, turn in zip(loaded.messages, loaded.batch.turns, strict=bool(loaded.messages))
-    ] + [
-        Episode(
-            id=EpisodeId(ids.new("episode")),
-            graph_id=graph.id,
-            kind="text",
-            ref=passage.id,
-            trust=turn.trust,
-            occurred_at=turn.occurred_at,
-            created_at=at,
-            extracted_at=at,
-        )
-        for passage, turn in zip(loaded.passages, loaded.batch.turns, strict=bool(loaded.passages))
+        for row, turn in zip(rows, loaded.batch.turns, strict=bool(rows))
     ]
+
+
+def _place_of(message: Message) -> dict[str, Any]:
+    """Return the fields of an episode that say which message it is."""
+    return {"agent_id": message.agent_id, "conversation_seq": message.conversation_seq, "message_seq": message.seq}
 
 
 def _together(waiting: Sequence[Episode], episode: Episode) -> bool:

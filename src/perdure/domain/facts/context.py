@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 
 from perdure.core.facts.values import Fact, FactContext, FactEvent, Profile
+from perdure.core.text.zones import local
 
 PROFILE_SHARE, FACTS_SHARE = 0.4, 0.75
 """How much of the budget the profile may take, and the profile and the facts together; events take the rest."""
@@ -18,9 +19,10 @@ def pack_context(
     *,
     budget_tokens: int,
     count: Callable[[str], int],
+    home: tzinfo,
 ) -> FactContext:
-    """Pack a profile that fits its share, the first facts and the latest events into one text. `events` are in order;
-    a fact whose line stands among the facts is not an event again."""
+    """Pack a profile that fits its share, the first facts and the latest events into one text, with days as `home` has
+    them. `events` are in order; a fact whose line stands among the facts is not an event again."""
     chosen: list[Fact] = []
     latest: list[FactEvent] = []
 
@@ -28,8 +30,8 @@ def pack_context(
         numbers = {fact_id: place for place, fact_id in enumerate(_ids(chosen, latest), 1)}
         parts = [
             ("Profile", profile.text),
-            ("Facts", "\n".join(f"- {fact_line(fact)} [{numbers[fact.id]}]" for fact in chosen)),
-            ("Events", "\n".join(f"- {_event(event)} [{numbers[event.fact.id]}]" for event in latest)),
+            ("Facts", "\n".join(f"- {fact_line(fact, home)} [{numbers[fact.id]}]" for fact in chosen)),
+            ("Events", "\n".join(f"- {_event(event, home)} [{numbers[event.fact.id]}]" for event in latest)),
         ]
         text = "\n\n".join(f"# {title}\n{body}" for title, body in parts if body)
         return FactContext(
@@ -73,23 +75,23 @@ def _ids(facts: Sequence[Fact], events: Sequence[FactEvent]) -> Sequence[str]:
     return list(dict.fromkeys([*(fact.id for fact in facts), *(event.fact.id for event in events)]))
 
 
-def fact_line(fact: Fact) -> str:
-    """Return a fact with the times at which it was true."""
+def fact_line(fact: Fact, home: tzinfo) -> str:
+    """Return a fact with the days at which it was true there."""
     text = " ".join(fact.text.split())
     if fact.valid_at is None and fact.invalid_at is None:
         return text
     if fact.invalid_at is None:
-        return f"{text} (since {_day(fact.valid_at)})"
-    since = f"from {_day(fact.valid_at)} " if fact.valid_at else ""
-    return f"{text} ({since}until {_day(fact.invalid_at)})"
+        return f"{text} (since {_day(fact.valid_at, home)})"
+    since = f"from {_day(fact.valid_at, home)} " if fact.valid_at else ""
+    return f"{text} ({since}until {_day(fact.invalid_at, home)})"
 
 
-def _event(event: FactEvent) -> str:
+def _event(event: FactEvent, home: tzinfo) -> str:
     """Return an event with its day."""
     text = " ".join(event.fact.text.split())
-    return f"{_day(event.at)}: {text}" if event.kind == "begin" else f"{_day(event.at)}: no longer: {text}"
+    return f"{_day(event.at, home)}: {'' if event.kind == 'begin' else 'no longer: '}{text}"
 
 
-def _day(at: datetime | None) -> str:
+def _day(at: datetime | None, home: tzinfo) -> str:
     """Return the day of a time."""
-    return "" if at is None else at.astimezone(UTC).date().isoformat()
+    return "" if at is None else local(at, home).date().isoformat()

@@ -14,6 +14,7 @@ from perdure.context.sections.envelopes import envelope
 from perdure.core.facts.values import KNOWN_STATES, Fact, FactFilter
 from perdure.core.ids import AgentId, GraphId
 from perdure.core.ports import TokenCounter
+from perdure.core.text.zones import zone
 from perdure.domain.facts.context import fact_line
 from perdure.domain.facts.profile import trust_filter
 from perdure.storage.tx import Tx
@@ -57,14 +58,14 @@ def forgotten_texts(tx: Tx, graph_id: GraphId) -> set[int]:
 
 def _build(tx: Tx, agent_id: AgentId, graph_id: GraphId, after: int, counter: TokenCounter) -> tuple[str, ...]:
     changed = tx.facts.list_of_people(graph_id, after=after, limit=CHANGES_MAX + 1)
-    trusts = trust_filter(tx, agent_id, FactFilter()).trust
+    trusts, home = trust_filter(tx, agent_id, FactFilter()).trust, zone(tx.agents.get(agent_id).timezone)
     said: dict[str, list[Any]] = {"added": [], "changed": [], "deleted": []}
     tokens, more = 0, len(changed) > CHANGES_MAX
     forgotten = forgotten_texts(tx, graph_id) if changed else set()
     for fact_id in dict.fromkeys(fact.id for fact in changed[:CHANGES_MAX]):
         before, now = _ends(tx.facts.versions(fact_id), after)
         was, says = (
-            fact_line(fact)
+            fact_line(fact, home)
             if fact and fact.text_seq not in forgotten and (trusts is None or fact.trust in trusts)
             else None
             for fact in (before, now)

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, NamedTuple, TypedDict, cast
 from perdure.core.errors import InvalidInput, NotFound, VersionConflict
 from perdure.core.facts.extraction import USER
 from perdure.core.facts.values import RELATION, Entity, Episode, Fact, FactChange, FactState, Graph
-from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id
+from perdure.core.ids import AgentId, ArchiveId, EntityId, EpisodeId, FactId, GraphId, Ids, PassageId, derived_id, is_id
 from perdure.core.passages import Archive, Passage
 from perdure.core.provenance.sources import TRUSTED, MemoryWrite, Source, TrustLabel, WriteSource
 from perdure.domain.facts.communities import Changes
@@ -109,6 +109,15 @@ def graph_of_agent(tx: Tx, agent_id: AgentId, *, ids: Ids, at: datetime) -> Grap
     graph = create_graph(tx, tx.agents.get(agent_id).name, ids=ids, at=at)
     tx.graphs.attach(agent_id, graph.id)
     return graph
+
+
+def zone_of(tx: Tx, owner: AgentId | GraphId, default: str) -> str:
+    """Return the time zone of an agent, or of the first agent that has a graph; the default: none has it.
+
+    Raises: NotFound.
+    """
+    agents = [AgentId(owner)] if is_id("agent", owner) else tx.graphs.list_agents(GraphId(owner), limit=1)
+    return tx.agents.get(agents[0]).timezone if agents else default
 
 
 def store_entities(tx: Tx, graph: Graph, new: Sequence[NewEntity], *, ids: Ids, at: datetime) -> Sequence[Entity]:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from perdure.core.facts.values import Fact, Graph
 from perdure.core.ids import FactId
 from perdure.storage.tx import Tx
+
+AT_ONCE = timedelta(days=1)
+"""What begins so near to the time at which it was said tells no beginning: models write whole seconds, or the day."""
 
 
 def lines_of(
@@ -35,17 +40,43 @@ def lines_of(
             yield _in_order(tx, graph, [one for one in tx.facts.list_by_ids(list(line)) if one.expired_at is None])
 
 
+class _Place(NamedTuple):
+    """A fact in a line: when it begins, when and in which episodes it was said, the fact, and what it says itself."""
+
+    begin: datetime
+    said: Sequence[tuple[datetime, int]]
+    fact: Fact
+    own: Fact
+
+
 def _in_order(tx: Tx, graph: Graph, line: Sequence[Fact]) -> Sequence[tuple[datetime, Fact, Fact]]:
     """Return when facts begin, by what they say or else when it was said, the facts, and what they say; in order."""
     sources = tx.facts.sources(graph.id, [fact.first_seq for fact in line])
     seqs = sorted({seq for of_fact in sources.values() for seq in of_fact})
     said_at = {one.seq: one.occurred_at for one in tx.episodes.list_by_seqs(graph.id, seqs)}
-    order: list[tuple[datetime, int, int, Fact, Fact]] = []
+    places: list[_Place] = []
     for first, versions in tx.facts.histories(graph.id, list(sources)).items():
-        at, seq = min(((said_at[seq], seq) for seq in sources[first]), default=(versions[0].created_at, 0))
+        said = sorted((said_at[seq], seq) for seq in sources[first]) or [(versions[0].created_at, 0)]
         own = own_version(versions)
-        order.append((own.valid_at or at, seq, first, versions[-1], own))
-    return [(begin, fact, own) for begin, _, _, fact, own in sorted(order, key=lambda one: one[:3])]
+        places.append(_Place(own.valid_at or said[0][0], said, versions[-1], own))
+    places = [_before_moves(one, places) for one in places]
+    places.sort(key=lambda one: (one.begin, one.said[0], one.fact.first_seq))
+    return [(one.begin, one.fact, one.own) for one in places]
+
+
+def _before_moves(one: _Place, places: Sequence[_Place]) -> _Place:
+    """Return the place of a fact before those that were said later and began earlier: it was over when it was said, as
+    with "I live in Oslo" and then "I moved to Bergen last week". When it began is unknown."""
+    if abs(one.begin - one.said[0][0]) > AT_ONCE:  # it says when
+        return one
+    moves = [
+        other.begin
+        for other in places
+        if other.begin <= one.begin
+        and other.said[0][0] > one.said[-1][0]
+        and (other.own.invalid_at is None or other.own.invalid_at > one.begin)
+    ]
+    return one._replace(begin=min(moves), own=replace(one.own, valid_at=None)) if moves else one
 
 
 def own_version(versions: Sequence[Fact]) -> Fact:

@@ -14,6 +14,7 @@ from perdure.core.ids import PREFIXES, PassageId
 from perdure.core.messages import Message
 from perdure.core.passages import Passage
 from perdure.core.provenance.sources import OUTSIDE, TrustLabel, WriteSource, least_trusted
+from perdure.core.text.zones import local, zone
 from perdure.domain.facts.documents import render_json
 from perdure.domain.provenance.context import sort_captured, sources_by_message
 from perdure.storage.tx import Tx
@@ -33,20 +34,20 @@ def is_turn(message: Message) -> bool:
     return message.kind == "message" and message.role in ("user", "assistant") and bool(message.text.strip())
 
 
-def turn_of(message: Message, number: int, user: str, agent_name: str, trust: TrustLabel) -> Turn:
+def turn_of(message: Message, number: int, user: str, agent: Agent, trust: TrustLabel) -> Turn:
     """Return a message as the extractor reads it: without credentials."""
     is_user = message.role == "user"
     return Turn(
         number=number,
-        speaker=message.name or (user if is_user else agent_name),
+        speaker=message.name or (user if is_user else agent.name),
         text=_as_read(message.text),
-        occurred_at=message.occurred_at,
+        occurred_at=local(message.occurred_at, zone(agent.timezone)),
         trust=trust,
         is_user=is_user,
     )
 
 
-def given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
+def given_turn(tx: Tx, episode: Episode, number: int, timezone: str) -> Turn:
     """Return a text that was given as the extractor reads it. Its scope may name the speaker (`actor_id`)."""
     is_user, scope = episode.trust == "user", episode.scope
     owner = (scope.get("user_id") or USER) if is_user else scope.get("agent_id") or episode.trust
@@ -54,7 +55,7 @@ def given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
         number=number,
         speaker=scope.get("actor_id") or owner,
         text=_as_read(_text_of(tx, episode)),
-        occurred_at=episode.occurred_at,
+        occurred_at=local(episode.occurred_at, zone(timezone)),
         trust=episode.trust,
         is_user=is_user,
         kind=episode.kind,
@@ -62,7 +63,7 @@ def given_turn(tx: Tx, episode: Episode, number: int) -> Turn:
 
 
 def turn_of_passage(
-    passage: Passage, number: int, user: str, agent_name: str, sources: tuple[WriteSource, ...] = ()
+    passage: Passage, number: int, user: str, agent: Agent, sources: tuple[WriteSource, ...] = ()
 ) -> Turn:
     """Return a passage as the extractor reads it: what the agent stored in a run, else what somebody gave it."""
     is_user = not passage.source.get("run_id")
@@ -73,9 +74,9 @@ def turn_of_passage(
         trust = least_trusted(outside)
     return Turn(
         number=number,
-        speaker=user if is_user else agent_name,
+        speaker=user if is_user else agent.name,
         text=_as_read(passage.text),
-        occurred_at=passage.occurred_at,
+        occurred_at=local(passage.occurred_at, zone(agent.timezone)),
         trust=trust,
         is_user=is_user,
     )

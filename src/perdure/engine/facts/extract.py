@@ -12,7 +12,6 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 from perdure.core.errors import Conflict, ModelError, ModelReplyInvalid, ModelTimeout, NotFound, StoreError
 from perdure.core.facts.extraction import NO_ANSWER, Extraction, Extractor, Summarizer
@@ -59,6 +58,9 @@ async def _extract_all(
     """Extract batch by batch until nothing is due, or somebody else does it. Raises: as `extract_due`."""
     facts: list[Fact] = []
 
+    def count_tries(tx: Tx) -> int:
+        return tx.episodes.count_line_tries(*line, at=ports.clock.now())
+
     async def load() -> LoadedBatch | None:
         async with piece():
             return None if is_taken() else await ports.store.read(load_batch, *line, rest=rest)
@@ -69,7 +71,7 @@ async def _extract_all(
         except (NotFound, StoreError, PutBack):
             raise
         except Exception as error:
-            if may_pass(error) or await ports.store.write(_count_line_tries, line, ports.clock.now()) < WHOLE_TRIES:
+            if may_pass(error) or await ports.store.write(count_tries) < WHOLE_TRIES:
                 raise
             turns = await extract_singly(ports, line, rest=rest, last=False)
             log.warning("%d turns of conversation %s of %s are left out of facts: %s", turns, line[1], line[0], error)
@@ -93,11 +95,6 @@ async def _extract_all(
     return facts
 
 
-def _count_line_tries(tx: Tx, line: Line, at: datetime) -> int:
-    """Count that a batch could not be extracted; return how often, since one could be. Raises: NotFound."""
-    return tx.episodes.count_line_tries(*line, at=at)
-
-
 async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, own: Sequence[Episode]) -> Sequence[Fact]:
     """Extract these texts and documents, with the settings of an agent, if there is one; return the facts that are new.
     Then extract some that earlier calls have left: that fails for nobody.
@@ -110,7 +107,7 @@ async def extract_texts(ports: Ports, graph: Graph, agent_id: AgentId | None, ow
 
     async def load() -> LoadedBatch | None:
         nonlocal loaded
-        loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs)
+        loaded = await ports.store.read(load_text_batch, graph, agent_id, own=seqs, timezone=ports.settings.timezone)
         return loaded
 
     with ports.background.foreground.person():
@@ -149,7 +146,8 @@ async def _extract_waiting(
     def read(tx: Tx) -> LoadedBatch | None:
         if (graph := find(tx)) is None:
             return None
-        return load_text_batch(tx, graph, agent_id, without=frozenset(waiting.texts))
+        without, home = frozenset(waiting.texts), ports.settings.timezone
+        return load_text_batch(tx, graph, agent_id, without=without, timezone=home)
 
     for _ in range(batches_max):
         with contextlib.ExitStack() as taken:

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 from perdure.context.prompts import extraction_prompt
@@ -29,6 +29,7 @@ from perdure.core.runs import Usage
 from perdure.core.telemetry.port import ModelWork, NoTelemetry, Telemetry
 from perdure.core.text.json_strings import close_json, compact_json
 from perdure.core.text.markup import escape_tags
+from perdure.core.text.zones import local
 from perdure.domain.facts.graphs import ALIASES_MAX
 
 OUTPUT_TOKENS = 4_000
@@ -131,6 +132,7 @@ class ModelExtractor:
 def render_batch(batch: Batch) -> str:
     """Return what the model reads: types, what is known, earlier turns, and the numbered turns."""
     names = {entity.seq: entity.name for entity in batch.entities}
+    home = batch.turns[0].occurred_at.tzinfo if batch.turns else UTC
     parts = [f"Entity types: {', '.join(batch.schema.entity_types)}"]
     if batch.schema.fact_types:
         signatures = [f"{one.name}: {one.subject_type} -> {one.object_type}" for one in batch.schema.fact_types]
@@ -145,7 +147,7 @@ def render_batch(batch: Batch) -> str:
     if batch.facts:
         lines = [
             f"{number}. {names.get(one.subject, '?')} {one.relation} {names.get(one.object, '?')}: {one.text}"
-            f" [{_time(one.valid_at)} to {_time(one.invalid_at)}]"
+            f" [{_time(one.valid_at, home)} to {_time(one.invalid_at, home)}]"
             for number, one in enumerate(batch.facts, 1)
         ]
         parts.append(_section("known_facts", lines))
@@ -177,7 +179,7 @@ def answer_schema(batch: Batch) -> Mapping[str, Any]:
     """Return the JSON schema of an answer."""
     name, text = ({"type": "string", "maxLength": most} for most in (NAME_CHARS, TEXT_CHARS))
     number = {"type": ["integer", "null"]}
-    time = {"type": ["string", "null"], "maxLength": TIME_CHARS, "description": "ISO 8601 with Z"}
+    time = {"type": ["string", "null"], "maxLength": TIME_CHARS, "description": "ISO 8601 with the offset of the turn"}
     attributes = {name: dict(schema) for name, schema in batch.schema.entity_types.items() if schema}
     entity = {
         "name": name,
@@ -299,9 +301,9 @@ def _rule_text(rule: FactRule) -> str:
 
 def _line(turn: Turn) -> str:
     """Return a turn with its speaker and time."""
-    return f"[{_time(turn.occurred_at)}] {turn.speaker}: {turn.text}"
+    return f"[{_time(turn.occurred_at, turn.occurred_at.tzinfo)}] {turn.speaker}: {turn.text}"
 
 
-def _time(at: datetime | None) -> str:
-    """Return a time as the model reads and writes it."""
-    return "-" if at is None else at.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+def _time(at: datetime | None, home: tzinfo | None) -> str:
+    """Return a time as the model reads and writes it, in the zone of the turns."""
+    return "-" if at is None else local(at, home or UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

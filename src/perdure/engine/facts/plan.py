@@ -214,7 +214,7 @@ def _is_forbidden(rule: FactRule, fact: ExtractedFact, ends: tuple[NewEntity, Ne
 def _plan_fact(batch: Batch, fact: ExtractedFact, entities: Entities) -> PlannedFact | str:
     """Return a fact with parsed times, or why it is dropped: it claims a time that its turns don't have."""
     turns = [batch.turns[number - 1] for number in fact.turns]
-    valid_at, invalid_at = parse_time(fact.valid_at), parse_time(fact.invalid_at)
+    valid_at, invalid_at = (parse_time(time, turns[0].occurred_at) for time in (fact.valid_at, fact.invalid_at))
     for text, time in ((fact.valid_at, valid_at), (fact.invalid_at, invalid_at)):
         if text and (time is None or not any(says_time(turn, time) for turn in turns)):
             return "time is not in the text"

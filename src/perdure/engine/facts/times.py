@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from perdure.core.facts.extraction import Turn
 from perdure.core.text.dates import spans
+from perdure.core.text.zones import local
 
 DAY = timedelta(days=1)
 WEEK = 7 * DAY
@@ -22,16 +23,18 @@ _DURATION = re.compile(
 )
 
 
-def parse_time(text: str | None) -> datetime | None:
-    """Return a time in ISO 8601, of which a date, a month or a year alone means its first moment in UTC; None: it is
-    none."""
+def parse_time(text: str | None, now: datetime) -> datetime | None:
+    """Return a time in ISO 8601, of which a date, a month or a year alone means its first moment in the zone of `now`,
+    as does the midnight that models write for a day, whatever offset they add; None: it is none."""
     if not text:
         return None
     text = text.strip()
     text += "-01-01" if re.fullmatch(r"\d{4}", text) else "-01" if re.fullmatch(r"\d{4}-\d\d", text) else ""
     try:
         time = datetime.fromisoformat(text)
-        return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        if time.tzinfo is None or (time.time() == datetime.min.time() and time != now):
+            time = time.replace(tzinfo=now.tzinfo)
+        return time.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
@@ -54,12 +57,13 @@ def says_time(turn: Turn, time: datetime) -> bool:
     now = turn.occurred_at
     if abs(time - now) <= DAY:
         return True
-    for span in spans(turn.text, now=now, timezone="UTC"):
+    for span in spans(turn.text, now=now):
         if abs(time - span.start) <= DAY or abs(time - span.end) <= DAY:
             return True
         if span.end - span.start <= WEEK and span.start - time <= DAY and time - span.end <= DAY:
             return True
-    if str(time.year) in _YEAR.findall(turn.text) and (time.month, time.day) == (1, 1):
+    day = local(time, now.tzinfo or UTC)
+    if str(day.year) in _YEAR.findall(turn.text) and (day.month, day.day) == (1, 1):
         return True
     for number, unit in _DURATION.findall(turn.text):
         days = (_NUMBERS.get(number.lower()) or float(number)) * _UNITS[unit.lower()]

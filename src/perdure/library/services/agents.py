@@ -131,7 +131,7 @@ class AgentService:
         def create(tx: Tx) -> Agent:
             agent = create_agent(
                 tx,
-                replace(new, name=_name_for(tx, new.name, same_name)),
+                replace(new, name=_name_for(tx, new.name, same_name), timezone=new.timezone or ports.settings.timezone),
                 ids=ports.ids,
                 author=author or outside(),
                 at=now,

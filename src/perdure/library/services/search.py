@@ -13,7 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
 from perdure.core.passages import PassageFilter
-from perdure.core.text.zones import is_zone
+from perdure.core.schedules import check_zone
 from perdure.domain.archives.units import archives_of
 from perdure.domain.values import check_range
 from perdure.engine.search.search import Search
@@ -179,8 +179,7 @@ class SearchService:
         _check_archives(archives)
         if agent_id is None and not archives:
             raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
-        if not is_zone(timezone):
-            raise InvalidInput(f"time zone {timezone!r:.80} is not known here: use a name such as 'Europe/Rome'")
+        check_zone(timezone)
         seq: int | None = None
         if agent_id is not None and conversation_id is not None:
             seq = (await self._store.read(find_conversation, agent_id, conversation_id)).seq

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import tzinfo
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -23,6 +24,8 @@ from perdure.core.ids import (
 )
 from perdure.core.nodes import parse_handle
 from perdure.core.text.forms import match_form
+from perdure.core.text.zones import local, zone
+from perdure.domain.facts.graphs import zone_of
 from perdure.library.checks import check_text
 from perdure.library.origins import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
 from perdure.library.services.answer_origins import answer_of, find_message, last_step
@@ -48,7 +51,7 @@ REASONS: Mapping[FactChange, str] = {
 """Change -> why a version was written."""
 
 
-def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None) -> FactOrigin:
+def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None, timezone: str) -> FactOrigin:
     """Return the origin of a fact. Raises: NotFound, also for one that the agent does not know."""
     versions = tx.facts.versions(fact_id)
     last = versions[-1]
@@ -56,6 +59,7 @@ def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None) -> FactOri
         graph = tx.graphs.find_by_agent(agent_id)
         if graph is None or graph.id != last.graph_id:
             raise NotFound("fact", fact_id, hint="it is another agent's")
+    home = zone(zone_of(tx, agent_id or last.graph_id, timezone))
     names = {one.seq: one.name for one in tx.entities.list_by_seqs(last.graph_id, [last.subject, last.object])}
     seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
     return FactOrigin(
@@ -64,12 +68,12 @@ def origin_of_fact(tx: Tx, fact_id: FactId, agent_id: AgentId | None) -> FactOri
         subject=names[last.subject],
         relation=last.relation,
         object=names[last.object],
-        versions=tuple(map(_version, versions)),
+        versions=tuple(_version(one, home) for one in versions),
         sources=tuple(_source(tx, episode) for episode in tx.episodes.list_by_seqs(last.graph_id, seqs)),
     )
 
 
-def _version(fact: Fact) -> FactVersionText:
+def _version(fact: Fact, home: tzinfo) -> FactVersionText:
     return FactVersionText(
         text=fact.text,
         change=fact.change,
@@ -81,8 +85,8 @@ def _version(fact: Fact) -> FactVersionText:
         message_id=fact.origin.get("message_id"),
         rating=fact.rating,
         state=fact.state,
-        valid_at=fact.valid_at,
-        invalid_at=fact.invalid_at,
+        valid_at=fact.valid_at and local(fact.valid_at, home),
+        invalid_at=fact.invalid_at and local(fact.invalid_at, home),
         created_at=fact.created_at,
         expired_at=fact.expired_at,
     )
@@ -242,7 +246,7 @@ def _find_by_id(origins: MemoryOrigins, id_: str, line: str | None, app: App) ->
         case "passage":
             return origins.of_passage(tx.passages.get(PassageId(id_)))
         case "fact":
-            return origin_of_fact(tx, FactId(id_), agent_id)
+            return origin_of_fact(tx, FactId(id_), agent_id, app.ports.settings.timezone)
         case "entity":
             raise InvalidInput(f"{id_} is an entity: give the id of a fact about it")
         case "step":

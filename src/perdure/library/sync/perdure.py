@@ -170,7 +170,7 @@ class Perdure:
         archival: bool = True,
         system: str | None = None,
         description: str | None = None,
-        timezone: str = "UTC",
+        timezone: str | None = None,
         tags: Sequence[str] = (),
         metadata: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -189,6 +189,7 @@ class Perdure:
                 the memory tools of the agent type, the archival ones (unless `archival` is off) and every function this
                 store was opened with.
             system: a base prompt in place of Perdure's; `{CORE_MEMORY}` in it is where memory goes.
+            timezone: a name such as "Europe/Rome", which decides where days begin; by default the setting's.
             profile: "small" or "full"; by default it follows from the model.
             sleeptime: whether it gets a companion, which tidies its memory while nobody waits.
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,

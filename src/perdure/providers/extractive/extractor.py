@@ -17,6 +17,7 @@ from perdure.core.facts.extraction import USER, Batch, Decision, ExtractedEntity
 from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
+from perdure.core.text.zones import local
 from perdure.providers.extractive.language import language_of
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
@@ -213,8 +214,8 @@ class _Extraction:
             object=object_.name,
             text=_sentence(turn, statement, subject.name, object_.name),
             turns=(turn.number,),
-            valid_at=_iso(valid_at),
-            invalid_at=_iso(invalid_at),
+            valid_at=_iso(valid_at, now),
+            invalid_at=_iso(invalid_at, now),
         )
         if statement.word and statement.relation != "HAS_PET":  # Eva is the sister, not the speaker
             fact = replace(fact, subject=object_.name, object=subject.name)
@@ -314,9 +315,9 @@ def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> s
     return form[chinese + 2 * (statement.mode in ("was", "not"))].format(*names, word=statement.word)
 
 
-def _iso(time: datetime | None) -> str | None:
-    """Return a time as extractors write it."""
-    return None if time is None else time.astimezone(UTC).isoformat()
+def _iso(time: datetime | None, now: datetime) -> str | None:
+    """Return a time as extractors write it, in the zone of the turn."""
+    return None if time is None else local(time, now.tzinfo or UTC).isoformat()
 
 
 def _names(batch: Batch) -> Iterator[tuple[int, Entity, str]]:

@@ -12,7 +12,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
@@ -51,7 +51,9 @@ _REMEMBERS = pattern(
 )
 # A sentence that opens so tells what might be.
 _SUPPOSES = pattern(
-    r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps)\b|如果|假如|要是|若|也许|可能|除非|当"
+    r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
+    r"|in\s+(?:the|my|this|that|a)\s+(?:novel|story|book|dream|game|film|movie|play|song|script|scene))\b"
+    r"|如果|假如|假设|要是|若|也许|可能|除非|当|在?(?:这|那|我的|一)?[部本个]?(?:小说|故事|梦|游戏|书|电影|剧本?)[里中]"
 )
 _OPENS_WITH_I = pattern(r"I\b|I'|我")
 # Between two statements of one sentence.
@@ -64,7 +66,7 @@ _BREAK = pattern(
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
-    r"(?:[\s,]+(?:now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
@@ -118,7 +120,7 @@ _IDLE_NOUN = pattern(
 _IDLE_VALUE = pattern(
     r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
         |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see)|the\s+(?:way|idea))\b
-    | 不 | [你您他她它这那谁誰哪] | 什[么麼]"""
+    | 不 | [你您他她它这那谁誰哪] | 什[么麼] | 就[好行是] | 怎 | 上了 | .*的?时候"""
 )
 
 
@@ -199,7 +201,8 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
         tidy = (
             _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
         )
-        if _is_idiom(key, tidy):
+        is_noun = key in ("Lives in", "Works at") and tidy.islower() and tidy.isascii() and tidy[:4] != "the "
+        if _is_idiom(key, tidy) or (is_noun and "I" in clause.text):  # who writes capitals gives a place one
             return
         if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
@@ -229,20 +232,26 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     return found["v"]
 
 
+def load_table(name: str) -> dict[str, Any]:
+    """The data of a file beside this one."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
+
 @functools.cache
 def _idioms() -> dict[str, Any]:
-    """The lists of `idioms.toml`, each a tuple of words."""
-    data = tomllib.loads(files("perdure.providers.extractive").joinpath("idioms.toml").read_text(encoding="utf-8"))
+    """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
+    data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
-    return {name: tuple(words.split()) for name, words in data.items()} | {"no_places": places}
+    forms = {key: pattern(form) for key, form in data.pop("no_forms").items()}
+    return {**{name: tuple(words.split()) for name, words in data.items()}, "no_places": places, "no_forms": forms}
 
 
 def _is_idiom(key: str, value: str) -> bool:
     """Whether a value makes the clause a phrase that is no fact: "at night" is no place of work."""
     words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
-    first = _FIRST_WORD.match(value)
+    first, form = _FIRST_WORD.match(value), _idioms()["no_forms"].get(key)
     word = (first[1] or "") if first else ""
-    return value in words or (word.isascii() and word in words) or (key == "Works at" and word.isdigit())
+    return value in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
 
 
 def _items(value: str) -> list[str]:

@@ -41,8 +41,11 @@ _WORKS_ON = re.compile(
       | (?:^|[。！？，]\s*|\n)\s*[^\n:：。！？，]{0,20}?
         (?:翻译|翻成|译成|总结|概括|改写|润色|校对|修改|检查|回复|续写|解释|分析|朗读|重复|摘要|看看|读一?下|改一?下|写一[封篇段])
         [^\n:：。！？]{0,40}(?:[:：]|\n)
-      | \b(?:wrote|writes|said|says|forwarded\s+message|original\s+message)\b[^\n:：.!?]{0,40}(?:[:：]|-+\s*\n)
-      | (?:写道|说道?)\s*[:：] | ^```[^\n]*\n
+      | (?:^|[.!?]\s*|\n)\s*(?:please\s+|(?:can|could|will)\s+you\s+)?
+        (?:act\s+as|pretend|role-?play|play\s+the\s+role)\b[^\n.!?]{0,80}[.!?\n]
+      | (?:扮演|假装|模仿)[^\n:：。！？，]{0,40}[:：。，\n]
+      | \b(?:wrote|writes|said|says|lyrics|forwarded\s+message|original\s+message)\b[^\n:：.!?]{0,40}(?:[:：]|-+\s*\n)
+      | (?:写道|说道?|歌词|原文|例句)\s*[:：] | ^```[^\n]*\n
       | (?:^|\n)(?:from|subject|to|date|sent)[ \t]*:[^\n]*\n(?=(?:from|subject|to|date|sent|cc)[ \t]*:)""",
     re.IGNORECASE | re.VERBOSE,
 )

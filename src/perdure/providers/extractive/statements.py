@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, supposes
+from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, load_table, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
 
 Mode = Literal["is", "was", "not", "ends", "never"]
@@ -33,22 +33,10 @@ RELATIONS: Final = {
 
 NAME, CORRECTION, BIRTHDAY = "HAS_NAME", "CORRECTION", "HAS_BIRTHDAY"
 
-_KIN_EN = """sister brother mother father wife husband partner son daughter aunt uncle cousin grandmother grandfather
-    girlfriend boyfriend friend boss colleague neighbour roommate teacher"""
-KIN: Final = {
-    **{word: word.upper() for word in _KIN_EN.split()},
-    **{"mom": "MOTHER", "mum": "MOTHER", "dad": "FATHER", "grandma": "GRANDMOTHER", "grandpa": "GRANDFATHER"},
-    **{"neighbor": "NEIGHBOUR", "coworker": "COLLEAGUE"},
-    **{"姐姐": "SISTER", "妹妹": "SISTER", "哥哥": "BROTHER", "弟弟": "BROTHER", "妈妈": "MOTHER", "爸爸": "FATHER"},
-    **{"老婆": "WIFE", "妻子": "WIFE", "老公": "HUSBAND", "丈夫": "HUSBAND", "儿子": "SON", "女儿": "DAUGHTER"},
-    **{"奶奶": "GRANDMOTHER", "爷爷": "GRANDFATHER", "男朋友": "BOYFRIEND", "女朋友": "GIRLFRIEND"},
-    **{"朋友": "FRIEND", "老板": "BOSS", "同事": "COLLEAGUE", "邻居": "NEIGHBOUR", "室友": "ROOMMATE"},
-    **{"同学": "CLASSMATE", "老师": "TEACHER"},
-}
+_TABLES = load_table("forms")
+KIN: Final = {word: relation for relation, words in _TABLES["relatives"].items() for word in words.split()}
 """Word -> the relation of that person to the speaker, without `_OF`."""
-PETS: Final = frozenset(
-    ["dog", "cat", "horse", "rabbit", "parrot", "hamster", "puppy", "kitten", "狗", "猫", "兔子", "鹦鹉"]
-)
+PETS: Final = frozenset(_TABLES["pets"].split())
 
 _words = "|".join(sorted((*KIN, *PETS), key=len, reverse=True))
 _EN_WORDS = "|".join(word for word in _words.split("|") if word.isascii())
@@ -62,7 +50,7 @@ _HAS_EN = re.compile(
 )
 _NO_NAME_ZH = r"(?![住在喜很也都讨不有去来想要会说就是今昨明还刚最已总生身工上爱和跟的叫])"
 _RELATIVE_ZH = re.compile(
-    rf"我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
+    rf"(?<![叫让给跟和对帮请找问陪替为])我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
     r"(?=住|在|喜|讨|来自|搬|不|以前|从|已|[，,。！\s]|$)"
 )
 _PET_ZH = re.compile(
@@ -73,9 +61,11 @@ _BIRTHDAY = re.compile(
     r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
 )
 _CORRECTS = re.compile(
-    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*I\s+(?:meant|mean)(?:\s+to\s+say)?\s+
+    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*
+        (?:I\s+(?:meant|mean)(?:\s+to\s+say)?\s+|correction\s*:\s*(?:(?:in|at)\s+)?)
         (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
-      | \s*no\b[,.!\s]+(?:in|at|from)\s+(?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
+      | \s*(?:(?:no|sorry|wait|oops|actually|rather)\b[,.!\s]+)+(?:in|at|from)\s+
+        (?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
       | \s*(?:(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
         |不[，,。！]\s*(?:是|在|住在))\s*
         (?P<zh>[^，,。！？]+?)[。！\s]*$""",
@@ -83,7 +73,8 @@ _CORRECTS = re.compile(
 )
 _CORRECT_NAMES = ("v", "in", "zh")
 _FORGETS = re.compile(
-    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?(?=I\b|my\b)"
+    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?"
+    r"(?:I\s+(?:ever\s+)?(?:said|told\s+you|mentioned)\s+(?:that\s+)?)?(?=I\b|my\b)"
     r"|(?:请|你|可以|帮我)*(?:忘掉|忘了|忘记|别记|不要记)(?:得|住)?(?=我)",
     re.IGNORECASE,
 )
@@ -92,57 +83,9 @@ _CLAUSES = re.compile(
       | [,，]\s*(?=I\s|my\s|(?:但|不过|后来|现在)*我)""",
     re.IGNORECASE | re.VERBOSE,
 )
-# Pattern -> the plain form, and what it says about the time.
-_FORMS: Final[Sequence[tuple[str, str, Mode]]] = (
-    (r"\bI\s+(?:have\s+)?never\s+(?:really\s+)?(?:lived?)\s+in\b", "I live in", "never"),
-    (r"\bI\s+(?:have\s+)?never\s+(?:worked?)\s+(?=at|for|as)", "I work ", "never"),
-    (r"\bI(?:'m|\s+am)\s+not\s+(?:living|based)\s+in\b", "I live in", "not"),
-    (r"\bI(?:'m|\s+am)\s+not\s+working\s+(?=at|for|as)", "I work ", "not"),
-    (r"\bI(?:'m|\s+am)\s+not\s+from\b", "I am from", "never"),
-    (r"\bI\s+didn't\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "never"),
-    (r"\bI\s+(?:no\s+longer|do\s+not|don't)\s+(?=(?:live\s+in|work\s+(?:at|for|as))\b)", "I ", "not"),
-    (r"\bI\s+no\s+longer\s+(?:like|love|enjoy)\b", "I don't like", "is"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+(?:liking|loving|enjoying)\b", "I don't like", "is"),
-    (
-        r"\bI(?:'m|\s+am)\s+(?:not|no\s+longer)\s+(?:(?:really|much\s+of|such)\s+)?(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b",
-        "I don't like",
-        "is",
-    ),
-    (r"\bI(?:'m|\s+am)\s+(?:an?\s+)?(?:big\s+|huge\s+)?fan\s+of\b", "I like", "is"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+living\s+in\b", "I live in", "was"),
-    (r"\bI(?:\s+have|'ve)?\s+(?:stopped|quit|ceased)\s+working\s+(?=at|for|as)", "I work ", "was"),
-    (r"\bI\s+used\s+to\s+", "I ", "was"),
-    (r"\bI\s+lived\s+in\b", "I live in", "was"),
-    (r"\bI\s+worked\s+(?=at|for|as)", "I work ", "was"),
-    (
-        r"\bI\s+(?:have\s+|'ve\s+)?(?:just\s+)?(?:left|quit)\s+(?:my\s+job\s+at\s+|(?=(?:the\s+)?(?-i:[^\Wa-z])))",
-        "I work at ",
-        "was",
-    ),
-    (r"\bI(?:\s+have|'ve)\s+(?:been\s+living|lived)\s+in\b", "I live in", "is"),
-    (r"\bI(?:\s+have|'ve)\s+(?:been\s+working|worked)\s+(?=at|for|as)", "I work ", "is"),
-    (r"\bI(?:'m|\s+am)\s+(?:now\s+)?working\s+(?=at|for|as)", "I work ", "is"),
-    (
-        r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:started|began)\s+(?:a\s+(?:new\s+)?job|work|working)\s+at\b",
-        "I work at",
-        "is",
-    ),
-    (r"\bI(?:'ve|\s+have)?\s+(?:just\s+)?(?:joined)\s+", "I work at ", "is"),
-    (r"\bI\s+moved\s+(?:back\s+)?(?:here\s+)?from\s+[\w\s]+?\s+to\b", "I moved to", "is"),
-    (r"\bI\s+moved\s+back\s+to\b", "I moved to", "is"),
-    (
-        r"我(?:现在|已经)*(?:再也不|不再)(?:(?:喜[欢歡]|[爱愛])?(?=[喝吃玩抽看听打跑骑养逛唱跳画读写])|(?:喜[欢歡]|[爱愛])|想)",
-        "我喜欢",
-        "ends",
-    ),
-    (r"我(?:从来|从)?(?:都)?没有?住[在过]\s*", "我住在", "never"),
-    (r"我(?:从来|从)?(?:都)?没有?在(.{1,20}?)(?:工作|上班)过?", r"我在\1工作", "never"),
-    (r"我(?:现在)?(?:已经)?(?:不再|不)(?=住在|在.{1,20}?(?:工作|上班))", "我", "not"),
-    (r"我不是来自", "我来自", "never"),
-    (r"我(?:以前|曾经?|过去|之前|原来)(?:是)?(?=住|在|喜|来)", "我", "was"),
-    (r"我(?:已经)?(?:离开了?|辞去了?)(.{1,20}?)(?:的工作|了)?(?=[，。！\s]*$)", r"我在\1工作", "was"),
+_FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
+    (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
-_PLAIN_FORMS: Final = tuple((re.compile(form, re.IGNORECASE), plain, mode) for form, plain, mode in _FORMS)
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
@@ -169,6 +112,10 @@ _TAIL_EN = re.compile(
     re.VERBOSE,
 )
 _ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
+_UNNAMED = re.compile(
+    r"(?:(?:an?|my)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
+)
+_IN_TOWN = re.compile(r"\s+in\s+(?:the\s+)?(?=[^\W\da-z]).*$")
 _JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<at>.+)$")
 _AT_JOB = re.compile(r"\s+as\s+(?:an?\s+)?(?P<job>.+)$")
 _TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
@@ -220,7 +167,12 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Se
             if len(spoken_of) == 1 and (pronoun := _PRONOUN.match(clause.masked)):
                 # "She left Fiat" ends what the text has said of the only person in it; else "she" may be anybody.
                 rest, they = _about(clause.cut(pronoun.end())), next(iter(spoken_of))
-                statements = [one for one in _plain_statements(rest, now, they, greeted) if one.mode != "is"]
+                is_over = _NO_MORE.search(clause.masked)  # "she doesn't like tea any more"
+                statements = [
+                    one
+                    for one in _plain_statements(rest, now, they, greeted)
+                    if one.mode != "is" or (is_over and one.relation == "DISLIKES")
+                ]
             named += [one.object for one in statements if one.word]
             spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
             spoken_of.pop("", None)
@@ -292,7 +244,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
     text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
     text, mode = _plain_form(text)
     if forget:
-        text, mode = re.sub(r"(?:的事情?|这件?事)?[。！\s]*$", "", text), "never"
+        text, mode = re.sub(r"(?:的事情?|这件?事)?[吧啊。！\s]*$", "", text), "never"
     if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
         mode = "was"
     if not is_stretch:
@@ -309,7 +261,7 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
 
 def _plain_form(text: str) -> tuple[str, Mode]:
     """Return a clause as `facts` reads it, and whether it still is so."""
-    for form, plain, mode in _PLAIN_FORMS:
+    for form, plain, mode in _FORMS:
         text, count = form.subn(plain, text, count=1)
         if count:
             return text, mode
@@ -347,7 +299,9 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
     elif relation == "HAS_AGE":
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
     if relation in ("LIVES_IN", "COMES_FROM"):
-        value = re.sub(r"\s+for\s.*$", "", value)  # "Milan for work"
+        value = re.sub(r"\s+(?:for|from)\s.*$", "", value)  # "Milan for work"
+    if relation == "WORKS_AT" and (unnamed := _UNNAMED.match(value)):  # "a firm called Norvik", "a bank"
+        value = unnamed["name"] or ""
     if (
         relation == "LIVES_IN" and _ARTICLE.match(value) and not re.match(r"[Tt]he\s+[^\W\d_a-z]", value)
     ):  # "a small flat in Turin"
@@ -361,6 +315,8 @@ def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
     value = _tidy(value)
     if relation == "WORKS_AS":
         value = _ARTICLE.sub("", value, count=1)
+    elif relation == "WORKS_AT":
+        value = _IN_TOWN.sub("", value)
     if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
         yield Statement(relation=relation, object=value, kind=kind)
 

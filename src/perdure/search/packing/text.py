@@ -12,6 +12,7 @@ from typing import Literal
 
 from perdure.core.text.forms import lower_in_place
 from perdure.core.text.words import parse_query
+from perdure.core.text.zones import local
 
 LATEST = datetime.max.replace(tzinfo=UTC)
 Kind = Literal["block", "fact", "passage", "turn"]
@@ -114,7 +115,7 @@ def sort_for_reading(excerpts: Sequence[Excerpt]) -> list[Excerpt]:
     for each in excerpts:
         at, conversation = each.candidate.occurred_at, each.candidate.conversation
         if at is not None and each.candidate.kind == "turn":
-            began[conversation] = min(_utc(at), began.get(conversation, LATEST))
+            began[conversation] = min(local(at, UTC), began.get(conversation, LATEST))
 
     def place(each: Excerpt) -> tuple[int, datetime, str, float, tuple[int, int], str, str]:
         """Return the sort key of an excerpt."""
@@ -166,7 +167,7 @@ def item(each: Excerpt, number: int, home: tzinfo, *, in_words: bool = False) ->
         facts = [_line_numbers(each), page, _day(candidate.occurred_at, home)]
         head = ", ".join(filter(None, facts))
     else:
-        at = _local(candidate.occurred_at, home)
+        at = candidate.occurred_at and local(candidate.occurred_at, home)
         clock = "" if at is None or in_words else f"{at.hour:02}:{at.minute:02} "
         role = _SPEAKERS.get(candidate.role, candidate.role) if in_words else candidate.role
         head = clock + _name(candidate.name or role or "unknown")
@@ -202,32 +203,9 @@ def _line_numbers(each: Excerpt) -> str:
     return f"line {first}" if first == last else f"lines {first}-{last}"
 
 
-def _local(at: datetime | None, home: tzinfo) -> datetime | None:
-    """Return a time in the reader's time zone; None for None."""
-    if at is None:
-        return None
-    try:
-        return _utc(at).astimezone(home)
-    except OverflowError:
-        return at
-
-
-def _utc(at: datetime) -> datetime:
-    """Return a time in UTC; a time without an offset is UTC."""
-    if at.tzinfo is UTC:
-        return at
-    if at.tzinfo is None:
-        return at.replace(tzinfo=UTC)
-    try:
-        return at.astimezone(UTC)
-    except OverflowError:
-        return at.replace(tzinfo=UTC)
-
-
 def _day(at: datetime | None, home: tzinfo) -> str:
     """Return the local date as text; "" for None."""
-    local = _local(at, home)
-    return "" if local is None else local.date().isoformat()
+    return "" if at is None else local(at, home).date().isoformat()
 
 
 def _name(text: str, chars: int = _NAME_CHARS) -> str:

@@ -15,7 +15,7 @@ from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX, Page
 from perdure.library.origins import origin_shape
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.library.services.search import BUDGET_MAX_TOKENS
+from perdure.library.services.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
@@ -61,7 +61,16 @@ def whose(
 Whose = Annotated[Owner, Depends(whose)]
 
 
+async def zone_of(owner: Whose, library: Library) -> str:
+    """The time zone of dates without an offset. Raises: NotFound."""
+    return await library.services.facts.timezone(owner)
+
+
+Zone = Annotated[str, Depends(zone_of)]
+
+
 def conditions(
+    zone: Zone,
     entity: AboutEntity = None,
     relation: Annotated[Tags | None, Query(description="Such as LIVES_IN; several: any of them.")] = None,
     fact_type: Annotated[Tags | None, Query(description="Of the graph's fact types.")] = None,
@@ -76,16 +85,16 @@ def conditions(
     trust: Annotated[Items[TrustLabel] | None, Query(description="Who said it; several: any of them.")] = None,
     scope: Annotated[Items[Pair] | None, Query(description="Such as user_id=ann; several: all of them.")] = None,
 ) -> FactConditions:
-    """The conditions of a list or search. Dates without an offset are in UTC."""
+    """The conditions of a list or search. Dates without an offset are in the agent's time zone."""
     pairs = [one.partition("=") for one in scope or ()]
     return FactConditions(
         entity=entity,
         relations=relation or (),
         types=fact_type or (),
-        at=parse_time(at),
-        since=parse_time(since),
-        until=parse_time(until, end=True),
-        as_of=parse_time(as_of, end=True),
+        at=parse_time(at, timezone=zone),
+        since=parse_time(since, timezone=zone),
+        until=parse_time(until, timezone=zone, end=True),
+        as_of=parse_time(as_of, timezone=zone, end=True),
         min_rating=min_rating,
         states=state or (),
         trust=trust,
@@ -123,8 +132,9 @@ async def search_facts(
 @router.post("/v1/facts")
 async def create_fact(body: FactIn, library: Library) -> Response:
     """Add a fact that a person states."""
+    values = body.values(await library.services.facts.timezone(body.owner))
     hit = await library.services.facts.add(
-        body.owner, body.text, subject=body.subject, relation=body.relation, object_=body.object, **body.values
+        body.owner, body.text, subject=body.subject, relation=body.relation, object_=body.object, **values
     )
     return json_answer(fact_shape(hit))
 
@@ -184,6 +194,7 @@ async def get_profile(
 @router.get("/v1/facts/timeline")
 async def get_timeline(
     owner: Whose,
+    zone: Zone,
     library: Library,
     entity: AboutEntity = None,
     tag: Annotated[Tags | None, Query(description="A relation or a fact type; several: any of them.")] = None,
@@ -195,8 +206,7 @@ async def get_timeline(
     """List when facts began and ceased to be true."""
     events = await library.services.fact_views.timeline(
         owner,
-        parse_time(since),
-        parse_time(until, end=True),
+        *period(since, until, zone),
         limit=limit,
         newest_first=order == "desc",
         tags=tag or (),
@@ -254,7 +264,8 @@ async def get_fact(fact_id: FactIdIn, library: Library) -> Response:
 @router.patch("/v1/facts/{fact_id}")
 async def update_fact(fact_id: FactIdIn, body: FactChangesIn, library: Library) -> Response:
     """Correct a fact, as a new version."""
-    return json_answer(fact_shape(await library.services.facts.update(fact_id, body.changes)))
+    changes = body.changes(await library.services.facts.timezone(fact_id))
+    return json_answer(fact_shape(await library.services.facts.update(fact_id, changes)))
 
 
 @router.delete("/v1/facts/{fact_id}", status_code=204)

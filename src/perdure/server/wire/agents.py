@@ -252,7 +252,7 @@ class AgentIn(AgentChangesIn):
             agent_type=self.agent_type if self.agent_type in DEFAULT_TOOLS else DEFAULT_AGENT_TYPE,
             system=self.prompt,
             description=self.description,
-            timezone=self.timezone or "UTC",
+            timezone=self.timezone,
             blocks=tuple(NewBlock(**block.fields) for block in self.memory_blocks or ()),
             block_ids=tuple(self.block_ids or ()),
             optional_tools=self.default_tools,

@@ -26,9 +26,10 @@ from perdure.core.facts.values import (
     Graph,
     Profile,
 )
-from perdure.core.ids import AgentId, EntityId, FactId, PassageId, is_id
+from perdure.core.ids import EntityId, FactId, PassageId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.text.reprs import attributes, plural
+from perdure.core.text.zones import local, zone
 from perdure.domain.agents.units import AgentChanges
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.facts.profile import TEXT_RELATION
@@ -37,6 +38,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.facts.facts import NewFactFields
 from perdure.library.services.facts.views import FactConditions
+from perdure.library.services.search import period
 from perdure.search.hits import FactHit, Why
 from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_shape
@@ -84,7 +86,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
     now, search, problem = library.app.ports.clock.now(), query.get("q", "").strip(), None
     hits, about = list[FactHit](), query.get("entity", "").strip()
     try:
-        where = _conditions(query, now)
+        where = _conditions(query, now, agent.timezone)
         if is_id("entity", about):
             about = (await services.facts.get_entity(EntityId(about))).name
         if search:
@@ -97,7 +99,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
     used = {name: query[name] for name in FILTERS if query.get(name, "").strip()}
     last = hits[-1].fact.id if len(hits) == FACTS_MAX and not search else None
     return facts_frame(agent, "list") | {
-        "facts": [fact_shape(hit, now) for hit in hits],
+        "facts": [_at_home(fact_shape(hit, now), agent) for hit in hits],
         "problem": problem,
         "filters": {name: used.get(name, "") for name in FILTERS},
         "states": [
@@ -108,16 +110,23 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
         "about": _about(hits),
         "more": None if last is None else urlencode({**used, "after": last}),
         "capture": _capture_shape(agent, graph, library.app.settings.facts),
-        "passages": await _faded_passages(library, agent_id) if query.get("state") == "archived" else [],
+        "passages": await _faded_passages(library, agent) if query.get("state") == "archived" else [],
         "rules": [rule_shape(rule) for rule in await services.facts.list_rules(agent_id)],
     }
 
 
-async def _faded_passages(library: AsyncPerdure, agent_id: AgentId) -> list[Data]:
+async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
     """The newest passages of the agent that have faded or are archived."""
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
-    found = await library.services.passages.list_of_agent(agent_id, page, where=where)
-    return [{"id": one.id, "text": one.text[:TEXT_CHARS], "state": one.state, "at": one.occurred_at} for one in found]
+    found = await library.services.passages.list_of_agent(agent.id, page, where=where)
+    shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
+    return [_at_home(shape, agent) for shape in shapes]
+
+
+def _at_home(shape: Data, agent: Agent) -> Data:
+    """The same with its times as the agent's clock shows them."""
+    home = zone(agent.timezone)
+    return {name: local(value, home) if isinstance(value, datetime) else value for name, value in shape.items()}
 
 
 def facts_frame(agent: Agent, view: str) -> Data:
@@ -125,7 +134,7 @@ def facts_frame(agent: Agent, view: str) -> Data:
     return {"title": f"{agent.name} · Facts", "agent": agent_shape(agent), "tab": "facts", "view": view}
 
 
-def _conditions(query: QueryParams, now: datetime) -> FactConditions:
+def _conditions(query: QueryParams, now: datetime, timezone: str) -> FactConditions:
     """The conditions that the page's filters say. Raises: InvalidInput."""
     state = query.get("state", "")
     if state not in STATES:
@@ -134,8 +143,8 @@ def _conditions(query: QueryParams, now: datetime) -> FactConditions:
     where = FactConditions(
         entity=query.get("entity", "").strip() or None,
         relations=(relation,) if relation else (),
-        at=parse_time(query.get("at")),
-        as_of=parse_time(query.get("as_of"), end=True),
+        at=parse_time(query.get("at"), timezone=timezone),
+        as_of=parse_time(query.get("as_of"), timezone=timezone, end=True),
         states=KNOWN_STATES,
     )
     if state == "current" and where["at"] is None:
@@ -228,19 +237,19 @@ async def profile(request: Request, library: AsyncPerdure) -> Data:
         "user": user,
         "name": None if found.user is None else found.user.name,
         "entity_id": None if found.user is None else found.user.id,
-        "groups": _groups(found),
+        "groups": _groups(found, agent),
         "left_out": found.left_out,
     }
 
 
-def _groups(found: Profile) -> list[Data]:
+def _groups(found: Profile, agent: Agent) -> list[Data]:
     """The slots of a profile by their first part, each value with the fact that says it."""
     groups: dict[str, dict[str, list[Data]]] = {}
     for entry in found.entries:
         group, _, slot = entry.slot.partition(".")
         value = {"value": entry.value, "fact_id": None}
         if entry.fact is not None:
-            value |= attributes(entry.fact, "text", "valid_at", fact_id="id")
+            value |= _at_home(attributes(entry.fact, "text", "valid_at", fact_id="id"), agent)
         groups.setdefault(group, {}).setdefault(slot, []).append(value)
     return [
         {
@@ -261,8 +270,7 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
     try:
         events = await services.fact_views.timeline(
             agent_id,
-            parse_time(query.get("since")),
-            parse_time(query.get("until"), end=True),
+            *period(query.get("since"), query.get("until"), agent.timezone),
             limit=EVENTS_MAX + 1,
             newest_first=True,
             conditions=FactConditions(entity=entity or None),
@@ -275,8 +283,9 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
         last = events[-1].at
         events = [event for event in events if event.at != last] or events
         older = last + timedelta(microseconds=events[-1].at != last)
+    own = {"fact_id": "fact.id", "text": "fact.text"}
     return facts_frame(agent, "timeline") | {
-        "events": [attributes(one, "at", "kind", "tags", fact_id="fact.id", text="fact.text") for one in events],
+        "events": [_at_home(attributes(one, "at", "kind", "tags", **own), agent) for one in events],
         "filters": {name: query.get(name, "") for name in ("since", "until", "entity")},
         "problem": problem,
         "older": None if older is None else older.isoformat(),
@@ -329,7 +338,8 @@ STATE_NOTICES: Mapping[FactState, str] = {
 async def add_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Add a fact by hand."""
     form = await form_of(request)
-    since, until = parse_time(form.get("since")), parse_time(form.get("until"))
+    home = await library.services.facts.timezone(agent_id_of(request))
+    since, until = (parse_time(form.get(name), timezone=home) for name in ("since", "until"))
     times: NewFactFields = {} if since is None and until is None else {"valid_at": since, "invalid_at": until}
     hit = await library.services.facts.add(
         agent_id_of(request),
@@ -456,22 +466,23 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Correct the sentence of a fact, and the days from and until which it was true."""
     form, service = await form_of(request), library.services.facts
     fact = (await service.get(FactId(request.path_params["fact_id"]))).fact
+    agent = await library.services.agents.resolve(agent_id_of(request))
+    shown = _at_home(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: FactFields = {"text": field_of(form, "text")}
-    if _changes(form, "since", fact.valid_at):
-        changes["valid_at"] = parse_time(form["since"])
-    if _changes(form, "until", fact.invalid_at):
-        changes["invalid_at"] = parse_time(form["until"])
+    if _changes(form, "since", shown):
+        changes["valid_at"] = parse_time(form["since"], timezone=agent.timezone)
+    if _changes(form, "until", shown):
+        changes["invalid_at"] = parse_time(form["until"], timezone=agent.timezone)
     await service.update(fact.id, changes)
-    times = {"since": fact.valid_at, "until": fact.invalid_at}
-    before = {name: "" if at is None else at.isoformat() for name, at in times.items()}
+    before = {name: "" if at is None else at.isoformat() for name, at in shown.items()}
     return _notice(
         request, "The fact was corrected; the version before stays in its history.", fact.id, text=fact.text, **before
     )
 
 
-def _changes(form: Mapping[str, str], name: str, before: datetime | None) -> bool:
+def _changes(form: Mapping[str, str], name: str, shown: Data) -> bool:
     """Whether a form has another day than the one that it was filled with; a day that stays keeps its time."""
-    return name in form and form[name].strip() != date_of(before)
+    return name in form and form[name].strip() != date_of(shown[name])
 
 
 def _notice(request: Request, text: str, /, *action: str, **fields: str | Sequence[str]) -> Notice:

@@ -32,11 +32,10 @@ class Clock:
     home: tzinfo
 
     @classmethod
-    def build(cls, now: datetime, timezone: str) -> Clock:
-        """Build a clock; a time without an offset is UTC."""
-        home = zone(timezone)
-        if now.tzinfo is None:
-            now = now.replace(tzinfo=UTC)
+    def build(cls, now: datetime, timezone: str | None) -> Clock:
+        """Build a clock; a time without an offset is UTC. `timezone` None: that of `now`."""
+        now = now.replace(tzinfo=now.tzinfo or UTC)
+        home = zone(timezone) if timezone else now.tzinfo or UTC
         try:
             return cls(now.astimezone(UTC), now.astimezone(home).date(), home)
         except OverflowError:

@@ -38,7 +38,7 @@ class Span:
     last: int
 
 
-def spans(text: str, *, now: datetime, timezone: str = "UTC") -> tuple[Span, ...]:
+def spans(text: str, *, now: datetime, timezone: str | None = None) -> tuple[Span, ...]:
     """Find the dates and periods that `text` names, in the order of the text, at most `SPANS_MAX`.
 
     English, Chinese, Japanese, Korean; the plain cases of German, French, Spanish and Italian. Weeks begin on Monday.
@@ -47,7 +47,7 @@ def spans(text: str, *, now: datetime, timezone: str = "UTC") -> tuple[Span, ...
 
     Args:
         now: the clock that "yesterday" is counted from; without an offset it is UTC.
-        timezone: IANA name; decides where days begin.
+        timezone: IANA name; decides where days begin. None: the zone of `now`.
     """
     phrases = _phrases(text) if len(text) > CACHED_CHARS else _known_phrases(text)
     if not phrases:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, cast, get_args
 
 from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
@@ -38,6 +38,7 @@ from perdure.domain.facts.graphs import (
     graph_of_agent,
     restore_fact,
     store_entities,
+    zone_of,
 )
 from perdure.domain.facts.settings import check_graph_settings, plain_graph_settings
 from perdure.engine.facts.extract import extract_due, extract_texts
@@ -48,6 +49,7 @@ from perdure.library.services.facts.views import (
     entity_seqs,
     fact_filter,
     find_graph,
+    of_graph,
     with_entities,
 )
 from perdure.search.hits import FactHit, Hits
@@ -115,14 +117,19 @@ class FactService:
 
         return await self._ports.store.write(update)
 
+    async def timezone(self, owner: Owner | FactId) -> str:
+        """Return the time zone in which days of an agent's, a graph's or a fact's are. Raises: NotFound."""
+
+        def load(tx: Tx) -> str:
+            whose = tx.facts.get(FactId(owner)).graph_id if is_id("fact", owner) else cast(Owner, owner)
+            return zone_of(tx, whose, self._ports.settings.timezone)
+
+        return await self._ports.store.read(load)
+
     async def counts(self, owner: Owner) -> GraphCounts:
         """Count what is known. Raises: NotFound."""
-
-        def count(tx: Tx) -> GraphCounts:
-            graph = find_graph(tx, owner)
-            return GraphCounts() if graph is None else tx.graphs.counts(graph.id)
-
-        return await self._ports.store.read(count)
+        read = of_graph(owner, lambda tx, graph: tx.graphs.counts(graph.id), GraphCounts())
+        return await self._ports.store.read(read)
 
     async def search(
         self, owner: Owner, text: str = "", *, limit: int = 10, explain: bool = False, conditions: FactConditions
@@ -130,15 +137,14 @@ class FactService:
         """Search facts, best first; without a text the newest. Raises: InvalidInput, NotFound."""
         check_limit(limit)
 
-        def prepare(tx: Tx) -> tuple[Graph, FactFilter] | None:
-            graph = find_graph(tx, owner)
-            return None if graph is None else (graph, fact_filter(tx, graph, conditions))
+        def prepare(tx: Tx, graph: Graph) -> tuple[Graph, FactFilter, str] | None:
+            return graph, fact_filter(tx, graph, conditions), zone_of(tx, owner, self._ports.settings.timezone)
 
-        prepared = await self._ports.store.read(prepare)
+        prepared = await self._ports.store.read(of_graph(owner, prepare, None))
         if prepared is None:
             return Hits()
-        graph, where = prepared
-        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain)
+        graph, where, home = prepared
+        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
 
     async def list(
         self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions
@@ -150,10 +156,7 @@ class FactService:
         """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
         check_page(page)
 
-        def load(tx: Tx) -> Sequence[FactHit]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
+        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
             where = fact_filter(tx, graph, conditions)
 
             def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
@@ -161,7 +164,7 @@ class FactService:
 
             return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def get(self, fact_id: FactId) -> FactHit:
         """Return the newest version of a fact. Raises: NotFound."""
@@ -332,11 +335,10 @@ class FactService:
         for seq in behind or (0,):
             facts += await extract_due(self._ports, (agent_id, seq), rest=True)
 
-        def load(tx: Tx) -> Sequence[FactHit]:
-            graph = find_graph(tx, agent_id)
-            return () if graph is None else with_entities(tx, graph, facts)
+        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
+            return with_entities(tx, graph, facts)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(agent_id, load, ()))
 
     async def add_rule(
         self, owner: Owner, *, text: str = "", relation: str | None = None, entity: str | None = None
@@ -361,12 +363,7 @@ class FactService:
 
     async def list_rules(self, owner: Owner) -> Sequence[FactRule]:
         """List what must not be remembered. Raises: NotFound."""
-
-        def load(tx: Tx) -> Sequence[FactRule]:
-            graph = find_graph(tx, owner)
-            return () if graph is None else tx.graphs.list_rules(graph.id)
-
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
 
     async def delete_rule(self, owner: Owner, seq: int) -> None:
         """Remove a rule. Raises: NotFound."""
@@ -382,17 +379,13 @@ class FactService:
         """List a page of entities. Raises: InvalidInput, NotFound."""
         check_page(page)
 
-        def load(tx: Tx) -> Sequence[Entity]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
-
+        def load(tx: Tx, graph: Graph) -> Sequence[Entity]:
             def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
                 return tx.entities.list(graph.id, after=above, before=below, **order)
 
             return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""

@@ -3,10 +3,10 @@ conditions of a list or search, as programs and people give them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import Any, TypedDict, TypeVar
 
 from perdure.app import App
 from perdure.core.errors import NotFound
@@ -24,9 +24,12 @@ from perdure.core.facts.values import (
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TrustLabel
+from perdure.core.text.zones import local as local
+from perdure.core.text.zones import zone as zone
 from perdure.domain.facts.communities import TAG as COMMUNITY_TAG
 from perdure.domain.facts.communities import community_members
 from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_context
+from perdure.domain.facts.graphs import zone_of
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
 from perdure.domain.forgetting import Memory, TidyItem
@@ -35,6 +38,8 @@ from perdure.library.checks import check_limit, utc
 from perdure.library.services.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
+
+T = TypeVar("T")
 
 Owner = AgentId | GraphId
 """An agent, for its graph, or a graph."""
@@ -94,6 +99,16 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     return tx.graphs.find_by_agent(AgentId(owner))
 
 
+def of_graph(owner: Owner, read: Callable[[Tx, Graph], T], nothing: T) -> Callable[[Tx], T]:
+    """Return the unit of work that reads the owner's graph; `nothing`: the agent has none yet. Raises: NotFound."""
+
+    def load(tx: Tx) -> T:
+        graph = find_graph(tx, owner)
+        return nothing if graph is None else read(tx, graph)
+
+    return load
+
+
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
     """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
     if not name_or_id:
@@ -124,11 +139,10 @@ class FactViewService:
         """Return the profile of the user, or of the entity with a name. Raises: InvalidInput, NotFound."""
         check_budget(budget_tokens)
 
-        def load(tx: Tx) -> Profile:
-            graph = find_graph(tx, owner)
-            return Profile() if graph is None else self._profile(tx, graph, owner, budget_tokens, user)
+        def load(tx: Tx, graph: Graph) -> Profile:
+            return self._profile(tx, graph, owner, budget_tokens, user)
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, Profile()))
 
     async def timeline(
         self,
@@ -145,16 +159,13 @@ class FactViewService:
         check_limit(limit)
         start, end = utc("since", since), utc("until", until)
 
-        def load(tx: Tx) -> Sequence[FactEvent]:
-            graph = find_graph(tx, owner)
-            if graph is None:
-                return ()
+        def load(tx: Tx, graph: Graph) -> Sequence[FactEvent]:
             where = fact_filter(tx, graph, conditions)
             return tx.facts.timeline(
                 graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
             )
 
-        return await self._ports.store.read(load)
+        return await self._ports.store.read(of_graph(owner, load, ()))
 
     async def context(self, owner: Owner, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
         """Return profile, facts for a query and the latest events as one text. Raises: InvalidInput, NotFound."""
@@ -163,8 +174,9 @@ class FactViewService:
         graph = await self._ports.store.read(find_graph, owner)
         if graph is None:
             return FactContext()
+        home = await self._ports.store.read(zone_of, owner, self._ports.settings.timezone)
         where = await self._ports.store.read(lambda tx: trust_filter(tx, agent_id, fact_filter(tx, graph, {"at": now})))
-        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS)
+        hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
             profile = self._profile(tx, graph, owner, int(PROFILE_SHARE * budget_tokens), "")
@@ -177,6 +189,7 @@ class FactViewService:
                 events[::-1],
                 budget_tokens=budget_tokens,
                 count=self._ports.counter.count,
+                home=zone(home),
             )
             facts = context_facts(packed)
             seqs = tx.facts.sources(graph.id, [fact.first_seq for fact in facts])

@@ -5,6 +5,7 @@ No part of Letta's API.
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
@@ -30,11 +31,11 @@ from perdure.domain.forgetting import Memory, TidyItem, kind_of
 from perdure.library.services.facts.facts import NAME_MAX_CHARS, NewFactFields
 from perdure.library.services.facts.views import Owner
 from perdure.search.hits import FactHit
+from perdure.search.query import parse_time
 from perdure.server.wire import fields as ids
 from perdure.server.wire.answers.messages import Object
-from perdure.server.wire.archives import Moment
 from perdure.server.wire.base import WireRequest, fields
-from perdure.server.wire.fields import FILLED, AgentIdIn, GraphIdIn, JsonObject, keywords
+from perdure.server.wire.fields import FILLED, AgentIdIn, Date, GraphIdIn, JsonObject, keywords
 
 _Text = Annotated[str, keywords(pattern=FILLED, maxLength=FACT_MAX_CHARS)]
 _Name = Annotated[str, keywords(maxLength=NAME_MAX_CHARS)]
@@ -64,39 +65,44 @@ class OwnerIn(WireRequest):
         return owner_of(self.agent_id, self.graph_id)
 
 
-class FactIn(OwnerIn):
+class TimesIn(WireRequest):
+    """From when until when a fact is true. Dates and times without an offset are in the agent's time zone."""
+
+    valid_at: Date | None = None
+    invalid_at: Date | None = None
+
+    def times(self, zone: str) -> dict[str, datetime | None]:
+        """The times that are set. Raises: InvalidInput: a text that is no date."""
+        own = self.model_fields_set & TimesIn.model_fields.keys()
+        return {name: parse_time(getattr(self, name), timezone=zone) for name in own}
+
+
+class FactIn(OwnerIn, TimesIn):
     """A fact to add, in a sentence. Without a subject it is about the user, without `valid_at` it is true from now on.
-    Times without a zone are in UTC."""
+    Times without a zone are in the agent's."""
 
     text: _Text
     subject: _Name = ""
     relation: _Relation = "REMEMBERS"
     object: _Name = ""
-    valid_at: Moment | None = None
-    invalid_at: Moment | None = None
     rating: _Rating = 0.8
 
-    @property
-    def values(self) -> NewFactFields:
-        """The fields that are set, by their names in the library."""
-        return cast(NewFactFields, self.model_dump(include={"valid_at", "invalid_at", "rating"}, exclude_unset=True))
+    def values(self, zone: str) -> NewFactFields:
+        """The fields that are set, by their names in the library. Raises: InvalidInput."""
+        return cast(NewFactFields, self.model_dump(include={"rating"}, exclude_unset=True) | self.times(zone))
 
 
-class FactChangesIn(WireRequest):
+class FactChangesIn(TimesIn):
     """Changes of a fact. A missing field stays; null takes a time away. `state` "active" accepts a proposal."""
 
     text: _Text | None = None
     relation: _Relation | None = None
-    valid_at: Moment | None = None
-    invalid_at: Moment | None = None
     rating: _Rating | None = None
     state: FactState | None = None
 
-    @property
-    def changes(self) -> FactFields:
-        """The changed fields, by their names in the library."""
-        times = {name: getattr(self, name) for name in ("valid_at", "invalid_at") if name in self.model_fields_set}
-        return cast(FactFields, self.non_null("text", "relation", "rating", "state") | times)
+    def changes(self, zone: str) -> FactFields:
+        """The changed fields, by their names in the library. Raises: InvalidInput."""
+        return cast(FactFields, self.non_null("text", "relation", "rating", "state") | self.times(zone))
 
 
 class RuleIn(OwnerIn):
