@@ -19,6 +19,8 @@ from perdure.providers.extractive.language import CJK, Sentence, is_question, on
 
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
+NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
+"""Keys of facts whose value is a name, or a job."""
 
 
 # What may stand before a statement without changing it.
@@ -26,9 +28,12 @@ _LEAD = pattern(
     r"""\s*(?:
       (?:hi|hello|hey|well|so|ok|yes|no|actually|also|and|but|by\ the\ way|now|sorry|please|there|today|because)\b
       [\s,:!.–—-]*
+    | (?:about\ me(?:self)?|(?:(?:a\ )?(?:quick|short|brief)\ )?intro(?:duction)?|note|fyi|p\.?s\.?|update|(?:some\ )?facts\ about\ me
+        |(?:please\ )?(?:store|save|keep|put|add|write)\ (?:this|it|that)?\s*(?:in|to|into)\ (?:your\ |the\ |my\ )?memory|关于我|自我介绍)\s*[:：]\s*
     | (?:你好|您好|嗨|对了|其实|另外|还有|不对|好的|而且|但是|但|不过|所以|因为)[\s，,、！!。：:]*
     )*"""
 )
+_SIGNS = re.compile(r"(?<=[\w.!])\s+[^\w\s]+$")
 _GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
     r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
@@ -43,6 +48,17 @@ _NAME_ZH = re.compile(
     rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:(?:[，,。！!]|\s(?:by|btw|and|but|from)\b).*)?$",
     re.DOTALL,
 )
+# A name of a place or an employer: words with a capital or of Chinese, and small words between them.
+_WORD = r"(?:(?:St|Mt|Ft|Dr|Mr|[A-Z])\.|(?:[^\W\da-z_]|\d|[a-z](?=[A-Z])|[\w-]+\.[a-z]{2,4}\b)(?:[\w'.&/+-]*[\w+])?)"
+_SMALL = r"(?:(?:of|the|de|del|della|di|da|do|dos|du|la|le|les|el|al|am|an|der|den|upon|von|van|sur|for|y|und|&)\s+){0,2}"
+_PROPER = re.compile(
+    rf"(?:[Tt]he\s+)?{_WORD}(?:\s+{_SMALL}{_WORD})*(?:(?:\s+and|,)\s+{_WORD}(?:\s+{_WORD})*(?=[\s.]*$))?"
+)
+_UNNAMED = re.compile(
+    r"(?:(?:an?|my|our)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
+)
+_JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<v>.+)$")
+_AT_JOB = re.compile(r"\s+as\s+(?P<v>.+)$")
 _FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
@@ -51,7 +67,7 @@ _REMEMBERS = pattern(
 )
 # A sentence that opens so tells what might be.
 _SUPPOSES = pattern(
-    r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
+    r"(?:e\.g\.|according\s+to|for\s+the\s+sake|in\s+theory|hypothetically|apparently|allegedly|if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
     r"|in\s+(?:the|my|this|that|a)\s+(?:novel|story|book|dream|game|film|movie|play|song|script|scene))\b"
     r"|如果|假如|假设|要是|若|也许|可能|除非|当|在?(?:这|那|我的|一)?[部本个]?(?:小说|故事|梦|游戏|书|电影|剧本?)[里中]"
 )
@@ -62,11 +78,11 @@ _BREAK = pattern(
     rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
         (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
             (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
-    | [，,；]\s*(?=[我叫住来喜讨不也还很在今最请但而])"""
+    | [，,；]\s*(?=[我叫住来喜讨不也还很在今现最请但而])"""
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
-    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|these\s+days|nowadays|at\s+the\s+moment|instead|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
@@ -86,13 +102,13 @@ FACTS: Final = tuple(
         ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
         ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
         ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
-        ("Age", rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b"),
+        ("Age", rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)"),
         ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
-        ("Age", rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲]"),
+        ("Age", rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])"),
         ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
         ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
-        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+)?moved\s+to\s+(?P<v>.+)"),
-        ("Lives in", rf"{_WO}(?:居?住在|搬到了?)\s*(?P<v>.+)"),
+        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+|recently\s+)?(?:moved|relocated)\s+to\s+(?P<v>.+)"),
+        ("Lives in", rf"{_WO}(?:居?住在|搬家?[到去至]了?)\s*(?P<v>.+)"),
         ("From", rf"(?:{_IM}|I\s+come\s+|come\s+)from\s+(?P<v>.+)"),
         ("From", rf"{_WO}[来來]自\s*(?P<v>.+)"),
         ("Works as", rf"{_I}work\s+as\s+(?P<v>.+)"),
@@ -119,8 +135,10 @@ _IDLE_NOUN = pattern(
 )
 _IDLE_VALUE = pattern(
     r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
-        |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see)|the\s+(?:way|idea))\b
-    | 不 | [你您他她它这那谁誰哪] | 什[么麼] | 就[好行是] | 怎 | 上了 | .*的?时候"""
+        |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see|bother|admit|be|interrupt|disturb|complain|brag)
+        |your|my\s+(?:chances|odds|luck)|option|version|answer|the\s+(?:way|idea|looks?|sound|result|answer|rest)
+        |the\s+(?:first|second|third|fourth|last|other|next|latter|former|new|old|same)\s+(?:one|option|version|idea|answer|draft|part))\b
+    | 不 | [你您他她它这那谁誰哪] | 什[么麼] | 就[好行是] | 怎 | 咋 | 死$ | 上了 | .*的?时候"""
 )
 
 
@@ -142,6 +160,10 @@ class Fact:
         if self.key in (LIKES, DISLIKES, REMEMBER):
             return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
         return " ".join(map(stem, self.key.split())), ""
+
+    def is_ended_by(self, other: Fact) -> bool:
+        """Whether it holds no more when the other one does not; one without a value stands for any."""
+        return self.key == other.key and (not other.value or self.value.casefold() == other.value.casefold())
 
 
 def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
@@ -201,8 +223,8 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
         tidy = (
             _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
         )
-        is_noun = key in ("Lives in", "Works at") and tidy.islower() and tidy.isascii() and tidy[:4] != "the "
-        if _is_idiom(key, tidy) or (is_noun and "I" in clause.text):  # who writes capitals gives a place one
+        if key in NAMED:
+            yield from _named_facts(key, tidy, capitals="I" in clause.text)
             return
         if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
@@ -216,7 +238,7 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     Args:
         says_name: "my name is" came before it, so that one word in lower case is a name, too.
     """
-    value = one_line(value).strip(" \"'“”「」.!?…。！？~")
+    value = _SIGNS.sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
     if (found := _NAME_EN.match(value)) or (
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
     ):
@@ -243,7 +265,45 @@ def _idioms() -> dict[str, Any]:
     data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
     forms = {key: pattern(form) for key, form in data.pop("no_forms").items()}
-    return {**{name: tuple(words.split()) for name, words in data.items()}, "no_places": places, "no_forms": forms}
+    names = {name: re.compile(form, re.VERBOSE) for name, form in data.pop("names").items()}
+    words = {name: tuple(words.split()) for name, words in data.items()}
+    return {**words, **names, "no_places": places, "no_forms": forms}
+
+
+def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[Fact]:
+    """The facts of a place, an employer or a job: "a nurse at Fiat" is two."""
+    form, other = {"Works as": (_JOB_AT, "Works at"), "Works at": (_AT_JOB, "Works as")}.get(key, (None, ""))
+    more = form.search(value) if form else None
+    if name := named(key, value[: more.start()] if more else value, capitals=capitals):
+        yield Fact(key, name)
+        if more and (name := named(other, more["v"], capitals=capitals)):
+            yield Fact(other, name)
+
+
+def named(key: str, value: str, *, capitals: bool = True) -> str:
+    """The place, employer or job that a value begins with, without what follows it; empty: it may be something else.
+
+    Args:
+        capitals: the one who wrote it writes capitals, so that a name has one.
+    """
+    value, idioms = one_line(value), _idioms()
+    if _is_idiom(key, value):
+        return ""
+    if key == "Works as":
+        return idioms["after_job"].sub("", value)
+    if unnamed := _UNNAMED.match(value):  # "a firm called Norvik", "a small flat in Turin"
+        value = unnamed["name"] or (value.rpartition(" in ")[2] if " in " in value and key == "Lives in" else "")
+    if found := _PROPER.match(value):
+        more = idioms["institution"].match(value, found.end())
+        end = more.end() if more else found.end()
+        rest, value = value[end:], value[:end]
+        if rest[:1].isspace() and not idioms["after"].match(rest):  # "Berlin timezone", "Bob's house"
+            return ""
+    elif capitals and not (key == "Works at" and idioms["institution"].fullmatch(value.removeprefix("the"))):
+        return ""
+    else:
+        value = idioms["after"].sub("", value)
+    return "" if _is_idiom(key, value) else value
 
 
 def _is_idiom(key: str, value: str) -> bool:
@@ -290,6 +350,6 @@ def _says_something(value: str) -> bool:
 
 def _tidy(value: str) -> str:
     """The value on one line, without quotation marks, end marks and trailing words such as "now"."""
-    value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
+    value = _SIGNS.sub("", one_line(value)).rstrip(" .!?,:;…。！？，、：；~")
     value = _TRAILING.sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value
