@@ -67,7 +67,7 @@ _REMEMBERS = pattern(
 )
 # A sentence that opens so tells what might be.
 _SUPPOSES = pattern(
-    r"(?:e\.g\.|according\s+to|for\s+the\s+sake|in\s+theory|hypothetically|apparently|allegedly|if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
+    r"(?:e\.g\.|according\s+to|based\s+on|as\s+per|officially,|for\s+the\s+sake|in\s+theory|hypothetically|apparently|allegedly|if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
     r"|in\s+(?:the|my|this|that|a)\s+(?:novel|story|book|dream|game|film|movie|play|song|script|scene))\b"
     r"|如果|假如|假设|要是|若|也许|可能|除非|当|在?(?:这|那|我的|一)?[部本个]?(?:小说|故事|梦|游戏|书|电影|剧本?)[里中]"
 )
@@ -78,7 +78,7 @@ _BREAK = pattern(
     rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
         (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
             (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
-    | [，,；]\s*(?=[我叫住来喜讨不也还很在今现最请但而])"""
+    | [，,；]\s*(?=[我叫住来喜讨不也还很在今现最请但而]|\d{{1,3}}[岁歲])"""
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
@@ -86,7 +86,7 @@ _TRAILING = pattern(
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
-_ADV = r"(?:(?:really|also|just|now|currently|still|do)\s+)*"
+_ADV = r"(?:(?:really|also|just|now|currently|still|do|originally)\s+)*"
 _I = rf"(?P<i>I\s+)?{_ADV}"
 _IM = rf"(?P<i>(?:I\s+am|I'm)\s+|am\s+){_ADV}"
 _NOUN = r"(?P<k>(?!name\s)[^\W\d_][\w'-]*(?:\s+[\w'-]+){0,4}?)"
@@ -136,9 +136,9 @@ _IDLE_NOUN = pattern(
 _IDLE_VALUE = pattern(
     r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
         |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see|bother|admit|be|interrupt|disturb|complain|brag)
-        |your|my\s+(?:chances|odds|luck)|option|version|answer|the\s+(?:way|idea|looks?|sound|result|answer|rest)
+        |your|my\s+(?:chances|odds|luck)|option|number|the\s+\w+\s+(?:one|option|version)|version|answer|the\s+(?:way|idea|looks?|sound|result|answer|rest)
         |the\s+(?:first|second|third|fourth|last|other|next|latter|former|new|old|same)\s+(?:one|option|version|idea|answer|draft|part))\b
-    | 不 | [你您他她它这那谁誰哪] | 什[么麼] | 就[好行是] | 怎 | 咋 | 死$ | 上了 | .*的?时候"""
+    | 不 | [你您他她它这那谁誰哪] | 莫 | 理不理 | 干嘛 | 得 | 极了?$ | 什[么麼] | 就[好行是] | 怎 | 咋 | 死$ | 上了 | .*的?时候"""
 )
 
 
@@ -311,7 +311,8 @@ def _is_idiom(key: str, value: str) -> bool:
     words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
     first, form = _FIRST_WORD.match(value), _idioms()["no_forms"].get(key)
     word = (first[1] or "") if first else ""
-    return value in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
+    whole = value.lower() if key == "Works at" else value
+    return whole in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
 
 
 def _items(value: str) -> list[str]:

@@ -40,6 +40,7 @@ _WORKS_ON = re.compile(
              [^\n:：.!?]{0,60}[.!?][ \t]*\n)
       | (?:^|\n)[ \t]*(?:below|here|this|attached|the\s+(?:following|text|mail)|what\s+follows)[^\n.!?:：]{0,30}\b(?:is|are|was|comes)\b
         [^\n:：!?]{0,120}[.:：][ \t]*\n
+      | \b(?:sent|gave|forwarded|wrote)\s+(?:me|us)\s+(?:this|the\s+following|that)\b[^\n]{0,40}\n
       | (?:^|\n)(?![^\n:：]*(?:\b(?:me|myself|memory|I|remember|note|to\s?do|hi|hello|hey|dear|all|everyone|updates?|facts?|intro\w*|ps|fyi
             |context|background|details|situation|profile)\b|[我记]))[^\n:：.!?。！？]{1,60}[:：][ \t]*\n
       | (?:^|[。！？，]\s*|\n)\s*[^\n:：。！？，]{0,20}?

@@ -72,14 +72,15 @@ _CORRECTS = re.compile(
       | (?:{_OOPS})+(?:(?P<at_2>in|at|from)\s+(?P<v_2>{_SO})|(?P<v_3>\d{{1,3}}))
       | (?:no[\s,]+wait|wait[\s,]+no|(?:oops|sorry)[\s,]+no|no[\s,]+sorry|scratch\s+that)[\s,]+(?P<v_4>{_SO})
       | not\s+(?:(?:in|at|from)\s+)?(?P<old_5>{_SO}?)\s*(?:,|\bbut\b)\s*(?:but\s+)?(?:(?P<at_5>in|at|from)\s+)?(?P<v_5>{_SO})
+      | 不是(?P<old_8>[^，,。！？是]+)[，,]\s*而?是(?P<v_8>[^，,。！？]+)
       | (?:(?:不对|不是|错了|我?说错了|抱歉|哦不)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
         |不[，,。！]\s*(?:是|(?P<at_6>住?在))|(?:我?说错了|哦不|不对)[，,]\s*(?P<at_7>住?在)?(?!谢|我|不|没|算|等|对))\s*(?P<v_6>[^，,。！？]+?)
     )[\s.。!！]*$""",
     re.VERBOSE | re.IGNORECASE,
 )
 # What begins so within a sentence may correct what comes before it.
-_ASIDE = re.compile(r"\s*(?:[,;，]|\s[–—-]|\.\.\.|…)\s*(?=(?:no|not|sorry|wait|oops|actually|I\s+mean|I\s+meant)\b|不|哦|我?说错|错)", re.I)
-_ASIDE_NO = re.compile(rf"(?i:no)[\s,]+(?P<v>{_SO})[\s.!]*$", re.IGNORECASE)
+_ASIDE = re.compile(r"\s*(?:[,;，]|\s[–—-]+|\.\.\.|…)\s*(?=(?:no|not|sorry|wait|oops|actually|er|or\s+rather|I\s+mean|I\s+meant)\b|不|哦|我?说错|错)", re.I)
+_ASIDE_NO = re.compile(rf"(?:no|sorry|er|or\s+rather)[\s,]+(?P<v>{_SO})[\s.!]*$", re.IGNORECASE)
 _PREPOSITIONS: Final = {
     **{"in": ("LIVES_IN",), "at": ("WORKS_AT",), "from": ("COMES_FROM",), "as": ("WORKS_AS",)},
     **{"在": ("LIVES_IN", "WORKS_AT"), "住在": ("LIVES_IN",)},
@@ -165,11 +166,11 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
     told: list[Sequence[Statement]] = [statements_in(before, now=now, people=people)] if before else []
     named, spoken_of = list(people), dict[str, None]()
     greeted = False
-    for sentence in itertools.chain.from_iterable(map(_asides, sentences_in(text))):
+    for sentence, aside in itertools.chain.from_iterable(map(_asides, sentences_in(text))):
         greeted = greeted or greets(sentence.masked)
         if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
-        if correction := _CORRECTS.match(sentence.masked) or _ASIDE_NO.match(sentence.masked):
+        if correction := aside or _CORRECTS.match(sentence.masked):
             if corrected := _corrected(sentence, correction, told, now):
                 told.append([corrected])
                 found.append(corrected)
@@ -195,14 +196,13 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
     return found
 
 
-def _asides(sentence: Sentence) -> Iterator[Sentence]:
+def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
     """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
     for gap in _ASIDE.finditer(sentence.masked):
         rest = sentence.cut(gap.end())
-        if _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked):
-            yield from (sentence.cut(0, gap.start()), rest)
-            return
-    yield sentence
+        if aside := _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked):
+            return [(sentence.cut(0, gap.start()), None), (rest, aside)]
+    return [(sentence, None)]
 
 
 def _corrected(
