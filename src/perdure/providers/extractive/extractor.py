@@ -18,7 +18,7 @@ from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
-from perdure.providers.extractive.language import asks, language_of
+from perdure.providers.extractive.language import asks, language_of, load_table
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
     KIN,
@@ -30,40 +30,13 @@ from perdure.providers.extractive.statements import (
     statements_in,
 )
 
-
-def _words(listed: str) -> frozenset[str]:
-    """Words that commas separate."""
-    return frozenset(word.strip() for word in listed.split(","))
-
-
-_LISTED: Final = {
-    NAME: "name, full name, display name, 姓名, 名字",
-    BIRTHDAY: "birthday, birth date, birthdate, date of birth, dob, 生日, 出生日期",
-    "Age": "age, 年龄",
-    "Lives in": "city, town, home, residence, lives in, location, home city, 城市, 住址, 居住地, 现居地, 住在",
-    "From": "home town, hometown, birthplace, place of birth, comes from, country of origin, 家乡, 籍贯, 来自",
-    "Works as": "job, job title, occupation, profession, works as, 职业, 职位, 工作",
-    "Works at": "company, employer, workplace, works at, works for, 公司, 单位, 工作单位",
-    "Likes": "likes, loves, hobbies, interests, favorites, favourites, 喜欢, 爱好, 兴趣",
-    "Dislikes": "dislikes, hates, 不喜欢, 讨厌",
-}
-_KEYS: Final = {word: key for key, listed in _LISTED.items() for word in _words(listed)}
+_DOCUMENTS: Final = load_table("documents")
+_KEYS: Final = {word: key for key, words in _DOCUMENTS["listed"].items() for word in words}
 """Key of a document -> key of a fact in `statements.RELATIONS`, or a relation of its own."""
-_OF_PEOPLE_ONLY: Final = frozenset({BIRTHDAY, "Age", "Works as", "Likes", "Dislikes"})
-"""What tells that a record without a word for a person is one."""
-_SPEAKER: Final = _words("user, me, myself, profile, 用户, 我")
-_PERSON: Final = frozenset(KIN) | _words(
-    """person, people, users, customer, customers, client, clients, employee, employees, member, members, contact,
-    contacts, friends, author, patient, guest, student, 人, 客户, 员工, 联系人"""
+_OF_PEOPLE_ONLY, _SPEAKER, _PARTS, _TITLES, _JOBS = (
+    frozenset[str](_DOCUMENTS[name]) for name in ("of_people_only", "speaker", "parts", "titles", "jobs")
 )
-_PARTS: Final = _words(
-    """address, addresses, home, location, contact details, details, personal, basic info, info, data, job, work,
-    employment, occupation, preferences, 地址, 工作, 个人信息"""
-)
-"""Records that belong to the person whose record they are in."""
-_TITLES: Final = frozenset({"title", "role", "position"})
-"""Keys of a job, which elsewhere may be anything."""
-_JOBS: Final = frozenset({"job", "work", "employment", "occupation", "工作"})
+_PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -176,7 +149,9 @@ class _Extraction:
                 said = (
                     statements_in_document(turn.text, now=turn.occurred_at)
                     if turn.kind == "json"
-                    else statements_in(turn.text, now=turn.occurred_at, people=people, before=before[-1] if before else "")
+                    else statements_in(
+                        turn.text, now=turn.occurred_at, people=people, before=before[-1] if before else ""
+                    )
                 )
                 found += [(turn, one) for one in said]
             before = [turn.text] if turn.is_user else [] if asks(turn.text) else before

@@ -8,31 +8,30 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
+from perdure.providers.extractive.language import (
+    CJK,
+    Sentence,
+    is_question,
+    load_table,
+    one_line,
+    pattern,
+    sentences_in,
+    stem,
+)
 
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
 """Keys of facts whose value is a name, or a job."""
 
+_TABLES = load_table("forms")
 
-# What may stand before a statement without changing it.
-_LEAD = pattern(
-    r"""\s*(?:
-      (?:hi|hello|hey|well|so|ok|yes|no|actually|also|and|but|by\ the\ way|now|sorry|please|there|today|because)\b
-      [\s,:!.–—-]*
-    | (?:about\ me(?:self)?|(?:(?:a\ )?(?:quick|short|brief)\ )?intro(?:duction)?|note|fyi|p\.?s\.?|update|(?:some\ )?facts\ about\ me
-        |(?:please\ )?(?:store|save|keep|put|add|write)\ (?:this|it|that)?\s*(?:in|to|into)\ (?:your\ |the\ |my\ )?memory|关于我|自我介绍)\s*[:：]\s*
-    | (?:你好|您好|嗨|对了|其实|另外|还有|不对|好的|而且|但是|但|不过|所以|因为)[\s，,、！!。：:]*
-    )*"""
-)
+_LEAD = pattern(_TABLES["lead"])
 _SIGNS = re.compile(r"(?<=[\w.!])\s+[^\w\s]+$")
 _GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
@@ -50,7 +49,9 @@ _NAME_ZH = re.compile(
 )
 # A name of a place or an employer: words with a capital or of Chinese, and small words between them.
 _WORD = r"(?:(?:St|Mt|Ft|Dr|Mr|[A-Z])\.|(?:[^\W\da-z_]|\d|[a-z](?=[A-Z])|[\w-]+\.[a-z]{2,4}\b)(?:[\w'.&/+-]*[\w+])?)"
-_SMALL = r"(?:(?:of|the|de|del|della|di|da|do|dos|du|la|le|les|el|al|am|an|der|den|upon|von|van|sur|for|y|und|&)\s+){0,2}"
+_SMALL = (
+    r"(?:(?:of|the|de|del|della|di|da|do|dos|du|la|le|les|el|al|am|an|der|den|upon|von|van|sur|for|y|und|&)\s+){0,2}"
+)
 _PROPER = re.compile(
     rf"(?:[Tt]he\s+)?{_WORD}(?:\s+{_SMALL}{_WORD})*(?:(?:\s+and|,)\s+{_WORD}(?:\s+{_WORD})*(?=[\s.]*$))?"
 )
@@ -65,12 +66,7 @@ _REMEMBERS = pattern(
         (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
     | (?:请|帮我|你|要|一定)*(?:记住|記住|记得|記得|记下|别忘了)[\s：:，,]*"""
 )
-# A sentence that opens so tells what might be.
-_SUPPOSES = pattern(
-    r"(?:e\.g\.|according\s+to|based\s+on|as\s+per|officially,|for\s+the\s+sake|in\s+theory|hypothetically|apparently|allegedly|if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
-    r"|in\s+(?:the|my|this|that|a)\s+(?:novel|story|book|dream|game|film|movie|play|song|script|scene))\b"
-    r"|如果|假如|假设|要是|若|也许|可能|除非|当|在?(?:这|那|我的|一)?[部本个]?(?:小说|故事|梦|游戏|书|电影|剧本?)[里中]"
-)
+_SUPPOSES = pattern(_TABLES["supposes"])
 _OPENS_WITH_I = pattern(r"I\b|I'|我")
 # Between two statements of one sentence.
 _AND = r"(?:and|but|so|while|though|because|since|then|also)\s+"
@@ -102,9 +98,15 @@ FACTS: Final = tuple(
         ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
         ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
         ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
-        ("Age", rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)"),
+        (
+            "Age",
+            rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)",
+        ),
         ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
-        ("Age", rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])"),
+        (
+            "Age",
+            rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])",
+        ),
         ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
         ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
         ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+|recently\s+)?(?:moved|relocated)\s+to\s+(?P<v>.+)"),
@@ -129,17 +131,8 @@ FACTS: Final = tuple(
 """Key -> pattern of one clause; `v` is the value, `k` the noun that stands for `{}` in the key, `i` the subject, which
 a clause that continues another may leave out. The first that matches counts."""
 
-# The form of a fact, and nothing to keep: "my question is simple", "I like that", "call me tomorrow".
-_IDLE_NOUN = pattern(
-    r"\b(?:questions?|points?|guess|opinion|fault|turn|answers?|I|you|who|which|that|if|when|what)\b|问题|意思|想法"
-)
-_IDLE_VALUE = pattern(
-    r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
-        |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see|bother|admit|be|interrupt|disturb|complain|brag)
-        |your|my\s+(?:chances|odds|luck)|option|number|the\s+\w+\s+(?:one|option|version)|version|answer|the\s+(?:way|idea|looks?|sound|result|answer|rest)
-        |the\s+(?:first|second|third|fourth|last|other|next|latter|former|new|old|same)\s+(?:one|option|version|idea|answer|draft|part))\b
-    | 不 | [你您他她它这那谁誰哪] | 莫 | 理不理 | 干嘛 | 得 | 极了?$ | 什[么麼] | 就[好行是] | 怎 | 咋 | 死$ | 上了 | .*的?时候"""
-)
+_IDLE_NOUN = pattern(_TABLES["idle_noun"])
+_IDLE_VALUE = pattern(_TABLES["idle_value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,11 +247,6 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     return found["v"]
 
 
-def load_table(name: str) -> dict[str, Any]:
-    """The data of a file beside this one."""
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
-
-
 @functools.cache
 def _idioms() -> dict[str, Any]:
     """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
@@ -290,7 +278,7 @@ def named(key: str, value: str, *, capitals: bool = True) -> str:
     if _is_idiom(key, value):
         return ""
     if key == "Works as":
-        return idioms["after_job"].sub("", value)
+        return str(idioms["after_job"].sub("", value))
     if unnamed := _UNNAMED.match(value):  # "a firm called Norvik", "a small flat in Turin"
         value = unnamed["name"] or (value.rpartition(" in ")[2] if " in " in value and key == "Lives in" else "")
     if found := _PROPER.match(value):

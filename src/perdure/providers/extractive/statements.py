@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from typing import Final, Literal
 
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, load_table, named, supposes
-from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
+from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, supposes
+from perdure.providers.extractive.language import CJK, Sentence, is_question, load_table, one_line, sentences_in
 
 Mode = Literal["is", "was", "not", "ends", "never"]
 """`was`: it was so, and is no more. `not` and `ends`: it is not so, and ends what is known; with "no more" and the like
@@ -63,24 +63,10 @@ _PET_ZH = re.compile(
 _BIRTHDAY = re.compile(
     r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
 )
-_OOPS = r"(?:no|nope|sorry|wait|oops|oh|actually|rather|my\s+(?:bad|mistake))\b[\s,.!–—-]*"
-_SO = r"(?:the\s+)?(?-i:[^\W\da-z_])[\w'.-]*(?:\s(?-i:[^\W\da-z_])[\w'.-]*){0,3}"
-_CORRECTS = re.compile(
-    rf"""\s*(?:(?:{_OOPS}|not\s+[^,.;!?]+[,\s]+)*
-        (?:I\s+(?:meant|mean)(?:\s+to\s+say)?,?\s+|correction\s*:\s*)(?:(?P<at>in|at|from|as)\s+)?
-        (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?
-      | (?:{_OOPS})+(?:(?P<at_2>in|at|from)\s+(?P<v_2>{_SO})|(?P<v_3>\d{{1,3}}))
-      | (?:no[\s,]+wait|wait[\s,]+no|(?:oops|sorry)[\s,]+no|no[\s,]+sorry|scratch\s+that)[\s,]+(?P<v_4>{_SO})
-      | not\s+(?:(?:in|at|from)\s+)?(?P<old_5>{_SO}?)\s*(?:,|\bbut\b)\s*(?:but\s+)?(?:(?P<at_5>in|at|from)\s+)?(?P<v_5>{_SO})
-      | 不是(?P<old_8>[^，,。！？是]+)[，,]\s*而?是(?P<v_8>[^，,。！？]+)
-      | (?:(?:不对|不是|错了|我?说错了|抱歉|哦不)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
-        |不[，,。！]\s*(?:是|(?P<at_6>住?在))|(?:我?说错了|哦不|不对)[，,]\s*(?P<at_7>住?在)?(?!谢|我|不|没|算|等|对))\s*(?P<v_6>[^，,。！？]+?)
-    )[\s.。!！]*$""",
-    re.VERBOSE | re.IGNORECASE,
+_CORRECTS, _ASIDE, _ASIDE_NO = (
+    re.compile(form.replace("OOPS", _TABLES["oops"]).replace("NAME", _TABLES["name"]), re.VERBOSE | re.IGNORECASE)
+    for form in (_TABLES["corrects"], _TABLES["aside"], _TABLES["aside_no"])
 )
-# What begins so within a sentence may correct what comes before it.
-_ASIDE = re.compile(r"\s*(?:[,;，]|\s[–—-]+|\.\.\.|…)\s*(?=(?:no|not|sorry|wait|oops|actually|er|or\s+rather|I\s+mean|I\s+meant)\b|不|哦|我?说错|错)", re.I)
-_ASIDE_NO = re.compile(rf"(?:no|sorry|er|or\s+rather)[\s,]+(?P<v>{_SO})[\s.!]*$", re.IGNORECASE)
 _PREPOSITIONS: Final = {
     **{"in": ("LIVES_IN",), "at": ("WORKS_AT",), "from": ("COMES_FROM",), "as": ("WORKS_AS",)},
     **{"在": ("LIVES_IN", "WORKS_AT"), "住在": ("LIVES_IN",)},
@@ -100,7 +86,8 @@ _FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
     (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
 _OVER: Final = tuple(
-    (re.compile(form.replace(" ", r"\s+") + r"[\s.!。！]*", re.IGNORECASE), relation) for form, relation in _TABLES["over"]
+    (re.compile(form.replace(" ", r"\s+") + r"[\s.!。！]*", re.IGNORECASE), relation)
+    for form, relation in _TABLES["over"]
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
@@ -110,18 +97,9 @@ _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
 _LEAVES = re.compile(r"\b(?:left|quit)\s+(?!my\s+job)|离开|辞", re.IGNORECASE)
 _ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
 _MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|\brelocated\b|[搬来]|开始|入职|跳槽", re.IGNORECASE)
-_THIRD = {
-    **{
-        f"{verb}s {word}": f"{verb} {word}"
-        for verb, word in (("live", "in"), ("work", "at"), ("work", "as"), ("work", "for"))
-    },
-    **{f"no longer {verb}s": f"no longer {verb}" for verb in ("live", "work")},
-    **{f"{verb}s": verb for verb in ("like", "love", "hate", "dislike", "enjoy")},
-    **{"comes from": "come from", "is from": "am from"},
-    **{f"doesn't {verb}": f"don't {verb}" for verb in ("like", "live", "work")},
-    **{f"has {verb}": f"have {verb}" for verb in ("moved", "lived", "worked", "left")},
-}
-_THIRD_EN = tuple((re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _THIRD.items())
+_THIRD_EN = tuple(
+    (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
+)
 _TAIL_EN = re.compile(
     r"""\s+(?:with|near|where|which|who|together|alone|at\s+the\s+moment|right\s+now|again|these\s+days)\b.*$
       | ,\s+(?:that|it|this|so|where|which|who|with|but|and|not)\b.*$ | [，,](?=那|这|但|不).*$""",
