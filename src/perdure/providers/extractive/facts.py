@@ -263,9 +263,9 @@ def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[Fact]:
     form, other = {"Works as": (_JOB_AT, "Works at"), "Works at": (_AT_JOB, "Works as")}.get(key, (None, ""))
     more = form.search(value) if form else None
     if name := named(key, value[: more.start()] if more else value, capitals=capitals):
+        if more and (of_other := named(other, more["v"], capitals=capitals)):
+            yield Fact(other, of_other)
         yield Fact(key, name)
-        if more and (name := named(other, more["v"], capitals=capitals)):
-            yield Fact(other, name)
 
 
 def named(key: str, value: str, *, capitals: bool = True) -> str:

@@ -94,7 +94,8 @@ _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他�
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
 _IDLE_WORDS = re.compile(r"\s+any\s?more\b(?!\s+than)|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
 _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
-_LEAVES = re.compile(r"\b(?:left|quit)\s+(?!my\s+job)|离开|辞", re.IGNORECASE)
+_JOB = re.compile(r"\bjob\b|工作|辞", re.IGNORECASE)
+_LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
 _ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
 _MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|\brelocated\b|[搬来]|开始|入职|跳槽", re.IGNORECASE)
 _THIRD_EN = tuple(
@@ -294,14 +295,15 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
             start, end = start if moves else None, None
     if mode == "is" and end is not None and end <= now:
         mode = "was"
+    # "I left Turin": which of the two it is, only what is known tells.
+    is_either = leaves and mode == "was" and not _JOB.search(clause.masked)
     for fact in facts_in(_IDLE_WORDS.sub("", text), greeted=greeted):
         for statement in _of_fact(fact):
-            if leaves and mode == "was" and statement.relation == "WORKS_AT":  # "I left Turin": which, is known
-                mode = "not"
+            if is_either and statement.relation == "WORKS_AT":
                 yield replace(
-                    statement, relation="LIVES_IN", kind="Location", subject=subject, mode=mode, invalid_at=end
+                    statement, relation="LIVES_IN", kind="Location", subject=subject, mode="not", invalid_at=end
                 )
-            yield replace(statement, subject=subject, mode=mode, valid_at=start, invalid_at=end)
+            yield replace(statement, subject=subject, mode="not" if is_either else mode, valid_at=start, invalid_at=end)
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
