@@ -108,6 +108,7 @@ _TAIL_EN = re.compile(
 )
 _ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
 _TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
+ASIDE_SIGNS = 100
 OBJECT_WORDS, OBJECT_SIGNS = 7, 40
 """The longest name of an object, in words and in characters."""
 
@@ -179,7 +180,7 @@ def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None
     """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
     for gap in _ASIDE.finditer(sentence.masked):
         rest = sentence.cut(gap.end())
-        if aside := _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked):
+        if len(rest.text) <= ASIDE_SIGNS and (aside := _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked)):
             return [(sentence.cut(0, gap.start()), None), (rest, aside)]
     return [(sentence, None)]
 
