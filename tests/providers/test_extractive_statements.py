@@ -23,7 +23,7 @@ FACTS = {
     "I lived in Oslo from 2010 to 2015.": ["User used to live in Oslo. @2010-01-01 -2016-01-01"],
     "I used to work at Fiat.": ["User used to work at Fiat. -now"],
     "I worked for Olivetti until last May.": ["User used to work at Olivetti. -2026-06-01"],
-    "I left Fiat in March.": ["User used to work at Fiat. -2026-03-01"],
+    "I left my job at Fiat in March.": ["User used to work at Fiat. -2026-03-01"],
     "I joined Ferrari on 1 September 2026.": ["User works at Ferrari. @2026-09-01"],
     "I moved to Milan in March.": ["User lives in Milan. @2026-03-01"],
     "I moved from Turin to Milan two days ago.": ["User lives in Milan. @2026-11-18"],

@@ -28,15 +28,14 @@ from perdure.providers.extractive.language import (
     pattern,
     sentences_in,
 )
-from perdure.providers.extractive.statements import CORRECTION, OBJECT_SIGNS, OBJECT_WORDS, RELATIONS, statements_in
+from perdure.providers.extractive.statements import KEYS, OBJECT_SIGNS, OBJECT_WORDS, statements_in
 
 MAX_LINE_CHARS = 700
 
 _LINE = re.compile(r"[\s*•-]*([^:：]{1,60})[:：]\s*(.+?)\s*")
 
-KEYS = {relation: key for key, (relation, _) in RELATIONS.items()}
-"""Relation of a statement -> key of its line."""
-_ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)
+ANY_TIME = datetime(2999, 1, 1, tzinfo=UTC)
+"""A time after all that a text may name, for texts of unknown time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,16 +54,17 @@ class Notes:
     ended: tuple[Fact, ...]
 
 
-def notes_of(text: str) -> Notes:
-    """Read the facts of a text, in order. Of two with one slot the later counts: people correct themselves."""
+def notes_of(text: str, *, now: datetime = ANY_TIME, before: str = "") -> Notes:
+    """Read the facts of a text, in order. Of two with one slot the later counts: people correct themselves.
+
+    Args:
+        now: when it was written: what will be is no fact yet.
+        before: what the same person said before it, which the text may correct.
+    """
     plain = facts_in(text)
     held: dict[tuple[str, str], Fact] = {}
     ended: dict[Fact, None] = {}
-    # A line has no time, so it doesn't matter when the text was written.
-    for one in statements_in(text, now=_ANY_TIME):
-        if one.relation == CORRECTION and held:
-            slot, last = held.popitem()
-            held[slot] = Fact(last.key, one.object)
+    for one in statements_in(text, now=now, before=before):
         key = KEYS.get(one.relation)
         if key is None or one.subject:
             continue
@@ -72,18 +72,21 @@ def notes_of(text: str) -> Notes:
         tastes = [fact for fact in plain if key in (LIKES, DISLIKES) and fact.key == key]
         fact = Fact(key, one.object.removesuffix(" years old").removesuffix("岁"))
         fact = next((taste for taste in tastes if taste.value.startswith(one.object) and taste.slot not in held), fact)
+        if one.old and key in (LIKES, DISLIKES):
+            ended[old := Fact(key, one.old)] = None
+            held.pop(old.slot, None)
         if one.mode == "is":
             ended.pop(fact, None)
             held.pop(fact.slot, None)
             held[fact.slot] = fact
         else:
             ended[fact] = None
-            if held.get(fact.slot) == fact:
+            if (now_held := held.get(fact.slot)) and now_held.is_ended_by(fact):
                 del held[fact.slot]
     facts: dict[Fact, None] = {}
     for fact in plain:
         is_long = len(fact.value) > OBJECT_SIGNS or len(fact.value.split()) > OBJECT_WORDS
-        if fact.key not in RELATIONS or is_long:  # it stays as it was said
+        if fact.key not in KEYS.values() or (is_long and fact.key in (LIKES, DISLIKES)):
             facts[fact] = None
         elif fact.slot in held:
             facts[held[fact.slot]] = None
@@ -113,7 +116,7 @@ def plan_edits(value: str, facts: Sequence[Fact], ended: Sequence[Fact] = ()) ->
     edits: list[Edit] = []
     for fact in ended:
         lines = value.split("\n")
-        for line in [line for line in lines if holds(line, fact)]:
+        for line in [line for line in lines if (note := parse_note(line)) and note.is_ended_by(fact)]:
             old = f"\n{line}" if line != lines[0] else f"{line}\n" if len(lines) > 1 else line
             if value.count(old) == 1:
                 edits.append(Edit(old, ""))

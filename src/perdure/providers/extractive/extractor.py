@@ -19,10 +19,9 @@ from perdure.core.facts.values import Entity
 from perdure.core.models import EXTRACTIVE
 from perdure.core.text.dates import spans
 from perdure.core.text.zones import local
-from perdure.providers.extractive.language import language_of
+from perdure.providers.extractive.language import asks, language_of, load_table
 from perdure.providers.extractive.statements import (
     BIRTHDAY,
-    CORRECTION,
     NAME,
     OBJECT_SIGNS,
     OBJECT_WORDS,
@@ -31,42 +30,13 @@ from perdure.providers.extractive.statements import (
     statements_in,
 )
 
-
-def _words(listed: str) -> frozenset[str]:
-    """Words that commas separate."""
-    return frozenset(word.strip() for word in listed.split(","))
-
-
-_LISTED: Final = {
-    NAME: "name, full name, display name, 姓名, 名字",
-    BIRTHDAY: "birthday, birth date, birthdate, date of birth, dob, 生日, 出生日期",
-    "Age": "age, 年龄",
-    "Lives in": "city, town, home, residence, lives in, location, home city, 城市, 住址, 居住地, 现居地, 住在",
-    "From": "home town, hometown, birthplace, place of birth, comes from, country of origin, 家乡, 籍贯, 来自",
-    "Works as": "job, job title, occupation, profession, works as, 职业, 职位, 工作",
-    "Works at": "company, employer, workplace, works at, works for, 公司, 单位, 工作单位",
-    "Likes": "likes, loves, hobbies, interests, favorites, favourites, 喜欢, 爱好, 兴趣",
-    "Dislikes": "dislikes, hates, 不喜欢, 讨厌",
-}
-_KEYS: Final = {word: key for key, listed in _LISTED.items() for word in _words(listed)}
+_DOCUMENTS: Final = load_table("documents")
+_KEYS: Final = {word: key for key, words in _DOCUMENTS["listed"].items() for word in words}
 """Key of a document -> key of a fact in `statements.RELATIONS`, or a relation of its own."""
-_OF_PEOPLE_ONLY: Final = frozenset({BIRTHDAY, "Age", "Works as", "Likes", "Dislikes"})
-"""What tells that a record without a word for a person is one."""
-_SPEAKER: Final = _words("user, me, myself, profile, 用户, 我")
-_PERSON: Final = frozenset(KIN) | _words(
-    """person, people, users, customer, customers, client, clients, employee, employees, member, members, contact,
-    contacts, friends, author, patient, guest, student, 人, 客户, 员工, 联系人"""
+_OF_PEOPLE_ONLY, _SPEAKER, _PARTS, _TITLES, _JOBS, _SAYING = (
+    frozenset[str](_DOCUMENTS[name]) for name in ("of_people_only", "speaker", "parts", "titles", "jobs", "saying")
 )
-_PARTS: Final = _words(
-    """address, addresses, home, location, contact details, details, personal, basic info, info, data, job, work,
-    employment, occupation, preferences, 地址, 工作, 个人信息"""
-)
-"""Records that belong to the person whose record they are in."""
-_TITLES: Final = frozenset({"title", "role", "position"})
-"""Keys of a job, which elsewhere may be anything."""
-_JOBS: Final = frozenset({"job", "work", "employment", "occupation", "工作"})
-_SAYING: Final = _words("role, author, from, sender, speaker, by, user, username, name, 角色, 作者, 发件人")
-"""Keys of who says what stands in a record."""
+_PERSON: Final = frozenset(KIN) | frozenset(_DOCUMENTS["person"])
 _LINE = re.compile(r"(?P<path>[^:：\n]+): (?P<value>.+)")
 
 
@@ -137,7 +107,7 @@ def _fits(value: str) -> bool:
     return bool(value) and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS
 
 
-SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "WORKS_AS", "WORKS_AT", "HAS_BIRTHDAY"})
+SINGLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS", "WORKS_AT", "HAS_BIRTHDAY"})
 """Relations of which a person has one object at a time: a new one ends the one before."""
 
 CORRECTABLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS", "WORKS_AT", "LIKES", "DISLIKES"})
@@ -188,32 +158,30 @@ class _Extraction:
     def run(self) -> Extraction:
         """Extract from all turns of users."""
         people = [name for _, one, name in _names(self._batch) if one.type == "Person" and name != USER]
-        turns = [turn for turn in self._batch.turns if turn.is_user]
-        found = [
-            (turn, one)
-            for turn in turns
-            for one in (
-                *(statements_in_document(turn.text, now=turn.occurred_at) if turn.kind == "json" else ()),
-                *(
-                    one
-                    for words in (said_in_document(turn.text, turn.speaker) if turn.kind == "json" else (turn.text,))
-                    for one in statements_in(words, now=turn.occurred_at, people=people)
-                ),
-            )
-        ]
+        found: list[tuple[Turn, Statement]] = []
+        before: list[str] = []
+        for turn in (*self._batch.context, *self._batch.turns):
+            if turn.is_user and turn in self._batch.turns:
+                told = before[-1] if before else ""
+                is_json = turn.kind == "json"
+                said = [*statements_in_document(turn.text, now=turn.occurred_at)] if is_json else []
+                for words in said_in_document(turn.text, turn.speaker) if is_json else (turn.text,):
+                    said += statements_in(words, now=turn.occurred_at, people=people, before="" if is_json else told)
+                found += [(turn, one) for one in said]
+            before = [turn.text] if turn.is_user else [] if asks(turn.text) else before
         for turn, one in found:
             if one.relation == NAME and not one.subject:
-                self._name(turn.speaker, one.object)
+                self._name(turn.speaker, one)
         for turn, one in found:
-            if one.relation == CORRECTION:
-                self._correct(turn, one)
-            elif one.relation != NAME and one.subject.casefold() not in self._shared:
+            if one.relation != NAME and one.subject.casefold() not in self._shared:
                 self._add(turn, one)
         return Extraction(entities=list(self._entities.values()), facts=self._facts, model=EXTRACTIVE)
 
-    def _name(self, speaker: str, name: str) -> None:
-        """Let the speaker have a name from now on, with `User` or the name they had as an alias."""
-        entity = self._entity(speaker, "Person")
+    def _name(self, speaker: str, statement: Statement) -> None:
+        """Let the speaker have a name from now on, with `User` or the name they had as an alias; or have it no more."""
+        entity, name = self._entity(speaker, "Person"), statement.object
+        if statement.mode != "is":
+            name = speaker if entity.name.casefold() == name.casefold() else entity.name
         if name.casefold() != entity.name.casefold():
             aliases = tuple(one for one in (*entity.aliases, entity.name) if one.casefold() != name.casefold())
             self._entities[speaker.casefold()] = replace(entity, name=name, aliases=aliases, is_new_name=True)
@@ -221,13 +189,17 @@ class _Extraction:
     def _add(self, turn: Turn, statement: Statement) -> None:
         """Add what a statement says."""
         subject = self._entity(statement.subject or turn.speaker, "Person")
+        if not statement.object:
+            if (now_so := self._now_so(subject, statement.relation)) is None:
+                return
+            statement = replace(statement, object=now_so)
         object_ = self._entity(statement.object, statement.kind)
         if subject.name == object_.name or object_.name.casefold() in self._shared:
             return
         now = turn.occurred_at
         valid_at = statement.valid_at
-        invalid_at = statement.invalid_at or (now if statement.mode in ("was", "not") else None)
-        if statement.mode == "is" and valid_at is None and statement.relation in CORRECTABLE:
+        invalid_at = statement.invalid_at or (now if statement.mode in ("was", "not", "ends") else None)
+        if statement.mode == "is" and valid_at is None and not statement.old and statement.relation in CORRECTABLE:
             valid_at = now
         fact = ExtractedFact(
             subject=subject.name,
@@ -257,9 +229,10 @@ class _Extraction:
 
     def _other_in_batch(self, statement: Statement, fact: ExtractedFact) -> tuple[Decision, int | None]:
         """Return what a fact means for an earlier one of the batch, and its place."""
+        target = self._entity(statement.old, statement.kind).name if statement.old else fact.object
         for place, one in reversed(list(enumerate(self._facts, 1))):
             if one.subject == fact.subject and one.invalid_at is None and one.decision in ("ADD", "SUPERSEDE"):
-                decision = _meaning(statement, one.relation, one.object == fact.object)
+                decision = _meaning(statement, one.relation, one.object == target)
                 if decision is not None:
                     return decision, place
         return "ADD", None
@@ -271,6 +244,7 @@ class _Extraction:
         if subject.known is None:
             return "ADD", None
         seq = self._batch.entities[subject.known - 1].seq
+        object_ = self._entity(statement.old, statement.kind) if statement.old else object_
         other = None if object_.known is None else self._batch.entities[object_.known - 1].seq
         for place, known in reversed(list(enumerate(self._batch.facts, 1))):
             if known.subject == seq and known.invalid_at is None:
@@ -279,30 +253,15 @@ class _Extraction:
                     return decision, place
         return "ADD", None
 
-    def _correct(self, turn: Turn, statement: Statement) -> None:
-        """Put another object into the last fact of the batch, or into the one that the statement names."""
-        old = statement.old.casefold()
-        for place, one in reversed(list(enumerate(self._facts, 1))):
-            if one.relation in CORRECTABLE and (not old or one.object.casefold() == old):
-                kind = self._entities[one.object.casefold()].type
-                object_ = self._entity(statement.object, kind)
-                if object_.name != one.object:
-                    plain = replace(statement, relation=one.relation)
-                    text = _sentence(turn, plain, one.subject, object_.name)
-                    self._facts.append(
-                        replace(
-                            one,
-                            object=object_.name,
-                            text=text,
-                            turns=(turn.number,),
-                            valid_at=None,
-                            invalid_at=None,
-                            decision="UPDATE",
-                            known=None,
-                            replaces=place,
-                        )
-                    )
-                return
+    def _now_so(self, subject: ExtractedEntity, relation: str) -> str | None:
+        """Return the object that a fact of the batch or a known one gives the subject in this relation."""
+        for one in reversed(self._facts):
+            if (one.subject, one.relation) == (subject.name, relation):
+                return one.object if one.invalid_at is None else None
+        seq = self._batch.entities[subject.known - 1].seq if subject.known else None
+        names = {one.seq: one.name for one in self._batch.entities}
+        known = [one for one in self._batch.facts if (one.subject, one.relation) == (seq, relation)]
+        return next((names.get(one.object) for one in reversed(known) if one.invalid_at is None), None)
 
     def _entity(self, name: str, kind: str) -> ExtractedEntity:
         """Return the entity of this name, the known one if there is one."""
@@ -321,6 +280,8 @@ class _Extraction:
 def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision | None:
     """Return what a statement means for a fact of its subject with this relation; None: nothing."""
     if statement.relation == relation and same_object:
+        if statement.old:
+            return "UPDATE"
         return {"is": "NONE", "was": "UPDATE", "not": "UPDATE", "ends": "UPDATE", "never": "DELETE"}[statement.mode]  # type: ignore[return-value]
     if statement.mode != "is" or statement.invalid_at is not None:
         return None
@@ -333,7 +294,9 @@ def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> s
     """Return the fact in words, in the language of the turn."""
     chinese = language_of(turn.text) == "zh"
     form, names = _SENTENCES.get(statement.relation, _KIN_SENTENCES), (subject, object_)
-    return form[chinese + 2 * (statement.mode in ("was", "not"))].format(*names, word=statement.word)
+    if chinese and statement.relation == "HAS_AGE":
+        names = subject, object_.replace(" years old", "岁")
+    return form[chinese + 2 * (statement.mode in ("was", "not", "ends"))].format(*names, word=statement.word)
 
 
 def _iso(time: datetime | None, now: datetime) -> str | None:

@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import functools
 import re
-import tomllib
 import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, pattern, sentences_in, stem
+from perdure.providers.extractive.language import (
+    CJK,
+    Sentence,
+    is_question,
+    load_table,
+    one_line,
+    pattern,
+    sentences_in,
+    stem,
+)
 
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
+NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
+"""Keys of facts whose value is a name, or a job."""
 
+_TABLES = load_table("forms")
 
-# What may stand before a statement without changing it.
-_LEAD = pattern(
-    r"""\s*(?:
-      (?:hi|hello|hey|well|so|ok|yes|no|actually|also|and|but|by\ the\ way|now|sorry|please|there|today|because)\b
-      [\s,:!.–—-]*
-    | (?:你好|您好|嗨|对了|其实|另外|还有|不对|好的|而且|但是|但|不过|所以|因为)[\s，,、！!。：:]*
-    )*"""
-)
+_LEAD = pattern(_TABLES["lead"])
+_SIGNS = re.compile(r"(?<=[\w.!])\s+[^\w\s]+$")
 _GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
 _INTRODUCES = re.compile(
     r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
@@ -43,18 +47,26 @@ _NAME_ZH = re.compile(
     rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:(?:[，,。！!]|\s(?:by|btw|and|but|from)\b).*)?$",
     re.DOTALL,
 )
+# A name of a place or an employer: words with a capital or of Chinese, and small words between them.
+_WORD = r"(?:(?:St|Mt|Ft|Dr|Mr|[A-Z])\.|(?:[^\W\da-z_]|\d|[a-z](?=[A-Z])|[\w-]+\.[a-z]{2,4}\b)(?:[\w'.&/+-]*[\w+])?)"
+_SMALL = (
+    r"(?:(?:of|the|de|del|della|di|da|do|dos|du|la|le|les|el|al|am|an|der|den|upon|von|van|sur|for|y|und|&)\s+){0,2}"
+)
+_PROPER = re.compile(
+    rf"(?:[Tt]he\s+)?{_WORD}(?:\s+{_SMALL}{_WORD})*(?:(?:\s+and|,)\s+{_WORD}(?:\s+{_WORD})*(?=[\s.]*$))?"
+)
+_UNNAMED = re.compile(
+    r"(?:(?:an?|my|our)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
+)
+_JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<v>.+)$")
+_AT_JOB = re.compile(r"\s+as\s+(?P<v>.+)$")
 _FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
     r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
         (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
     | (?:请|帮我|你|要|一定)*(?:记住|記住|记得|記得|记下|别忘了)[\s：:，,]*"""
 )
-# A sentence that opens so tells what might be.
-_SUPPOSES = pattern(
-    r"(?:if|unless|suppos\w+|imagine|assum\w+|whether|when|until|would|could|might|maybe|perhaps|for\s+(?:example|instance)"
-    r"|in\s+(?:the|my|this|that|a)\s+(?:novel|story|book|dream|game|film|movie|play|song|script|scene))\b"
-    r"|如果|假如|假设|要是|若|也许|可能|除非|当|在?(?:这|那|我的|一)?[部本个]?(?:小说|故事|梦|游戏|书|电影|剧本?)[里中]"
-)
+_SUPPOSES = pattern(_TABLES["supposes"])
 _OPENS_WITH_I = pattern(r"I\b|I'|我")
 # Between two statements of one sentence.
 _AND = r"(?:and|but|so|while|though|because|since|then|also)\s+"
@@ -62,15 +74,15 @@ _BREAK = pattern(
     rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
         (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
             (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
-    | [，,；]\s*(?=[我叫住来喜讨不也还很在今最请但而])"""
+    | [，,；]\s*(?=[我叫住来喜讨不也还很在今现最请但而]|\d{{1,3}}[岁歲])"""
 )
 _SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
 _TRAILING = pattern(
-    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
+    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|these\s+days|nowadays|at\s+the\s+moment|instead|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
 # Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
-_ADV = r"(?:(?:really|also|just|now|currently|still|do)\s+)*"
+_ADV = r"(?:(?:really|also|just|now|currently|still|do|originally)\s+)*"
 _I = rf"(?P<i>I\s+)?{_ADV}"
 _IM = rf"(?P<i>(?:I\s+am|I'm)\s+|am\s+){_ADV}"
 _NOUN = r"(?P<k>(?!name\s)[^\W\d_][\w'-]*(?:\s+[\w'-]+){0,4}?)"
@@ -86,13 +98,19 @@ FACTS: Final = tuple(
         ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
         ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
         ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
-        ("Age", rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b"),
+        (
+            "Age",
+            rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)",
+        ),
         ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
-        ("Age", rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲]"),
+        (
+            "Age",
+            rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])",
+        ),
         ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
         ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
-        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+)?moved\s+to\s+(?P<v>.+)"),
-        ("Lives in", rf"{_WO}(?:居?住在|搬到了?)\s*(?P<v>.+)"),
+        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+|recently\s+)?(?:moved|relocated)\s+to\s+(?P<v>.+)"),
+        ("Lives in", rf"{_WO}(?:居?住在|搬家?[到去至]了?)\s*(?P<v>.+)"),
         ("From", rf"(?:{_IM}|I\s+come\s+|come\s+)from\s+(?P<v>.+)"),
         ("From", rf"{_WO}[来來]自\s*(?P<v>.+)"),
         ("Works as", rf"{_I}work\s+as\s+(?P<v>.+)"),
@@ -113,15 +131,8 @@ FACTS: Final = tuple(
 """Key -> pattern of one clause; `v` is the value, `k` the noun that stands for `{}` in the key, `i` the subject, which
 a clause that continues another may leave out. The first that matches counts."""
 
-# The form of a fact, and nothing to keep: "my question is simple", "I like that", "call me tomorrow".
-_IDLE_NOUN = pattern(
-    r"\b(?:questions?|points?|guess|opinion|fault|turn|answers?|I|you|who|which|that|if|when|what)\b|问题|意思|想法"
-)
-_IDLE_VALUE = pattern(
-    r"""(?:not|never|it|that|this|those|you|him|her|them|us|what|how|when|where|who|why|if|whether|because|so|too|very
-        |here|there|later|tomorrow|today|back|to\s+(?:say|ask|tell|think|know|see)|the\s+(?:way|idea))\b
-    | 不 | [你您他她它这那谁誰哪] | 什[么麼] | 就[好行是] | 怎 | 上了 | .*的?时候"""
-)
+_IDLE_NOUN = pattern(_TABLES["idle_noun"])
+_IDLE_VALUE = pattern(_TABLES["idle_value"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +153,10 @@ class Fact:
         if self.key in (LIKES, DISLIKES, REMEMBER):
             return REMEMBER if self.key == REMEMBER else LIKES, self.value.casefold()
         return " ".join(map(stem, self.key.split())), ""
+
+    def is_ended_by(self, other: Fact) -> bool:
+        """Whether it holds no more when the other one does not; one without a value stands for any."""
+        return self.key == other.key and (not other.value or self.value.casefold() == other.value.casefold())
 
 
 def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
@@ -201,8 +216,8 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
         tidy = (
             _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
         )
-        is_noun = key in ("Lives in", "Works at") and tidy.islower() and tidy.isascii() and tidy[:4] != "the "
-        if _is_idiom(key, tidy) or (is_noun and "I" in clause.text):  # who writes capitals gives a place one
+        if key in NAMED:
+            yield from _named_facts(key, tidy, capitals="I" in clause.text)
             return
         if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
@@ -216,7 +231,7 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     Args:
         says_name: "my name is" came before it, so that one word in lower case is a name, too.
     """
-    value = one_line(value).strip(" \"'“”「」.!?…。！？~")
+    value = _SIGNS.sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
     if (found := _NAME_EN.match(value)) or (
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
     ):
@@ -232,18 +247,51 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     return found["v"]
 
 
-def load_table(name: str) -> dict[str, Any]:
-    """The data of a file beside this one."""
-    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
-
-
 @functools.cache
 def _idioms() -> dict[str, Any]:
     """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
     data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
     forms = {key: pattern(form) for key, form in data.pop("no_forms").items()}
-    return {**{name: tuple(words.split()) for name, words in data.items()}, "no_places": places, "no_forms": forms}
+    names = {name: re.compile(form, re.VERBOSE) for name, form in data.pop("names").items()}
+    words = {name: tuple(words.split()) for name, words in data.items()}
+    return {**words, **names, "no_places": places, "no_forms": forms}
+
+
+def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[Fact]:
+    """The facts of a place, an employer or a job: "a nurse at Fiat" is two."""
+    form, other = {"Works as": (_JOB_AT, "Works at"), "Works at": (_AT_JOB, "Works as")}.get(key, (None, ""))
+    more = form.search(value) if form else None
+    if name := named(key, value[: more.start()] if more else value, capitals=capitals):
+        if more and (of_other := named(other, more["v"], capitals=capitals)):
+            yield Fact(other, of_other)
+        yield Fact(key, name)
+
+
+def named(key: str, value: str, *, capitals: bool = True) -> str:
+    """The place, employer or job that a value begins with, without what follows it; empty: it may be something else.
+
+    Args:
+        capitals: the one who wrote it writes capitals, so that a name has one.
+    """
+    value, idioms = one_line(value), _idioms()
+    if _is_idiom(key, value):
+        return ""
+    if key == "Works as":
+        return str(idioms["after_job"].sub("", value))
+    if unnamed := _UNNAMED.match(value):  # "a firm called Norvik", "a small flat in Turin"
+        value = unnamed["name"] or (value.rpartition(" in ")[2] if " in " in value and key == "Lives in" else "")
+    if found := _PROPER.match(value):
+        more = idioms["institution"].match(value, found.end())
+        end = more.end() if more else found.end()
+        rest, value = value[end:], value[:end]
+        if rest[:1].isspace() and not idioms["after"].match(rest):  # "Berlin timezone", "Bob's house"
+            return ""
+    elif capitals and not (key == "Works at" and idioms["institution"].fullmatch(value.removeprefix("the"))):
+        return ""
+    else:
+        value = idioms["after"].sub("", value)
+    return "" if _is_idiom(key, value) else value
 
 
 def _is_idiom(key: str, value: str) -> bool:
@@ -251,7 +299,8 @@ def _is_idiom(key: str, value: str) -> bool:
     words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
     first, form = _FIRST_WORD.match(value), _idioms()["no_forms"].get(key)
     word = (first[1] or "") if first else ""
-    return value in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
+    whole = value.lower() if key == "Works at" else value
+    return whole in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
 
 
 def _items(value: str) -> list[str]:
@@ -290,6 +339,6 @@ def _says_something(value: str) -> bool:
 
 def _tidy(value: str) -> str:
     """The value on one line, without quotation marks, end marks and trailing words such as "now"."""
-    value = one_line(value).rstrip(" .!?,:;…。！？，、：；~")
+    value = _SIGNS.sub("", one_line(value)).rstrip(" .!?,:;…。！？，、：；~")
     value = _TRAILING.sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value

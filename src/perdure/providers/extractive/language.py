@@ -8,12 +8,20 @@ from __future__ import annotations
 
 import itertools
 import re
+import tomllib
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
 Language = Literal["en", "zh"]
 
 MAX_ANALYSED_CHARS = 4_000
+
+
+def load_table(name: str) -> dict[str, Any]:
+    """The data of a file beside this one."""
+    return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
+
 
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
@@ -26,32 +34,11 @@ _LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
 
 # Openers can't stand inside their own quotation: that keeps a row of lone openers linear.
 _QUOTED = re.compile(r'^[ \t]*>[^\n]*$|"[^"\n]*"|“[^“”\n]*”|「[^「」\n]*」|' r"(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
-# After a request to work on a text and a colon or the end of its line, the rest is that text, not what the person says.
-_WORKS_ON = re.compile(
-    r"""(?:^|[.!?。！？,，]\s*|\n)\s*
-        (?:(?:hi|hello|hey|please|now|and|then|just|ok|(?:could|can|would|will)\s+you|you|I\s+(?:need|want)\s+you\s+to
-            |I'd\s+like\s+you\s+to|help\s+me(?:\s+to)?)\b[\s,]*)*
-        (?:(?:re-?)?(?:translate|phrase|paraphrase|write|word)|summari[sz]e|proof-?read|spell-?check|correct|fix|edit|improve
-            |polish|review|check|explain|shorten|expand|simplify|reply|respond|answer|read|analy[sz]e|classify|extract|convert
-            |format|draft|type|repeat|say|echo|print|complete|continue|quote|grade|comment|tag|parse|store|save|send|post
-            |copy|cite|look\s+at|turn\s+this|make\s+this|what\s+do\s+you\s+think\s+of|here(?:'s|\s+is|\s+are))
-        \b(?:[^\n:：.!?]{0,120}(?:[:：]|\n)
-            |[^\n:：.!?]{0,60}?\b(?:this|these|following|below|text|e-?mail|message|letter|paragraph|sentence|note)\b
-             [^\n:：.!?]{0,60}[.!?][ \t]*\n)
-      | (?:^|[。！？，]\s*|\n)\s*[^\n:：。！？，]{0,20}?
-        (?:翻译|翻成|译成|总结|概括|改写|润色|校对|修改|检查|回复|续写|解释|分析|朗读|重复|摘要|看看|读一?下|改一?下|写一[封篇段])
-        [^\n:：。！？]{0,40}(?:[:：]|\n)
-      | (?:^|[.!?]\s*|\n)\s*(?:please\s+|(?:can|could|will)\s+you\s+)?
-        (?:act\s+as|pretend|role-?play|play\s+the\s+role)\b[^\n.!?]{0,80}[.!?\n]
-      | (?:扮演|假装|模仿)[^\n:：。！？，]{0,40}[:：。，\n]
-      | \b(?:wrote|writes|said|says|lyrics|forwarded\s+message|original\s+message)\b[^\n:：.!?]{0,40}(?:[:：]|-+\s*\n)
-      | (?:写道|说道?|歌词|原文|例句)\s*[:：] | ^```[^\n]*\n
-      | (?:^|\n)(?:from|subject|to|date|sent)[ \t]*:[^\n]*\n(?=(?:from|subject|to|date|sent|cc)[ \t]*:)""",
-    re.IGNORECASE | re.VERBOSE,
-)
+# The rest is that text, not what the person says.
+_WORKS_ON = re.compile(load_table("requests")["works_on"], re.IGNORECASE | re.VERBOSE)
 # A point ends a sentence only before space or Chinese, and not after a title or an initial.
 _END = re.compile(
-    rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
+    rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\be\.g)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
 )
 
 
@@ -198,6 +185,11 @@ def is_question(sentence: Sentence) -> bool:
     if _ENDS_ASKING.search(masked) or _ASKS_ZH.search(masked):
         return True
     return not masked.endswith("!") and _ASKS_EN.match(masked) is not None
+
+
+def asks(text: str) -> bool:
+    """Whether the last sentence of a text is a question, so that what comes next answers it."""
+    return any(map(is_question, sentences_in(text[-MAX_ANALYSED_CHARS:])[-1:]))
 
 
 def keywords_of(text: str) -> Keywords:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from perdure.core.messages import Part, Text, ToolCall, ToolResult
@@ -20,6 +21,7 @@ from perdure.core.text.json_strings import compact_json
 from perdure.core.text.markup import unescape_tags
 from perdure.core.tools.engine_specs import tools_with
 from perdure.providers.extractive.answers import (
+    ANY_TIME,
     Edit,
     answer_from_blocks,
     best_quotes,
@@ -33,6 +35,7 @@ from perdure.providers.extractive.answers import (
 from perdure.providers.extractive.facts import Fact
 from perdure.providers.extractive.language import (
     CJK,
+    asks,
     clean,
     cut,
     is_question,
@@ -57,12 +60,15 @@ class Turn:
     """The texts since the last reply, and the calls that followed.
 
     `done` pairs the calls made since the last of `texts` with their results (None: no result came), in order;
-    `answers` counts the model answers that held them.
+    `answers` counts the model answers that held them. `before` is what the same person said in the turn before, unless
+    it was asked about since; `at` is when the turn began.
     """
 
     texts: tuple[str, ...]
     done: tuple[tuple[ToolCall, ToolResult | None], ...]
     answers: int
+    before: str
+    at: datetime
 
     @property
     def text(self) -> str:
@@ -94,20 +100,20 @@ def read_turn(request: ModelRequest) -> Turn:
     texts: list[str] = []
     calls: list[ToolCall] = []
     results: dict[str, ToolResult] = {}
-    answers = 0
+    answers, before, at = 0, "", ANY_TIME
     for message in request.messages:
         if message.kind != "message":
             continue
         if message.role == "user":
             texts.append(clean(words_of_user(message.text)))
-            calls, results, answers = [], {}, 0
+            calls, results, answers, at = [], {}, 0, message.occurred_at
         elif message.role == "assistant" and message.calls:
             calls.extend(message.calls)
             answers += 1
         elif message.role == "assistant" and message.text.strip():
-            texts = []
+            texts, before = [], "" if asks(message.text) else "\n".join(texts)
         results.update((result.call_id, result) for result in message.results)
-    return Turn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers)
+    return Turn(tuple(texts), tuple((call, results.get(call.call_id)) for call in calls), answers, before, at)
 
 
 def words_of_user(text: str) -> str:
@@ -249,7 +255,7 @@ class Step:
     def __init__(self, request: ModelRequest) -> None:
         self.turn, self.tools, self.blocks = read_turn(request), offered_tools(request), visible_blocks(request)
         self.language = language_of(self.turn.text)
-        notes = notes_of(self.turn.text)
+        notes = notes_of(self.turn.text, now=self.turn.at, before=self.turn.before)
         self.facts, self.ended = notes.facts, notes.ended
         questions = (one_line(sentence.text) for sentence in sentences_in(self.turn.text) if is_question(sentence))
         self.questions = list(dict.fromkeys(questions))[:MAX_QUESTIONS]

@@ -6,6 +6,7 @@ and over.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +15,8 @@ from typing import Final, Literal
 
 from perdure.core.facts.kin import KIN
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, Fact, facts_in, greets, load_table, supposes
-from perdure.providers.extractive.language import CJK, Sentence, is_question, one_line, sentences_in
+from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, supposes
+from perdure.providers.extractive.language import CJK, Sentence, is_question, load_table, one_line, sentences_in
 
 Mode = Literal["is", "was", "not", "ends", "never"]
 """`was`: it was so, and is no more. `not` and `ends`: it is not so, and ends what is known; with "no more" and the like
@@ -32,7 +33,9 @@ RELATIONS: Final = {
 }
 """Key of a fact -> relation and type of the object."""
 
-NAME, CORRECTION, BIRTHDAY = "HAS_NAME", "CORRECTION", "HAS_BIRTHDAY"
+NAME, BIRTHDAY = "HAS_NAME", "HAS_BIRTHDAY"
+KEYS: Final = {relation: key for key, (relation, _) in RELATIONS.items()} | {NAME: "Name"}
+"""Relation of a statement -> key of its line in a block."""
 
 _TABLES = load_table("forms")
 PETS: Final = frozenset(_TABLES["pets"].split())
@@ -59,18 +62,14 @@ _PET_ZH = re.compile(
 _BIRTHDAY = re.compile(
     r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
 )
-_CORRECTS = re.compile(
-    r"""\s*(?:(?:no|not\s+[^,.;!?]+|sorry|wait|oops|actually)\b[,.!\s]*)*
-        (?:I\s+(?:meant|mean)(?:\s+to\s+say)?\s+|correction\s*:\s*(?:(?:in|at)\s+)?)
-        (?P<v>[^,.;!?]+?)(?:,?\s+not\s+(?P<old>[^,.;!?]+))?[\s.!]*$
-      | \s*(?:(?:no|sorry|wait|oops|actually|rather)\b[,.!\s]+)+(?:in|at|from)\s+
-        (?P<in>(?:the\s+)?(?-i:[A-Z])[\w'-]*(?:\s(?-i:[A-Z])[\w'-]*){0,3})[\s.!]*$
-      | \s*(?:(?:不对|不是|错了|我?说错了|抱歉)[，,。！\s]*(?:我是说|我的意思是|应该是|是)
-        |不[，,。！]\s*(?:是|在|住在))\s*
-        (?P<zh>[^，,。！？]+?)[。！\s]*$""",
-    re.VERBOSE | re.IGNORECASE,
+_CORRECTS, _ASIDE, _ASIDE_NO = (
+    re.compile(form.replace("OOPS", _TABLES["oops"]).replace("NAME", _TABLES["name"]), re.VERBOSE | re.IGNORECASE)
+    for form in (_TABLES["corrects"], _TABLES["aside"], _TABLES["aside_no"])
 )
-_CORRECT_NAMES = ("v", "in", "zh")
+_PREPOSITIONS: Final = {
+    **{"in": ("LIVES_IN",), "at": ("WORKS_AT",), "from": ("COMES_FROM",), "as": ("WORKS_AS",)},
+    **{"在": ("LIVES_IN", "WORKS_AT"), "住在": ("LIVES_IN",)},
+}
 _FORGETS = re.compile(
     r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?"
     r"(?:I\s+(?:ever\s+)?(?:said|told\s+you|mentioned)\s+(?:that\s+)?)?(?=I\b|my\b)"
@@ -85,39 +84,30 @@ _CLAUSES = re.compile(
 _FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
     (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
+_OVER: Final = tuple(
+    (re.compile(form.replace(" ", r"\s+") + r"[\s.!。！]*", re.IGNORECASE), relation)
+    for form, relation in _TABLES["over"]
+)
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
 _PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
 _NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
 _IDLE_WORDS = re.compile(r"\s+any\s?more\b(?!\s+than)|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
 _STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
+_JOB = re.compile(r"\bjob\b|工作|辞", re.IGNORECASE)
 _LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
 _ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
-_MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|搬", re.IGNORECASE)
-_THIRD = {
-    **{
-        f"{verb}s {word}": f"{verb} {word}"
-        for verb, word in (("live", "in"), ("work", "at"), ("work", "as"), ("work", "for"))
-    },
-    **{f"no longer {verb}s": f"no longer {verb}" for verb in ("live", "work")},
-    **{f"{verb}s": verb for verb in ("like", "love", "hate", "dislike", "enjoy")},
-    **{"comes from": "come from", "is from": "am from"},
-    **{f"doesn't {verb}": f"don't {verb}" for verb in ("like", "live", "work")},
-    **{f"has {verb}": f"have {verb}" for verb in ("moved", "lived", "worked", "left")},
-}
-_THIRD_EN = tuple((re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _THIRD.items())
+_MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|\brelocated\b|[搬来]|开始|入职|跳槽", re.IGNORECASE)
+_THIRD_EN = tuple(
+    (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
+)
 _TAIL_EN = re.compile(
     r"""\s+(?:with|near|where|which|who|together|alone|at\s+the\s+moment|right\s+now|again|these\s+days)\b.*$
       | ,\s+(?:that|it|this|so|where|which|who|with|but|and|not)\b.*$ | [，,](?=那|这|但|不).*$""",
     re.VERBOSE,
 )
 _ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
-_UNNAMED = re.compile(
-    r"(?:(?:an?|my)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
-)
-_IN_TOWN = re.compile(r"\s+in\s+(?:the\s+)?(?=[^\W\da-z]).*$")
-_JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<at>.+)$")
-_AT_JOB = re.compile(r"\s+as\s+(?:an?\s+)?(?P<job>.+)$")
 _TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
+ASIDE_SIGNS = 100
 OBJECT_WORDS, OBJECT_SIGNS = 7, 40
 """The longest name of an object, in words and in characters."""
 
@@ -128,9 +118,9 @@ class Statement:
 
     Attributes:
         subject: a name; empty: the speaker.
-        relation: `HAS_NAME`: the object is a name of the speaker. `CORRECTION`: the object belongs in place of the one
-            of the statement before, or of `old`.
-        word: of a relative or a pet, such as "sister".
+        relation: `HAS_NAME`: the object is a name of the speaker.
+        object: empty: whatever it is ("I don't live there any more").
+        old: the object that this one is put in the place of, by "I meant".
         valid_at, invalid_at: as the clause says; None: it says nothing.
     """
 
@@ -145,22 +135,26 @@ class Statement:
     old: str = ""
 
 
-def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Sequence[Statement]:
-    """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`."""
+def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), before: str = "") -> Sequence[Statement]:
+    """Find the statements of a text, in order, about the speaker, their relatives and pets, and known `people`.
+
+    Args:
+        before: what the same person said before it, which the text may correct.
+    """
     found: list[Statement] = []
+    told: list[Sequence[Statement]] = [statements_in(before, now=now, people=people)] if before else []
     named, spoken_of = list(people), dict[str, None]()
     greeted = False
-    for sentence in sentences_in(text):
+    for sentence, aside in itertools.chain.from_iterable(map(_asides, sentences_in(text))):
         greeted = greeted or greets(sentence.masked)
         if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
-        if correction := _CORRECTS.match(sentence.masked):
-            value = sentence.cut(*next(correction.span(name) for name in _CORRECT_NAMES if correction[name])).text
-            if correction["in"] and spans(sentence.masked, now=now):
-                continue  # "No, in March" corrects no place
-            old = correction["old"] or ""
-            found.append(Statement(relation=CORRECTION, object=_tidy(value), old=_tidy(old)))
+        if correction := aside or _CORRECTS.match(sentence.masked):
+            if corrected := _corrected(sentence, correction, told, now):
+                told.append([corrected])
+                found.append(corrected)
             continue
+        statements_told: list[Statement] = []
         for clause in _clauses(sentence):
             statements = list(_statements_of(clause, now, named, greeted))
             if len(spoken_of) == 1 and (pronoun := _PRONOUN.match(clause.masked)):
@@ -175,8 +169,47 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = ()) -> Se
             named += [one.object for one in statements if one.word]
             spoken_of |= dict.fromkeys(one.object if one.word else one.subject for one in statements)
             spoken_of.pop("", None)
-            found += statements
+            statements_told += statements
+        told.append(statements_told)
+        found += statements_told
     return found
+
+
+def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
+    """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
+    for gap in _ASIDE.finditer(sentence.masked):
+        rest = sentence.cut(gap.end())
+        if len(rest.text) <= ASIDE_SIGNS and (aside := _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked)):
+            return [(sentence.cut(0, gap.start()), None), (rest, aside)]
+    return [(sentence, None)]
+
+
+def _corrected(
+    sentence: Sentence, match: re.Match[str], told: Sequence[Sequence[Statement]], now: datetime
+) -> Statement | None:
+    """Return the statement that a correction makes of the one that it fits; None: it fits none, or one of several."""
+    said = {name.partition("_")[0]: name for name, value in match.groupdict().items() if value}
+    value, old = sentence.cut(*match.span(said["v"])).text, _tidy(match[said["old"]]) if "old" in said else ""
+    relations = _PREPOSITIONS.get(match[said["at"]].lower()) if "at" in said else None
+    if value.isdecimal():
+        relations = ("HAS_AGE",)
+    elif said["v"] != "v" and spans(sentence.masked, now=now):
+        return None  # "No, in March" corrects no place
+    held = [[one for one in of_one if one.mode == "is" and one.relation in KEYS and not one.word] for of_one in told]
+    if relations or old:
+        fitting = [one for of_one in held for one in of_one if not relations or one.relation in relations][-1:]
+        if old:
+            fitting = [one for of_one in held for one in of_one if one.object.casefold() == old.casefold()][-1:]
+    else:
+        fitting = next(filter(None, reversed(held)), [])
+    if len(fitting) != 1:
+        return None
+    (one,) = fitting
+    years = {"HAS_AGE": " years old"}.get(one.relation, "") if value.isdecimal() else ""
+    value = named(KEYS[one.relation], value) if KEYS[one.relation] in NAMED else _tidy(value) + years
+    if not value or value == one.object:
+        return None
+    return replace(one, object=value, old=one.object, valid_at=None, invalid_at=None)
 
 
 def _clauses(sentence: Sentence) -> Iterator[Sentence]:
@@ -199,7 +232,8 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         return
     subject, rest = "", clause
     if relative := _relative(clause):
-        statement, end = relative
+        statement, start, end = relative
+        yield from _plain_statements(clause.cut(0, start), now, "", greeted)  # "I live in Milan with my wife Eva"
         yield statement
         subject, rest = statement.object, _about(clause.cut(end))
     elif person := next((name for name in people if _begins_with(clause.masked, name)), None):
@@ -209,8 +243,8 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
         yield from _plain_statements(rest, now, subject, greeted)
 
 
-def _relative(clause: Sentence) -> tuple[Statement, int] | None:
-    """Return the relative or pet that a clause names, and where its name ends; None: it names none."""
+def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
+    """Return the relative or pet that a clause names, and where that begins and ends; None: it names none."""
     for form in (_RELATIVE_EN, _HAS_EN, _RELATIVE_ZH, _PET_ZH):
         if match := form.search(clause.masked):
             name = match["name"] or match.groupdict().get("other")
@@ -218,7 +252,7 @@ def _relative(clause: Sentence) -> tuple[Statement, int] | None:
             if not name or "\ue000" in name:
                 continue
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
-            return Statement(relation=relation, object=name, kind=kind, word=word), match.end()
+            return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
     return None
 
 
@@ -241,21 +275,35 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
     """Find the facts of a clause in its plain form, with its times."""
     forget = _FORGETS.match(clause.masked)
     text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
+    if relation := next((relation for form, relation in _OVER if form.fullmatch(text)), ""):
+        yield Statement(relation=relation, object="", subject=subject, mode="ends", invalid_at=start)
+        return
     text, mode = _plain_form(text)
+    if mode == "is" and start and start > now:
+        return  # "from 2030"
     if forget:
         text, mode = re.sub(r"(?:的事情?|这件?事)?[吧啊。！\s]*$", "", text), "never"
     if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
         mode = "was"
-    if not is_stretch:
-        if _LEAVES.search(clause.masked):
+    moves, leaves = _MOVES.search(clause.masked), _LEAVES.search(clause.masked)
+    if mode == "is" and end and end <= now and not moves and re.search(f"[{CJK}]", clause.masked):
+        mode = "was"  # Chinese has no tense: 我去年住在上海
+    elif not is_stretch:
+        if leaves:
             start, end = None, start
         elif mode == "is":
-            start, end = start if _MOVES.search(clause.masked) else None, None
+            start, end = start if moves else None, None
     if mode == "is" and end is not None and end <= now:
         mode = "was"
+    # "I left Turin": which of the two it is, only what is known tells.
+    is_either = leaves and mode == "was" and not _JOB.search(clause.masked)
     for fact in facts_in(_IDLE_WORDS.sub("", text), greeted=greeted):
         for statement in _of_fact(fact):
-            yield replace(statement, subject=subject, mode=mode, valid_at=start, invalid_at=end)
+            if is_either and statement.relation == "WORKS_AT":
+                yield replace(
+                    statement, relation="LIVES_IN", kind="Location", subject=subject, mode="not", invalid_at=end
+                )
+            yield replace(statement, subject=subject, mode="not" if is_either else mode, valid_at=start, invalid_at=end)
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
@@ -289,33 +337,15 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
         return
     relation, kind = RELATIONS.get(fact.key, ("", ""))
     value = _tidy(fact.value)
-    if relation == "WORKS_AS" and (at := _JOB_AT.search(value)):
-        yield from _fitting("WORKS_AT", at["at"], "Organization")
-        value = value[: at.start()]
-    elif relation == "WORKS_AT" and (job := _AT_JOB.search(value)):
-        yield from _fitting("WORKS_AS", job["job"], "Concept")
-        value = value[: job.start()]
-    elif relation == "HAS_AGE":
+    if relation == "HAS_AGE":
         value += "岁" if re.search(f"[{CJK}]", value) or not value.isascii() else " years old"
-    if relation in ("LIVES_IN", "COMES_FROM"):
-        value = re.sub(r"\s+(?:for|from)\s.*$", "", value)  # "Milan for work"
-    if relation == "WORKS_AT" and (unnamed := _UNNAMED.match(value)):  # "a firm called Norvik", "a bank"
-        value = unnamed["name"] or ""
-    if (
-        relation == "LIVES_IN" and _ARTICLE.match(value) and not re.match(r"[Tt]he\s+[^\W\d_a-z]", value)
-    ):  # "a small flat in Turin"
-        value = value.rpartition(" in ")[2] if " in " in value else ""
     if relation:
         yield from _fitting(relation, value, kind)
 
 
 def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
     """Return a statement, if its object is as short as a name."""
-    value = _tidy(value)
-    if relation == "WORKS_AS":
-        value = _ARTICLE.sub("", value, count=1)
-    elif relation == "WORKS_AT":
-        value = _IN_TOWN.sub("", value)
+    value = _ARTICLE.sub("", value, count=1) if relation == "WORKS_AS" else value
     if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
         yield Statement(relation=relation, object=value, kind=kind)
 
