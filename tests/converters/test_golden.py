@@ -107,6 +107,39 @@ PAGES = {
         "<math><mtable><mtr><mtd>1</mtd><mtd>0</mtd></mtr><mtr><mtd>0</mtd><mtd>1</mtd></mtr></mtable></math>",
         "[1, 0; 0, 1]",
     ),
+    "a power in a link": ("<a href='/p'>10<sup>6</sup> <sub>ij</sub></a>", "[10^6 _(ij)](/p)"),
+    "a power that is struck out": ("<s>10<sup>6</sup></s>, 5", "~~10^6~~, 5"),
+    "a fraction in running text": (
+        "1<sup>1</sup>/<sub>2</sub> cups, <sup>3</sup>&frasl;<sub>4</sub> l, x<sup>2</sup>/<sub>3</sub>",
+        "1 1/2 cups, 3/4 l, x^2/_3",
+    ),
+    "paragraphs that are struck out by their style": (
+        "<p style='text-decoration: line-through'>a <s>b</s><p>c"
+        "<div style='text-decoration:line-through'>d<div>e</div>f"
+        "</div>g<h2 style='text-decoration-line: line-through'>h</h2><pre>a <kbd>b</kbd></pre>",
+        "~~a b~~\n\nc\n\n~~d~~\n\n~~e~~\n\n~~f~~\n\ng\n\n## ~~h~~\n\n```\na b\n```",
+    ),
+    "cells and rows that are struck out by their style": (
+        "<table><tr><th>a<th>b<tr><td style='text-decoration:line-through'>5<td>6"
+        "<tr style='text-decoration:line-through'><td>7<td>8<tr><td>9<td>0</table>",
+        "| a | b |\n|---|---|\n| ~~5~~ | 6 |\n| ~~7~~ | ~~8~~ |\n| 9 | 0 |",
+    ),
+    "items that are struck out by their style": (
+        "<ul><li style='text-decoration:line-through'>milk<ul><li>fresh</ul><li>bread</ul>"
+        "<ul><li style='text-decoration:line-through'>x</ul>y<ul style='text-decoration:line-through'><li>z<li>w</ul>v",
+        "- ~~milk~~\n  - ~~fresh~~\n- bread\n- ~~x~~\n\ny\n\n- ~~z~~\n- ~~w~~\n\nv",
+    ),
+    "a button in a sentence": ("<p>Press <button>Save</button> to keep<p><button>Share</button>", "Press Save to keep"),
+    "one of several": ("<input type=radio> no <input type=radio checked> yes", "[ ] no [x] yes"),
+    "operators that are not shown": (
+        "<math><mn>2</mn><mo>&#x2062;</mo><mn>3</mn><mo>&#x2062;</mo><mi>x</mi><mo>+</mo><mi>sin</mi><mo>&#x2061;</mo>"
+        "<mi>x</mi><mo>+</mo><mi>f</mi><mo>&#x2061;</mo><mo>(</mo><mi>y</mi><mo>)</mo></math>",
+        "2·3x+sin x+f(y)",
+    ),
+    "scripts on both sides": (
+        "<math><mmultiscripts><mi>C</mi><mn>6</mn><none/><mprescripts/><none/><mn>14</mn></mmultiscripts></math>",
+        "^14 C_6",
+    ),
     "a sum of what": (
         "<math><munderover><mo>∑</mo><mn>1</mn><mi>n</mi></munderover><msup><mi>i</mi><mn>2</mn></msup><mi>j</mi></math>",
         "∑_1^n i^2 j",
@@ -154,6 +187,7 @@ TABLES = {
         "Meier, Udo;Berlin, Mitte\nLi, Bo;Rome, Centro\n",
         ["Meier, Udo|Berlin, Mitte", "Li, Bo|Rome, Centro"],
     ),
+    "ends of lines as spreadsheets escape them": ('a;b\nx_x000D_y;"z_x000D_\nw"\n', ["a|b", "x y|z w"]),
     "commas as delimiters": ("x;y,1,2\nz;w,3,4\n", ["x;y|1|2", "z;w|3|4"]),
 }
 
@@ -167,11 +201,13 @@ def test_a_table_is_divided_where_its_author_did(name: str) -> None:
     assert csv_to_markdown(text)[0].splitlines() == [lines[0], f"|{'---|' * (rows[0].count('|') + 1)}", *lines[1:]]
 
 
-STYLES = """<styleSheet><numFmts>
+STYLES = r"""<styleSheet><numFmts>
 <numFmt numFmtId="164" formatCode="[h]:mm"/><numFmt numFmtId="165" formatCode="[mm]:ss"/>
-<numFmt numFmtId="166" formatCode="00000"/></numFmts><fonts><font/><font><strike/></font></fonts>
+<numFmt numFmtId="166" formatCode="00000"/>
+<numFmt numFmtId="167" formatCode="0.0\ %"/></numFmts><fonts><font/><font><strike/></font></fonts>
 <cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="46"/><xf numFmtId="164"/><xf numFmtId="165"/>
-<xf numFmtId="20"/><xf numFmtId="166"/><xf numFmtId="14" fontId="1"/></cellXfs></styleSheet>"""
+<xf numFmtId="20"/><xf numFmtId="166"/><xf numFmtId="14" fontId="1"/>
+<xf numFmtId="9"/><xf numFmtId="10"/><xf numFmtId="167"/></cellXfs></styleSheet>"""
 
 
 @pytest.mark.parametrize(
@@ -189,6 +225,12 @@ STYLES = """<styleSheet><numFmts>
         (1, "45000", "2023-03-15"),
         (6, "1234", "01234"),
         (7, "45000", "~~2023-03-15~~"),
+        (8, "0.15", "15%"),
+        (9, "0.07", "7%"),
+        (10, "0.1525", "15.25%"),
+        (0, "1234567890123456", "1234567890123456"),
+        (0, "-9007199254740993", "-9007199254740993"),
+        (0, "1E+20", "1e+20"),
     ],
 )
 def test_a_number_is_the_date_or_duration_that_its_style_shows(style: int, value: str, shown: str) -> None:

@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, BinaryIO
 
 from perdure.converters.limits import Limits, Refusal
@@ -68,12 +69,7 @@ def answer_to(name: str, kind: FileKind, limits: Mapping[str, Any]) -> dict[str,
         return {"missing": [error.what, error.extra]}
     except RecursionError:
         return {"refused": "it is nested too deeply"}
-    return {
-        "text": document.text,
-        "page_starts": list(document.page_starts),
-        "title": document.title,
-        "warnings": list(document.warnings),
-    }
+    return asdict(document)
 
 
 def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Document:

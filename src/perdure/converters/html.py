@@ -36,7 +36,12 @@ _BLOCKS = _tags(
 _VOID = _tags("area base br col embed hr img input link meta source track wbr")
 _INLINE = _tags("a del s strike sup sub rt rp span font b strong em i u small big ins mark label")
 _MARKS = {"del": "~~", "s": "~~", "strike": "~~", "sup": "^", "sub": "_", "rt": "(", "rp": "-", "a": "["}
+_QUOTES = {"code": "`", "kbd": "`", "samp": "`", "q": '"'}
 _STYLES = {"line-through": "~~", "vertical-align:super": "^", "vertical-align:sub": "_"}
+_ENDS = {  # of blocks whose end may be left out, what ends them
+    **dict.fromkeys(("td", "th"), _tags("td th tr tbody tfoot")),
+    **{"tr": _tags("tr tbody tfoot"), "li": _tags("li"), "dt": _tags("dt dd"), "dd": _tags("dt dd"), "p": _BLOCKS},
+}
 _HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
@@ -49,8 +54,9 @@ INDENT_DEPTH = 8
 MARKS_OPEN = 16
 SPAN_CHARS = 200  # a longer text is not repeated in the rows that its cell spans
 BREAK = "\x1e"  # a <br> within a paragraph; parsed text has none of these three characters
-OPEN, CLOSE = "\x1c", "\x1d"  # around what is raised or lowered, until it is known what follows it
+OPEN, CLOSE = "\x02", "\x03"  # around what is raised or lowered, until it is known what follows it
 _OWN = re.compile(f"[{OPEN}{CLOSE}{BREAK}]")
+_FRACTION = re.compile(rf"(?<![^\W\d])(\d?)\^{OPEN}(\d+){CLOSE}[/⁄∕]_{OPEN}(\d+){CLOSE}")
 _NEEDS_NO_BRACKETS = re.compile(rf"{OPEN}([+\-−–]?\d+(?!{CLOSE}\d)|\w(?!{CLOSE}\w)){CLOSE}")
 IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+", re.DOTALL)
 
@@ -96,6 +102,9 @@ class _Page(HTMLParser):
         self._inline: list[str] = []
         # Of each open link or other mark its tag, its sign, where in _inline its text begins, its address.
         self._marks: list[tuple[str, str, int, str]] = []
+        self._struck: tuple[str, int, int] | None = (
+            None  # the tag of a struck-out block, its depth, how often it is open
+        )
         self._formula: Formula | None = None
         self._heading = 0
         self._lists: list[_List] = []
@@ -143,11 +152,15 @@ class _Page(HTMLParser):
             return
         style = "".join(attributes.get("style", "").lower().split())
         is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(style)
-        if tag not in _VOID and (tag in self._leave_out or is_hidden):
+        in_sentence = tag == "button" and any(part.strip() for part in self._inline[-8:])
+        if tag not in _VOID and ((tag in self._leave_out and not in_sentence) or is_hidden):
             self._skipped = (tag, 1)
             return
         if tag in _BLOCKS:
             self._end_block()
+            self._follow_strike(tag, 1)
+            if self._struck is None and "line-through" in style:
+                self._struck = (tag, len(self._lists) + len(self._tables), 1)
         match tag:
             case "main":
                 self._main += 1
@@ -159,20 +172,18 @@ class _Page(HTMLParser):
             case "ul" | "ol" | "menu":
                 self._lists.append(self._list(attributes) if tag == "ol" else _List())
             case "li":
-                self._begin_item(_number(attributes.get("value")))
+                self._begin_item(whole_number(attributes.get("value")))
             case "dt" | "summary":
                 self._item = ""
             case "blockquote":
                 self._quotes += 1
             case "pre":
                 self._pre = _code_language(attributes)
-            case "code" if self._pre is not None:
+            case "code" | "kbd" | "samp" if self._pre is not None:
                 self._pre = self._pre or _code_language(attributes)
-            case "code" | "kbd" | "samp":
-                self._inline.append("`")
-            case "q":
-                self._inline.append('"')
-            case "input" if attributes.get("type", "").lower() == "checkbox":
+            case "code" | "kbd" | "samp" | "q":
+                self._inline.append(_QUOTES[tag])
+            case "input" if attributes.get("type", "").lower() in {"checkbox", "radio"}:
                 self._inline.append("[x] " if "checked" in attributes else "[ ] ")
             case "br":
                 self._inline.append("\n" if self._pre is not None else BREAK)
@@ -184,7 +195,7 @@ class _Page(HTMLParser):
                 if tag in {"rt", "rp"}:  # the end of the one before may be left out
                     self._end_mark("rt", "rp")
                 sign = _MARKS.get(tag) or next((sign for name, sign in _STYLES.items() if name in style), "")
-                if sign == "~~" and any(mark[1] == "~~" for mark in self._marks):
+                if sign == "~~" and (self._struck or any(mark[1] == "~~" for mark in self._marks)):
                     sign = ""  # struck out once is enough
                 # Each mark's end puts its text together: more that are open would do it for the same text.
                 mark = (tag, sign, len(self._inline), attributes.get("href", "").strip())
@@ -199,7 +210,7 @@ class _Page(HTMLParser):
                 if (rows := self._open_rows()) is not None:
                     if not rows:
                         rows.append([])
-                    columns, height = (_number(attributes.get(name)) for name in ("colspan", "rowspan"))
+                    columns, height = (whole_number(attributes.get(name)) for name in ("colspan", "rowspan"))
                     # A height of 0 is down to the last row.
                     rows[-1].append(_Cell(max(columns or 1, 1), 65_534 if height == 0 else max(height or 1, 1)))
 
@@ -235,16 +246,16 @@ class _Page(HTMLParser):
                 self._quotes = max(self._quotes - 1, 0)
             case "pre":
                 self._pre = None
-            case "code" | "kbd" | "samp" if self._pre is None:
-                self._inline.append("`")
-            case "q":
-                self._inline.append('"')
+            case "code" | "kbd" | "samp" | "q" if self._pre is None or tag == "q":
+                self._inline.append(_QUOTES[tag])
             case _ if tag in _INLINE:
                 self._end_mark(tag)
             case "ruby":
                 self._end_mark("rt", "rp")
             case "table" if self._tables:
                 self._end_table()
+        if tag in _BLOCKS:
+            self._follow_strike(tag, -1)
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
@@ -253,6 +264,15 @@ class _Page(HTMLParser):
             self._formula.data(data)
         elif self._skipped is None:
             self._inline.append(_OWN.sub(" ", data))
+
+    def _follow_strike(self, tag: str, change: int) -> None:
+        """Tell whether a struck-out block is still open behind a tag that opens a block (1) or closes one (-1)."""
+        if self._struck is not None:
+            name, depth, count = self._struck
+            below = len(self._lists) + len(self._tables) - depth
+            count += change if tag == name and name not in _ENDS else 0
+            is_over = not count or below < 0 or (below == 0 and tag in _ENDS.get(name, ()))
+            self._struck = None if is_over else (name, depth, count)
 
     def _end_formula(self) -> None:
         """Put the open formula into the text."""
@@ -299,7 +319,10 @@ class _Page(HTMLParser):
         for _, sign, start, address in reversed(self._marks):
             if sign != "[":
                 self._show(sign, start, address)
-        text = _NEEDS_NO_BRACKETS.sub(r"\1", "".join(self._inline)).replace(OPEN, "(").replace(CLOSE, ")")
+        if self._struck is not None and not any(mark[1] == "~~" for mark in self._marks):
+            self._show("~~", 0, "")
+        text = _FRACTION.sub(lambda found: f"{found[1]} {found[2]}/{found[3]}".lstrip(), "".join(self._inline))
+        text = _NEEDS_NO_BRACKETS.sub(r"\1", text).replace(OPEN, "(").replace(CLOSE, ")")
         self._inline.clear()
         # What is struck out may go on in the next block; what is raised is at most a few words.
         self._marks = [(tag, sign, 0, address) for tag, sign, _, address in self._marks if sign in {"~~", "[", ""}]
@@ -328,7 +351,7 @@ class _Page(HTMLParser):
 
     def _list(self, attributes: dict[str, str]) -> _List:
         """A list with numbers, as its attributes count them."""
-        start = _number(attributes.get("start"))
+        start = whole_number(attributes.get("start"))
         if "reversed" not in attributes:
             return _List(1 if start is None else start)
         # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
@@ -372,10 +395,7 @@ class _Page(HTMLParser):
         """Add the open table as a Markdown table, or its rows as paragraphs."""
         rows = _grid(self._tables.pop() or ())
         rows = [row for row in rows if any(row)]
-        if rows and max(map(len, rows)) == 1:
-            for row in rows:
-                self._add_block(" ".join(row[0].split()), item=False)
-        elif rows and has_outlier_rows(rows):
+        if rows and (max(map(len, rows)) == 1 or has_outlier_rows(rows)):
             for row in rows:
                 self._add_block(" ".join(" ".join(row).split()), item=False)
         elif rows:
@@ -429,7 +449,7 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
     return rows
 
 
-def _number(text: str | None) -> int | None:
+def whole_number(text: str | None) -> int | None:
     """A small whole number in an attribute; None: there is none."""
     return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from xml.etree.ElementTree import Element
 
-_INVISIBLE = str.maketrans("", "", "\u2061\u2062\u2063\u2064")  # operators that are not shown, such as times
+# Operators that are not shown: function, times, comma, plus.
+_INVISIBLE = str.maketrans({"\u2061": "", "\u2062": "", "\u2063": ",", "\u2064": "+"})
+_TIMES = re.compile(r"\u2062(?=\(?\d)")
+_SPACE = re.compile(r"\u2061(?![(\[]|$)|\u2062(?=[^\W\d_]{2})")
+_BEFORE = "\x02"  # between the scripts behind a sign and those before it
 _UNREAD = frozenset({"annotation", "annotation-xml", "mphantom"})
 _NAMED = frozenset({"mi", "mn", "mo", "ms", "mtext", "mspace", "annotation"})
 OPEN_MAX = 100  # how many open elements are looked at for the one that ends
@@ -27,7 +32,7 @@ class Formula:
         """Add text, which stands in the innermost elements only."""
         tag, _, parts = self._open[-1]
         if tag in _NAMED or text.strip():
-            parts.append(" ".join(text.translate(_INVISIBLE).split(" ")) if tag == "mtext" else text.strip())
+            parts.append(text if tag == "mtext" else text.strip())
 
     def end(self, tag: str) -> None:
         """Close an element and those left open in it; one that is not open changes nothing."""
@@ -57,11 +62,12 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
         case "mfrac", (over, under):
             return f"({over})/({under})"
         case "msup" | "mover", (base, upper):
-            return f"{group(base)}^{group(upper)}"
-        case "msub" | "munder", (base, lower):
-            return f"{group(base)}_{group(lower)}"
-        case "msubsup" | "munderover", (base, lower, upper):
-            return f"{group(base)}_{group(lower)}^{group(upper)}"
+            return group(base) + _scripts("", upper)
+        case "msub" | "munder" | "msubsup" | "munderover" | "mmultiscripts", (base, *scripts):
+            at = scripts.index(_BEFORE) if _BEFORE in scripts else len(scripts)
+            return _scripts(*scripts[at + 1 :]) + group(base) + _scripts(*scripts[:at])
+        case "mprescripts", _:
+            return _BEFORE
         case "msqrt", _:
             return f"√({''.join(parts)})"
         case "mroot", (base, degree):
@@ -78,14 +84,20 @@ def _reading(tag: str, attributes: Mapping[str, str], parts: Sequence[str]) -> s
     return "".join(parts)
 
 
+def _scripts(*texts: str) -> str:
+    """What is set lower, higher, lower and so on, with the sign of its place."""
+    return "".join(sign + group(text) for text, sign in zip(texts, cycle("_^")) if text)
+
+
 def group(text: str) -> str:
     """`text` in brackets where it is more than a number or a letter."""
-    return text if (text.isalnum() and (text.isdecimal() or len(text) == 1)) or len(text) == 1 else f"({text})"
+    return text if text.isdecimal() or len(text) < 2 else f"({text})"
 
 
 def _line(text: str) -> str:
     """`text` on one line, as it is shown, with a space between a power or an index and what follows it."""
-    return " ".join(_SCRIPT.sub(r"\1 ", text.translate(_INVISIBLE)).split())
+    text = _SPACE.sub(" ", _TIMES.sub("·", text)).translate(_INVISIBLE)
+    return " ".join(_SCRIPT.sub(r"\1 ", text).split())
 
 
 _SCRIPT = re.compile(r"([_^](?:\d+(?=[^\W\d_])|[^\W\d_](?=\w)))")
@@ -124,7 +136,7 @@ def _office(element: Element, unknown: set[str]) -> str:
             degree = by_name.get("deg")
             return _reading("mroot", {}, (inner, degree)) if degree else _reading("msqrt", {}, (inner,))
         case "nary" | "sPre":
-            scripts = "".join(sign + group(by_name[at]) for at, sign in (("sub", "_"), ("sup", "^")) if by_name.get(at))
+            scripts = _scripts(by_name.get("sub", ""), by_name.get("sup", ""))
             return f"{settings.get('chr', '∫')}{scripts} {inner}" if name == "nary" else f"{scripts}{inner}"
         case "func" | "oMathPara":
             return " ".join(parts.values())

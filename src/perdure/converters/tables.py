@@ -40,6 +40,7 @@ def csv_to_markdown(text: str, *, tabs: bool = False) -> tuple[str, str]:
     """
     named = _NAMED_DELIMITER.match(text)
     text_of_rows = text[named.end() :] if named else text
+    text_of_rows = text_of_rows.replace("_x000D_", " ")  # an end of line, as workbooks write it
     delimiter = named[1].replace("\\t", "\t") if named else "\t" if tabs else _delimiter(text)
     try:
         rows = [row for row in csv.reader(io.StringIO(text_of_rows, newline=""), delimiter=delimiter) if any(row)]

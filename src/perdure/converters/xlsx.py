@@ -11,10 +11,11 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import BinaryIO
 
 from perdure.converters.archives import open_archive, read_xml, title_of
-from perdure.converters.html import IS_NO_POWER
+from perdure.converters.html import IS_NO_POWER, SPAN_CHARS, whole_number
 from perdure.converters.limits import Limits, Refusal
 from perdure.converters.mathml import group
 from perdure.converters.tables import markdown_table
@@ -25,11 +26,9 @@ _DATE_FORMATS = frozenset(
 )  # built in, ECMA-376 18.8.30
 _LITERALS = re.compile(r'"[^"]*"|\\.|\[[^\]]*\]|_.|\*.')
 _DATE_CODE = re.compile("[ymdhs]", re.IGNORECASE)
-_DURATION_FORMATS = frozenset({46})
 _DURATION_CODE = re.compile(r"\[(?:h+|m+|s+)\]", re.IGNORECASE)
 _COLUMN = re.compile("[A-Z]{1,3}")
 _MERGED = re.compile(r"\$?([A-Z]{1,3})\$?([0-9]{1,7}):\$?([A-Z]{1,3})\$?([0-9]{1,7})")
-_MERGED_CHARS = 200  # a longer text is not repeated in the rows below its cell
 _ESCAPE = re.compile("_x([0-9A-Fa-f]{4})_")
 
 
@@ -129,10 +128,11 @@ class _Runs:
 
 @dataclass(frozen=True, slots=True)
 class _Style:
-    """How a cell is shown: its number as a date or a duration, with so many digits, or struck out."""
+    """How a cell is shown: its number as a date, a duration or in percent, with so many digits, or struck out."""
 
     is_date: bool = False
     is_duration: bool = False
+    is_percent: bool = False
     digits: int = 0
     is_struck: bool = False
 
@@ -141,7 +141,8 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
     """The styles of cells, by their number."""
     if "xl/styles.xml" not in archive.namelist():
         return []
-    codes = {code: _Style(is_date=True, is_duration=code in _DURATION_FORMATS) for code in _DATE_FORMATS}
+    codes = {code: _Style(is_date=True, is_duration=code == 46) for code in _DATE_FORMATS}
+    codes |= dict.fromkeys((9, 10), _Style(is_percent=True))
     strikes: list[bool] = []
     styles: list[_Style] = []
     room = ""
@@ -150,17 +151,18 @@ def _styles(archive: zipfile.ZipFile) -> list[_Style]:
             room = tag if event == "start" else ""
         elif event == "end":
             continue
-        elif tag == "numFmt" and (number := _integer(attributes.get("numFmtId"))) is not None:
+        elif tag == "numFmt" and (number := whole_number(attributes.get("numFmtId"))) is not None:
             code = attributes.get("formatCode", "")
             duration = _DURATION_CODE.search(code) is not None
-            date = duration or _DATE_CODE.search(_LITERALS.sub("", code)) is not None
-            codes[number] = _Style(date, duration, len(code) if re.fullmatch("0{2,20}", code) else 0)
+            signs = _LITERALS.sub("", code)
+            date = duration or _DATE_CODE.search(signs) is not None
+            codes[number] = _Style(date, duration, "%" in signs, len(code) if re.fullmatch("0{2,20}", code) else 0)
         elif tag == "font" and room == "fonts":
             strikes.append(False)
         elif tag == "strike" and room == "fonts" and attributes.get("val") not in {"0", "false"}:
             strikes[-1:] = [True]
         elif tag == "xf" and room == "cellXfs":
-            number, font = (_integer(attributes.get(name)) or 0 for name in ("numFmtId", "fontId"))
+            number, font = (whole_number(attributes.get(name)) or 0 for name in ("numFmtId", "fontId"))
             styles.append(replace(codes.get(number, _Style()), is_struck=font < len(strikes) and strikes[font]))
     return styles
 
@@ -192,7 +194,7 @@ def _table(
             merged.append(match.groups())
         elif tag == "row":
             if event == "start":
-                number = _integer(attributes.get("r")) or number + 1
+                number = whole_number(attributes.get("r")) or number + 1
             elif row:
                 rows[number] = row
                 columns.update(row)
@@ -204,7 +206,7 @@ def _table(
         column, first, last = _column_number(left), int(top), min(int(bottom), number)
         text_of_all = rows.get(first, {}).get(column, "")
         room -= max(last - first, 0)
-        if text_of_all and len(text_of_all) <= _MERGED_CHARS and room > 0:
+        if text_of_all and len(text_of_all) <= SPAN_CHARS and room > 0:
             for at in range(first + 1, last + 1):
                 if at in rows:
                     rows[at].setdefault(column, text_of_all)
@@ -216,7 +218,7 @@ def _table(
 
 def _value(text: str, cell: dict[str, str], strings: list[str], styles: list[_Style], epoch: datetime) -> str:
     """The text that a cell shows; empty if it shows none."""
-    at, index = _integer(cell.get("s")) or 0, _integer(text)
+    at, index = whole_number(cell.get("s")) or 0, whole_number(text)
     style = styles[at] if at < len(styles) else _Style()
     match cell.get("t", "n"):
         case "s":
@@ -238,8 +240,11 @@ def _number(text: str, style: _Style, epoch: datetime) -> str:
         return text.strip()
     if style.is_date:
         return _duration(number) if style.is_duration else _date(number, epoch) or text
-    is_whole = number.is_integer() and abs(number) < 1e15
-    return f"{int(number):0{style.digits}}" if is_whole else repr(number)
+    if style.is_percent:
+        return f"{number * 100:.15g}%"
+    is_whole = number.is_integer() and abs(number) < (1e15 if "E" in text.upper() else 1e30)
+    # The text of a whole number may have more digits than a float keeps.
+    return str(int(Decimal(text))).zfill(style.digits) if is_whole else repr(number)
 
 
 def _unescaped(text: str) -> str:
@@ -274,11 +279,6 @@ def _column_number(letters: str) -> int:
     for letter in letters:
         number = number * 26 + ord(letter) - 64
     return number
-
-
-def _integer(text: str | None) -> int | None:
-    """The number in a text; None: it is no small whole number."""
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else None
 
 
 def _events(archive: zipfile.ZipFile, part: str) -> Iterator[tuple[str, str, dict[str, str]]]:
