@@ -158,10 +158,7 @@ async def conversation_fields(room: Room) -> Changes:
 async def conversation_reset_and_forked(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
-    yield (
-        lambda one: one.conversations.reset(agent.id),
-        lambda one: one.conversations.fork(agent.id, None),
-    )
+    yield (lambda one: one.conversations.reset(agent.id), lambda one: one.conversations.fork(agent.id, None))
     await room.at_once(
         lambda one: one.conversations.recompile(agent.id, None), lambda one: one.conversations.compact(agent.id, None)
     )
@@ -417,9 +414,6 @@ async def calls_that_wait_imported_twice(room: Room) -> Changes:
     line = await room.services.conversations.get(agent.id)
     parts = (ToolCall("call-1", "pay", "{}", "approval"),)
     rows = [ImportedMessage(role="assistant", text="", parts=parts, occurred_at=line.created_at, id="1")]
-    yield (
-        lambda one: one.messages.import_waiting(line, rows),
-        lambda one: one.messages.import_waiting(line, rows),
-    )
+    yield (lambda one: one.messages.import_waiting(line, rows), lambda one: one.messages.import_waiting(line, rows))
     assert room.refused == 1
     assert len(await agent.pending()) == 1

@@ -152,8 +152,7 @@ def test_an_agent_that_was_told_nothing_has_no_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dollars", "text"),
-    [(None, "?"), (0.0, "$0"), (0.00001, "<$0.0001"), (0.0123, "$0.0123"), (1234.5, "$1,234.50")],
+    ("dollars", "text"), [(None, "?"), (0.0, "$0"), (0.00001, "<$0.0001"), (0.0123, "$0.0123"), (1234.5, "$1,234.50")]
 )
 def test_a_cost_is_written_as_people_do(dollars: float | None, text: str) -> None:
     """Also where it is little, and where nobody knows."""

@@ -343,7 +343,4 @@ def test_what_is_deleted_and_not_removed_yet_is_not_counted(tmp_path: Path) -> N
     by_name = {check.name: check for check in store_checks(Settings(home=str(tmp_path)))}
 
     assert "1 agent, whole" in by_name["data"].text
-    assert (by_name["vectors"].status, by_name["vectors"].text) == (
-        "ok",
-        "1 text with a vector of test/words",
-    )
+    assert (by_name["vectors"].status, by_name["vectors"].text) == ("ok", "1 text with a vector of test/words")

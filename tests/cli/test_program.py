@@ -304,11 +304,7 @@ def test_sigint_between_lines_ends_the_program(tmp_path: Path) -> None:
     """Waiting for the next line is no run: there is nothing to cancel, and the exit code is a shell's."""
     env = environment(tmp_path)
     with subprocess.Popen(
-        [warm("perdure", env)],
-        env=env,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        [warm("perdure", env)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None

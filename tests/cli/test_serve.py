@@ -25,11 +25,7 @@ def test_it_serves_until_it_is_stopped(tmp_path: Path, stop: signal.Signals, col
     env = environment(tmp_path)
     program = [sys.executable, "-m", "perdure"] if cold else [str(warm("perdure", env))]
     with subprocess.Popen(
-        [*program, "serve", "--port", "0"],
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*program, "serve", "--port", "0"], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as child:
         try:
             assert child.stdout is not None

@@ -163,12 +163,7 @@ async def test_a_memory_edit_is_shown_as_a_diff_where_it_happens() -> None:
         lines = chat.out.getvalue().splitlines()
         assert lines[1:4] == ["  human  version 1", "    + Name: Ada", "    + Lives in: Turin"]
         assert lines[4] == '⚙ memory_replace(label="human", old_string="Turin", new_string="Oslo")'
-        assert lines[5:9] == [
-            "  human  version 2",
-            "      Name: Ada",
-            "    - Lives in: Turin",
-            "    + Lives in: Oslo",
-        ]
+        assert lines[5:9] == ["  human  version 2", "      Name: Ada", "    - Lives in: Turin", "    + Lives in: Oslo"]
         assert lines[9].startswith('⚙ memory_replace(label="human", old_string="Rome", new_string="Oslo") → error:')
         assert lines[-1] == "Done."
 

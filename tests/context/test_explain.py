@@ -78,7 +78,7 @@ def test_the_parts_sum_to_what_was_measured() -> None:
     result = explained(Usage(input_tokens=150, output_tokens=50, cached_input_tokens=60, cache_write_tokens=40))
 
     assert [use.name for use in result.segments] == [
-        *("tools", "system prompt", "memory blocks", "summary", "messages", "newest turn", "status"),
+        *("tools", "system prompt", "memory blocks", "summary", "messages", "newest turn", "status")
     ]
     assert result.measured
     assert (result.input_tokens, result.cached_tokens, result.written_tokens, result.plain_tokens) == (150, 60, 40, 50)

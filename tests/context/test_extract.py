@@ -190,8 +190,7 @@ def test_what_several_messages_have_is_worth_more() -> None:
     """An identifier of a tool's result counts little until somebody uses it."""
     found = extract(
         build_messages(
-            ("tool", ToolResult("c", "t", "rows SKR-1 and SKR-2")),
-            ("assistant", ToolCall("d", "t", '{"id": "SKR-2"}')),
+            ("tool", ToolResult("c", "t", "rows SKR-1 and SKR-2")), ("assistant", ToolCall("d", "t", '{"id": "SKR-2"}'))
         )
     )
 

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perdure.context.sections.envelopes import envelope
-from perdure.context.sections.words import (
-    envelope_in_words,
-    recalled_in_words,
-    render_in_words,
-    tail_in_words,
-)
+from perdure.context.sections.words import envelope_in_words, recalled_in_words, render_in_words, tail_in_words
 from perdure.core.messages import ENGINE_SENDER, Message, Text, unlogged_message
 from tests.support.strategies import any_text, effort
 
@@ -72,8 +67,7 @@ def test_the_first_message_of_a_day_tells_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "day"),
-    [("UTC", "Saturday, 2026-11-28"), ("Asia/Tokyo", "Sunday, 2026-11-29"), ("Etc/GMT+12", "11-28")],
+    ("zone", "day"), [("UTC", "Saturday, 2026-11-28"), ("Asia/Tokyo", "Sunday, 2026-11-29"), ("Etc/GMT+12", "11-28")]
 )
 def test_the_day_is_that_of_the_agents_time_zone(zone: str, day: str) -> None:
     """Half past eleven at night in London is the next day in Tokyo."""

@@ -244,14 +244,7 @@ class Contract:
             File(id=file_id, org_id=tx.org_id, folder_id=folder_id, name=name, created_at=AT, updated_at=AT, **fields)
         )
 
-    def add_passage(
-        self,
-        tx: Tx,
-        archive_id: ArchiveId,
-        text: str,
-        *tags: str,
-        occurred_at: datetime = AT,
-    ) -> Passage:
+    def add_passage(self, tx: Tx, archive_id: ArchiveId, text: str, *tags: str, occurred_at: datetime = AT) -> Passage:
         passage = Passage(
             id=PassageId(self.ids.new("passage")),
             archive_id=archive_id,

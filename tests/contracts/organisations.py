@@ -251,12 +251,7 @@ def _fill_group(contract: Contract, tx: Tx, agent: Agent, block: Block, message:
     group_id, managed_id = GroupId(contract.ids.new("group")), GroupId(contract.ids.new("group"))
     tx.groups.add(
         Group(
-            id=managed_id,
-            org_id=tx.org_id,
-            kind="supervisor",
-            manager_agent_id=agent.id,
-            created_at=AT,
-            updated_at=AT,
+            id=managed_id, org_id=tx.org_id, kind="supervisor", manager_agent_id=agent.id, created_at=AT, updated_at=AT
         )
     )
     tx.groups.add(

@@ -152,11 +152,7 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
     "folders of agents": (lambda tx, agent: tx.folders.list_by_agents([agent, *MANY]), "f", "id"),
     "tools of agents": (lambda tx, agent: tx.tools.list_by_agents([agent, *MANY]), "tools", "id"),
     "blocks of agents": (lambda tx, agent: tx.blocks.list_by_agents([agent, *MANY]), "x", "agent_id"),
-    "last messages of agents": (
-        lambda tx, agent: tx.conversations.last_message_times([agent, *MANY]),
-        "c",
-        "agent_id",
-    ),
+    "last messages of agents": (lambda tx, agent: tx.conversations.last_message_times([agent, *MANY]), "c", "agent_id"),
     "newest runs of agents": (lambda tx, agent: tx.runs.list_newest([agent, *MANY], limit=2), "r", "agent_id seq"),
     "agents of newest runs": (lambda tx, agent: tx.runs.list_newest([agent, *MANY], limit=2), "a", "id"),
     "views of conversations": (

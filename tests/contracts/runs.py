@@ -317,10 +317,7 @@ class RunContract(Contract):
                 failure = Failure(kind="llm_error", message="\x00 down \ud800") if reason in FAILED_REASONS else None
 
                 def end(
-                    tx: Tx,
-                    key: RunKey = run.key,
-                    reason: StopReason = reason,
-                    failure: Failure | None = failure,
+                    tx: Tx, key: RunKey = run.key, reason: StopReason = reason, failure: Failure | None = failure
                 ) -> Run:
                     return tx.runs.end(
                         tx.runs.get_by_key(key), reason=reason, usage=usage, step_count=3, failure=failure, at=LATER

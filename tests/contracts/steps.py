@@ -15,11 +15,7 @@ from perdure.storage.tx import Tx
 from tests.contracts.base import ADA, AT, LATER, Contract, claimed, raises
 
 RECIPE = Recipe(
-    prefix_seq=3,
-    upto_message_seq=9,
-    tail='{"type": "context_status"} \x00 \ud800',
-    settings_revision=2,
-    estimator=1.25,
+    prefix_seq=3, upto_message_seq=9, tail='{"type": "context_status"} \x00 \ud800', settings_revision=2, estimator=1.25
 )
 
 
@@ -168,14 +164,7 @@ class StepContract(Contract):
             def fill(tx: Tx) -> tuple[Step, Step]:
                 run = self.add_run(tx, self.add_agent(tx).id)
                 first, second = (
-                    tx.steps.add(
-                        run,
-                        StepId(self.ids.new("step")),
-                        index=index,
-                        model="m",
-                        recipe=RECIPE,
-                        at=AT,
-                    )
+                    tx.steps.add(run, StepId(self.ids.new("step")), index=index, model="m", recipe=RECIPE, at=AT)
                     for index in range(2)
                 )
                 return first, second
@@ -200,14 +189,7 @@ class StepContract(Contract):
                 for owner, line, count in ((agent.id, 0, 2), (agent.id, 1, 2), (other.id, 0, 1), (agent.id, 0, 1)):
                     run = self.add_run(tx, owner, conversation_seq=line)
                     steps += [
-                        tx.steps.add(
-                            run,
-                            StepId(self.ids.new("step")),
-                            index=index,
-                            model="m",
-                            recipe=RECIPE,
-                            at=AT,
-                        )
+                        tx.steps.add(run, StepId(self.ids.new("step")), index=index, model="m", recipe=RECIPE, at=AT)
                         for index in range(count)
                     ]
                 return agent.id, steps
@@ -253,12 +235,7 @@ class StepContract(Contract):
             with raises(NotFound):
                 await store.write(
                     lambda tx: tx.steps.add(
-                        ghost,
-                        StepId(self.ids.new("step")),
-                        index=0,
-                        model="m",
-                        recipe=RECIPE,
-                        at=AT,
+                        ghost, StepId(self.ids.new("step")), index=0, model="m", recipe=RECIPE, at=AT
                     )
                 )
 

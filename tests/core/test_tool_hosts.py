@@ -13,13 +13,7 @@ WEB = frozenset({80, 443})
 def test_hosts_are_kept_in_lower_case_and_once() -> None:
     assert check_hosts(
         ["API.Example.org", "api.example.org", " *.a.b:8080 ", "10.0.0.7:5432", "[2001:DB8::1]", "*"]
-    ) == (
-        "api.example.org",
-        "*.a.b:8080",
-        "10.0.0.7:5432",
-        "[2001:db8::1]",
-        "*",
-    )
+    ) == ("api.example.org", "*.a.b:8080", "10.0.0.7:5432", "[2001:db8::1]", "*")
     assert check_hosts(None) == check_hosts(False) == check_hosts([]) == ()
 
 

@@ -81,11 +81,7 @@ CONTRADICTIONS: dict[str, list[dict[str, Any]]] = {
         rule("required_before_exit", "a"),
         most("a", 0),
     ],
-    "a may come right after b only .* never": [
-        rule("required_before_exit", "a"),
-        parent("b", "a"),
-        most("b", 0),
-    ],
+    "a may come right after b only .* never": [rule("required_before_exit", "a"), parent("b", "a"), most("b", 0)],
     "another rule for a does not have b": [child("a", "b"), child("a", "c")],
     "after a comes c .conditional.": [
         child("a", "b"),

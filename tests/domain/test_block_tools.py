@@ -29,11 +29,7 @@ EDITS: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("core_memory_replace", {"old_content": "Likes: tea\n", "new_content": ""}, "Name: Ada\nWork: maths"),
     ("memory_replace", {"old_string": "Ada", "new_string": "Ada L."}, "Name: Ada L.\nLikes: tea\nWork: maths"),
     ("memory_insert", {"new_string": "Dog: Rex"}, "Name: Ada\nLikes: tea\nWork: maths\nDog: Rex"),
-    (
-        "memory_insert",
-        {"new_string": "Dog: Rex", "insert_line": -1},
-        "Name: Ada\nLikes: tea\nWork: maths\nDog: Rex",
-    ),
+    ("memory_insert", {"new_string": "Dog: Rex", "insert_line": -1}, "Name: Ada\nLikes: tea\nWork: maths\nDog: Rex"),
     ("memory_insert", {"new_string": "Dog: Rex", "insert_line": 0}, "Dog: Rex\nName: Ada\nLikes: tea\nWork: maths"),
     ("memory_insert", {"new_string": "Dog: Rex", "insert_line": 1}, "Name: Ada\nDog: Rex\nLikes: tea\nWork: maths"),
     ("memory_insert", {"new_string": "Dog: Rex", "insert_line": 3}, "Name: Ada\nLikes: tea\nWork: maths\nDog: Rex"),

@@ -467,11 +467,7 @@ REFUSALS = {
         "-Ada\n*** End Patch\n*** Update File: a",
         "line 3 of the patch, '*** Update File: a'",
     ),
-    "add to text": (
-        TEXT,
-        "*** Add File: a\n+x",
-        "for an empty block, and this one has text: use '*** Update File'",
-    ),
+    "add to text": (TEXT, "*** Add File: a\n+x", "for an empty block, and this one has text: use '*** Update File'"),
     "add with kept line": ("", "*** Add File: a\n x", "' x', does not belong under '*** Add File': there every line"),
     "add with section": ("", "*** Add File: a\n@@\n+x", "'@@', does not belong under '*** Add File'"),
     "several places": (
@@ -494,11 +490,7 @@ REFUSALS = {
     ),
     "above its anchor": ("x\n# A", "@@ # A\n-x", "its lines stand at line 1 of the block, above"),
     "line elsewhere": ("b\na\nc", "@@\n a\n-b", "line 3 of the patch, 'b', does not follow 'a' in the block"),
-    "line above": (
-        "b\na\nx",
-        "@@\n-a\n@@\n-b\n+c\n-x",
-        "line 4 of the patch, 'b', is not in the block below line 2",
-    ),
+    "line above": ("b\na\nx", "@@\n-a\n@@\n-b\n+c\n-x", "line 4 of the patch, 'b', is not in the block below line 2"),
     "other indent": (
         "  - a\nb",
         "@@\n-- a\n+x",

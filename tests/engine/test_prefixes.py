@@ -17,10 +17,7 @@ from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId
 from perdure.core.runs import Prefix
 from perdure.engine.context_engines.calls import ContextEngines
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.prefixes import (
-    Memory,
-    rewrite_reason,
-)
+from perdure.engine.run.prefixes import Memory, rewrite_reason
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 

@@ -179,10 +179,7 @@ LONG = "so it goes on " * 200_000
 async def test_arguments_that_are_too_long_are_an_error_result(names: str) -> None:
     """The model is told how long they may be, and goes on; its other call is run, and nobody is asked about this."""
     answer = calls(
-        "core_memory_append",
-        ToolCall("b", "conversation_search", '{"query": "tea"}'),
-        label="human",
-        content=LONG,
+        "core_memory_append", ToolCall("b", "conversation_search", '{"query": "tea"}'), label="human", content=LONG
     )
     model = ScriptedModel(answer, says("I see"))
     async with await open_library(model) as perdure:

@@ -213,12 +213,7 @@ def test_an_answer_in_words_is_taken_after_a_parent() -> None:
 
 def test_rules_for_tools_that_the_agent_has_not_got_are_asleep() -> None:
     """But the children of a parent that is not there stay closed: it was to come before them."""
-    rules: list[ToolRule] = [
-        RunFirst("x"),
-        RequiredBeforeExit("x"),
-        ChildTools("a", ("x",)),
-        ParentTool("x", ("c",)),
-    ]
+    rules: list[ToolRule] = [RunFirst("x"), RequiredBeforeExit("x"), ChildTools("a", ("x",)), ParentTool("x", ("c",))]
     reply, _ = serve(rules, calls("a"), calls("b"), calls("c"), says("done"))
 
     assert done == ["a0", "b0"]

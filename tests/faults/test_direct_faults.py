@@ -68,10 +68,7 @@ def anthropic_answer(blocks: list[dict[str, Any]], stop_reason: str) -> Payload:
             {"type": "content_block_stop", "index": index},
         ]
     delta = {"stop_reason": stop_reason, "stop_sequence": None}
-    datas += [
-        {"type": "message_delta", "delta": delta, "usage": {"output_tokens": 15}},
-        {"type": "message_stop"},
-    ]
+    datas += [{"type": "message_delta", "delta": delta, "usage": {"output_tokens": 15}}, {"type": "message_stop"}]
     return anthropic_events(*datas)
 
 
@@ -360,10 +357,7 @@ async def test_a_fault_that_passes_is_not_noticed(fault: Fault, before: int) -> 
     ("provider", "after", "breaks"),
     [
         pytest.param(
-            provider,
-            after,
-            breaks,
-            id=f"{provider} {after} {'connection breaks' if breaks else 'ends early'}",
+            provider, after, breaks, id=f"{provider} {after} {'connection breaks' if breaks else 'ends early'}"
         )
         for provider, places in ((ANTHROPIC, (0, 16, 22)), (GOOGLE, (0, 2, 3)))
         for after in places

@@ -169,9 +169,7 @@ def assert_legal_body(body: Mapping[str, Any]) -> None:
 
 @asynccontextmanager
 async def agent_with_provider(
-    *lines: HttpLine,
-    then: HttpLine | None = None,
-    stream: bool,
+    *lines: HttpLine, then: HttpLine | None = None, stream: bool
 ) -> AsyncIterator[AgentWithProvider]:
     """A server that says these lines and `then`, as long as it is broken; else "OK."."""
     looked: list[int] = []

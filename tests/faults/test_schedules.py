@@ -167,10 +167,7 @@ async def test_two_engines_fire_each_due_time_as_its_policy_says(tmp_path: Path,
         engines = [
             await stack.enter_async_context(
                 await AsyncPerdure.open(
-                    address,
-                    models={MODEL: scripted_model()},
-                    clock=clock,
-                    settings=replace(SETTINGS, schedules="off"),
+                    address, models={MODEL: scripted_model()}, clock=clock, settings=replace(SETTINGS, schedules="off")
                 )
             )
             for _ in range(2)
@@ -224,10 +221,7 @@ async def test_killed_processes_fire_each_due_time_as_its_policy_says(tmp_path: 
     address = new_address(tmp_path)
     looks = [START, *looks_of(chance, KILLED_LOOKS, START)]  # processes look as soon as they start
     async with await AsyncPerdure.open(
-        address,
-        models={MODEL: scripted_model()},
-        clock=clock,
-        settings=replace(SETTINGS, schedules="off"),
+        address, models={MODEL: scripted_model()}, clock=clock, settings=replace(SETTINGS, schedules="off")
     ) as perdure:
         schedules = await store_schedules(perdure, timings(chance, KILLED, START), AGENTS)
         kills = 0

@@ -105,11 +105,7 @@ async def test_both_conditions_on_tags_hold(
     ("tool", "arguments", "problem"),
     [
         (WAIT_TOOL, {"message": "Hello", "other_agent_id": "bob"}, "other_agent_id is 'bob': give the id of an agent"),
-        (
-            WAIT_TOOL,
-            {"message": "Hello", "other_agent_id": NOBODY},
-            "not found",
-        ),
+        (WAIT_TOOL, {"message": "Hello", "other_agent_id": NOBODY}, "not found"),
         (ASYNC_TOOL, {"message": "Hello", "other_agent_id": "ann"}, "write to another agent"),
         (ASYNC_TOOL, {"message": " ", "other_agent_id": "bob"}, "the message is empty"),
         (TAGS_TOOL, {"message": "Hello", "match_all": [], "match_some": []}, "no tags: name at least one"),

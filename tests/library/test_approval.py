@@ -65,11 +65,7 @@ def test_a_call_that_needs_approval_stops_the_run_and_approved_it_is_run_once() 
         agent = perdure.create_agent(tools=("pay", "look"), settings=APPROVED)
         reply = agent.send("go")
 
-        assert (reply.stop_reason, [call.name for call in reply.pending], done) == (
-            "requires_approval",
-            ["pay"],
-            [],
-        )
+        assert (reply.stop_reason, [call.name for call in reply.pending], done) == ("requires_approval", ["pay"], [])
         (pending,) = agent.pending()
         assert (pending.name, pending.arguments, pending.run_id) == ("pay", {"n": 1}, reply.run_id)
 

@@ -204,7 +204,7 @@ def test_what_hooks_add_is_in_the_next_request_and_stays(tmp_path: Path) -> None
     }
     roles = [message.role for message in model.requests[1].messages]
     assert [entry["point"] for entry in engine_messages(model.requests[1])][2:] == [
-        *("after_model", "before_tool", "after_tool", "before_tool", "after_tool", "before_model"),
+        *("after_model", "before_tool", "after_tool", "before_tool", "after_tool", "before_model")
     ]
     assert roles[roles.index("assistant") :] == ["assistant", "tool", "tool", *["system"] * 6]
     assert len(rebuilt) == 2 and reply.text == "done"

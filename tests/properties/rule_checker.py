@@ -23,11 +23,7 @@ class Effect:
 
 def broken(rules: Sequence[Rule], tools: Sequence[str], effects: Sequence[Effect], stop_reason: str) -> list[str]:
     """Every promise that was broken while one request was served."""
-    return [
-        *_order(rules, tools, effects),
-        *_counts(rules, effects),
-        *_ends(rules, tools, effects, stop_reason),
-    ]
+    return [*_order(rules, tools, effects), *_counts(rules, effects), *_ends(rules, tools, effects, stop_reason)]
 
 
 def _of(rules: Sequence[Rule], kind: str, name: str | None = None) -> list[Rule]:

@@ -14,16 +14,7 @@ from perdure.core.messages import Part, Reasoning, Text, ToolCall
 from perdure.core.models import ModelReply
 from perdure.testing import calls, says
 from tests.server.routed import Routed, new_agent, routed
-from tests.support.stories import (
-    PieceStage,
-    boom,
-    check_numbers,
-    look,
-    pay,
-    read_stream,
-    story_of,
-    without_ping_ids,
-)
+from tests.support.stories import PieceStage, boom, check_numbers, look, pay, read_stream, story_of, without_ping_ids
 from tests.support.strategies import effort
 
 STAGE = PieceStage()
@@ -104,10 +95,7 @@ async def test_a_run_is_told_alike(
     """The same messages under the same ids with the same content, wherever a client reads them."""
     last = calls("send_message", thinking="", message="That is all.", request_heartbeat=False)
     STAGE.play(
-        [
-            *(answer.reply(number) for number, answer in enumerate(script)),
-            last if heartbeats else says("That is all."),
-        ]
+        [*(answer.reply(number) for number, answer in enumerate(script)), last if heartbeats else says("That is all.")]
     )
     rules = [{"type": "requires_approval", "tool_name": "pay"}]
     fields: dict[str, Any] = {"context_window_limit": 8_000} if full else {}

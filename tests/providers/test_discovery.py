@@ -10,20 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.choosing import (
-    Choice,
-    chat_models,
-    choose_offline,
-    is_chat_model,
-)
-from perdure.providers.discovery import (
-    Endpoint,
-    Listing,
-    _listing_request,
-    find_providers,
-    list_models,
-    probe_local,
-)
+from perdure.providers.choosing import Choice, chat_models, choose_offline, is_chat_model
+from perdure.providers.discovery import Endpoint, Listing, _listing_request, find_providers, list_models, probe_local
 from perdure.providers.openai_chat.endpoint import api_url
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call

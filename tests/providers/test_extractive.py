@@ -352,10 +352,7 @@ def test_a_failed_search_is_reported() -> None:
     call = ToolCall("call_1", "conversation_search", '{"query":"dog"}')
     result = ToolResult("call_1", "conversation_search", "the store is closed: open it again. Bye.", "error")
     request = request_of(
-        turn("user", "Where is my dog?"),
-        turn("assistant", call),
-        turn("tool", result),
-        tools=("conversation_search",),
+        turn("user", "Where is my dog?"), turn("assistant", call), turn("tool", result), tools=("conversation_search",)
     )
 
     text = reply_to(request).parts[0].text  # type: ignore[union-attr]
@@ -460,12 +457,7 @@ def test_blocks_are_seen_as_the_log_leaves_them() -> None:
         blocks={"human": "Name: Ann", "persona": "x", "project": "old", "plan": tagged, "e": ""},
     )
 
-    assert visible_blocks(request) == {
-        "human": "Name: Ann\nAge: 36",
-        "project": "new",
-        "plan": tagged,
-        "e": "",
-    }
+    assert visible_blocks(request) == {"human": "Name: Ann\nAge: 36", "project": "new", "plan": tagged, "e": ""}
 
 
 def test_no_tool_is_called_when_none_may_be() -> None:

@@ -165,14 +165,7 @@ def test_there_are_three_hundred_sentences() -> None:
             for more in ("Sorry, Bob.", "No, Thanks.", "No, Sam.", "Actually in summer it is hot.", "No, in March.")
         ),
         *(("", f"我住在上海。{more}", ["Lives in: 上海"], []) for more in ("不是北京。", "不在家。", "不，谢谢。")),
-        *(
-            ("", text, [], [])
-            for text in (
-                "I went off to Paris.",
-                "I quit smoking.",
-                "I left early.",
-            )
-        ),
+        *(("", text, [], []) for text in ("I went off to Paris.", "I quit smoking.", "I left early.")),
         ("", "I like 围棋.", ["Likes: 围棋"], []),
         *(
             ("", f"I live in Oslo. {more}", ["Lives in: Bergen"], [])

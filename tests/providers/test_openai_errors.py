@@ -40,18 +40,7 @@ from perdure.core.runs import Usage
 from perdure.providers.masking import mask_fields, mask_headers, mask_text
 from perdure.providers.openai_chat import Connections, OpenAIChat, Silence
 from perdure.providers.openai_chat.faults import Target, error_of_status, retry_after_s
-from perdure.testing import (
-    ChunkList,
-    CutOff,
-    Hanging,
-    HttpModel,
-    RawBody,
-    Status,
-    Unanswered,
-    calls,
-    says,
-    thinks,
-)
+from perdure.testing import ChunkList, CutOff, Hanging, HttpModel, RawBody, Status, Unanswered, calls, says, thinks
 from tests.support.passing_time import when_it_hangs
 from tests.support.strategies import any_text, effort
 

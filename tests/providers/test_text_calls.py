@@ -20,18 +20,7 @@ from perdure.providers.text_calls.model import TextCalls
 from perdure.providers.text_calls.request import RequestFacts
 from perdure.providers.text_calls.scan import Scanner
 from perdure.testing import ScriptedModel, calls, says
-from tests.providers.text_call_examples import (
-    ARGUMENTS,
-    CALL,
-    RUN,
-    TOLD,
-    TOOLS,
-    TRAPS,
-    Heard,
-    J,
-    request_of,
-    tool_row,
-)
+from tests.providers.text_call_examples import ARGUMENTS, CALL, RUN, TOLD, TOOLS, TRAPS, Heard, J, request_of, tool_row
 
 NEEDS_A_TOOL = frozenset(
     (

@@ -95,9 +95,7 @@ def test_workers_get_equal_shares(make_loop: Callable[[], asyncio.AbstractEventL
 
 
 @pytest.mark.parametrize("make_loop", LOOPS)
-def test_a_worker_that_does_not_accept_keeps_nobody_waiting(
-    make_loop: Callable[[], asyncio.AbstractEventLoop],
-) -> None:
+def test_a_worker_that_does_not_accept_keeps_nobody_waiting(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """One that is not there, one that is busy, and one that is gone."""
 
     async def work() -> None:

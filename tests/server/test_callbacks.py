@@ -28,10 +28,7 @@ async def told(server: Routed, run_id: str) -> dict[str, Any]:
 
 async def test_the_end_of_a_run_is_reported() -> None:
     """As JSON, once; the run then says when, and what the answer was."""
-    async with (
-        serving({"/ended": page(b"", status="202 Accepted")}) as site,
-        routed(says("hello")) as server,
-    ):
+    async with serving({"/ended": page(b"", status="202 Accepted")}) as site, routed(says("hello")) as server:
         agent, url = await new_agent(server), site.url("/ended")
         messages = server.letta.agents.messages
         run = await messages.create_async(agent["id"], input="hi", callback_url=url)

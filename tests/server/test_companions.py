@@ -42,7 +42,7 @@ async def test_an_agent_gets_a_companion_by_the_wires_field() -> None:
         assert [block["label"] for block in companion["blocks"]] == ["memory_persona", "human"]
         assert companion["blocks"][1]["id"] == made["blocks"][0]["id"]
         assert {tool["name"] for tool in companion["tools"]} == {
-            *("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits", "store_memories"),
+            *("memory_replace", "memory_insert", "memory_rethink", "memory_finish_edits", "store_memories")
         }
         assert companion["model"] == made["model"]
 

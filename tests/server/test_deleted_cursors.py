@@ -53,11 +53,7 @@ KINDS: dict[str, tuple[Callable[[Routed, int, str], Awaitable[Any]], str, str]] 
     "tools": (_tool, "/v1/tools/?names=f0&names=f1&names=f2&names=f3&names=f4", "/v1/tools/{id}"),
     "folders": (_of("/v1/folders/", name="f{0}"), "/v1/folders/?", "/v1/folders/{id}"),
     "archives": (_of("/v1/archives/", name="r{0}"), "/v1/archives/?", "/v1/archives/{id}"),
-    "passages": (
-        _passage,
-        "/v1/agents/{owner}/archival-memory?",
-        "/v1/agents/{owner}/archival-memory/{id}",
-    ),
+    "passages": (_passage, "/v1/agents/{owner}/archival-memory?", "/v1/agents/{owner}/archival-memory/{id}"),
     "identities": (
         _of("/v1/identities/", identifier_key="k{0}", name="n", identity_type="user"),
         "/v1/identities/?",

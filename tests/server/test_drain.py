@@ -79,9 +79,7 @@ async def test_a_drain_keeps_no_connection_alive(tmp_path: Path, monkeypatch: py
             assert await idle[0].read() == b""
             assert not waiting.done()
             late = await stack.enter_async_context(connected(address))
-            answers = [
-                *(await answer_on(partial, HEALTH[9:]), await answer_on(sent), await answer_on(late, HEALTH)),
-            ]
+            answers = [*(await answer_on(partial, HEALTH[9:]), await answer_on(sent), await answer_on(late, HEALTH))]
             gate.let()
             answers.append(await waiting)
             ends = [await connection[0].read() for connection in (partial, sent, late, busy)]

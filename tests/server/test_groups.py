@@ -55,10 +55,7 @@ async def test_a_group_is_made_found_changed_and_deleted() -> None:
 
         change = {"manager_config": {"manager_type": "dynamic", "max_turns": None, "termination_token": "STOP"}}
         changed = await server.patch(path, change | {"agent_ids": [ben["id"]], "description": None})
-        assert changed == {
-            **dynamic,
-            **{"agent_ids": [ben["id"]], "max_turns": None, "termination_token": "STOP"},
-        }
+        assert changed == {**dynamic, **{"agent_ids": [ben["id"]], "max_turns": None, "termination_token": "STOP"}}
         assert await server.delete(path) is None
         assert (await server.refused("GET", path))[0] == 404
         assert await find() == [plain["id"]]
@@ -182,10 +179,7 @@ async def test_a_reply_names_the_speakers() -> None:
             2,
         )
         messages, ends = chunks[:-2], chunks[-2:]
-        assert [line(one) for one in messages] == [
-            ("Ann", "assistant", "By train."),
-            ("Ben", "assistant", "By bike."),
-        ]
+        assert [line(one) for one in messages] == [("Ann", "assistant", "By train."), ("Ben", "assistant", "By bike.")]
         assert [one["message_type"] for one in ends] == ["stop_reason", "usage_statistics"]
         assert ends[1]["run_ids"] == [one["run_id"] for one in messages]
         assert [line(one) for one in shown] == [

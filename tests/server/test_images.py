@@ -20,10 +20,7 @@ PNG = base64.b64decode(
 )
 LARGE = base64.b64encode(PNG * 20).decode()
 DATA = base64.b64encode(PNG).decode()
-BYTES = {
-    "type": "image",
-    "source": {"type": "base64", "media_type": "image/png", "data": DATA, "detail": "low"},
-}
+BYTES = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA, "detail": "low"}}
 MESSAGES: TypeAdapter[list[Message]] = TypeAdapter(list[Message])
 LOOK = {"name": "look", "description": "Look.", "parameters": {"type": "object", "properties": {}}}
 

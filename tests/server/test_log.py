@@ -54,12 +54,7 @@ def test_a_line_says_when_what_and_of_which_request() -> None:
     assert text.getvalue().endswith(f" WARNING perdure.test: the store is busy trace_id={trace}\n")
     (shape,) = objects(lines)
     assert shape.pop("at").endswith("Z")
-    assert shape == {
-        "level": "warning",
-        "logger": "perdure.test",
-        "message": "the store is busy",
-        "trace_id": trace,
-    }
+    assert shape == {"level": "warning", "logger": "perdure.test", "message": "the store is busy", "trace_id": trace}
 
 
 def test_a_defect_has_its_traceback_and_not_what_was_said() -> None:

@@ -10,11 +10,7 @@ ORDER = "Bank account: DE99 6666"
 
 async def test_what_came_from_a_tool_is_listed_and_taken_back() -> None:
     """A dry run changes nothing; undoing brings it back; what names no source is refused."""
-    script = (
-        calls("run_code", code="1"),
-        calls("memory_insert", label="human", new_string=ORDER),
-        says("Noted."),
-    )
+    script = (calls("run_code", code="1"), calls("memory_insert", label="human", new_string=ORDER), says("Noted."))
     async with routed(*script) as server:
         agent = await new_agent(
             server, memory_blocks=[{"label": "human", "value": "Ada"}], tools=["run_code", "memory_insert"]

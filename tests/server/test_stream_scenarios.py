@@ -113,10 +113,7 @@ SCENARIOS = {
     ),
     "approval request": Scenario(
         [calls("pay", ToolCall("a", "look", "{}"), call_id="p", n=3)],
-        [
-            ("tool_call_message", [("look", "a", "{}")]),
-            ("approval_request_message", [("pay", "p", '{"n": 3}')]),
-        ],
+        [("tool_call_message", [("look", "a", "{}")]), ("approval_request_message", [("pay", "p", '{"n": 3}')])],
         stop="requires_approval",
     ),
     "denied": Scenario(

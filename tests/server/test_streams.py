@@ -387,9 +387,7 @@ BATCHES: dict[str, tuple[list[Any], list[str]]] = {
     ),
     "mixed": (
         [calls("pay", ToolCall("b", "look", "{}"), ToolCall("c", "send_message", '{"message": "hi"}'))],
-        [
-            *("tool_call_message", "assistant_message", "approval_request_message"),
-        ],
+        [*("tool_call_message", "assistant_message", "approval_request_message")],
     ),
 }
 

@@ -165,9 +165,7 @@ class _History:
                 create_group(
                     tx,
                     NewGroup(
-                        kind=kind,
-                        agent_ids=agents[:2],
-                        manager_agent_id=None if kind == "round_robin" else agents[2],
+                        kind=kind, agent_ids=agents[:2], manager_agent_id=None if kind == "round_robin" else agents[2]
                     ),
                     ids=ids,
                     at=START,

@@ -99,13 +99,7 @@ class _Simulation:
             take=self._take_runs,
         )
         self.observer._write_lock = self.place.turn
-        self.clients = Clients(
-            seed,
-            self.rng,
-            world=self.place.world,
-            processes=lambda: self.processes,
-            check=check,
-        )
+        self.clients = Clients(seed, self.rng, world=self.place.world, processes=lambda: self.processes, check=check)
         self._agent_id: AgentId | None = None
         self._started = 0
         self._settling = False

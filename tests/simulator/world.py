@@ -159,10 +159,7 @@ def _calls(letter: str, token: str) -> tuple[Part, ...]:
         case "x":
             return (call("client", token=f"{token}a"), call("guarded", 1, token=f"{token}b"))
         case _:
-            return (
-                call("core_memory_append", label="notes", content=f"[{token}]"),
-                call("charge", 1, token=token),
-            )
+            return (call("core_memory_append", label="notes", content=f"[{token}]"), call("charge", 1, token=token))
 
 
 class WorldTools:

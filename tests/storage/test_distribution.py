@@ -9,14 +9,7 @@ import pytest
 
 from perdure.library import AsyncPerdure
 from perdure.storage.database.postgres import PostgresStore
-from perdure.storage.distribution import (
-    FAMILIES,
-    LOCAL,
-    REFERENCE,
-    citus_statements,
-    distributed,
-    preparation,
-)
+from perdure.storage.distribution import FAMILIES, LOCAL, REFERENCE, citus_statements, distributed, preparation
 from perdure.testing import ScriptedModel, SequentialIds, calls, says
 from perdure.testing.clock import START
 from tests.support.partitions import PARTS, Recording, parts_read, record, split_tables

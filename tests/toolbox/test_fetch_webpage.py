@@ -23,12 +23,7 @@ ARTICLE = b"""<html><head><title>Bees &amp; wasps</title></head><body><nav><a hr
 <main><h1>Bees</h1><p>They dance the <b>way</b> to flowers.</p><ul><li>honey</li><li>wax</li></ul>
 <script>alert("no")</script></main><footer>Imprint</footer></body></html>"""
 
-REFUSED_HOPS = (
-    ("/inside", "port"),
-    ("/this", "this machine"),
-    ("/meta", "metadata"),
-    ("/file", "only http and https"),
-)
+REFUSED_HOPS = (("/inside", "port"), ("/this", "this machine"), ("/meta", "metadata"), ("/file", "only http and https"))
 
 SMALL = FetchLimits(body_bytes=100_000, total_s=5.0, connect_s=1.0)
 

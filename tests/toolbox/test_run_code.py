@@ -52,11 +52,7 @@ async def no_files(agent_id: AgentId, name: str, most_chars: int) -> tuple[str, 
 
 def toolbox(sandbox: Sandbox | None) -> Builtins:
     return Builtins(
-        converter=convert_file,
-        web=WebSettings(),
-        sandbox=sandbox,
-        load_file=no_files,
-        counter=ScriptTokenCounter(),
+        converter=convert_file, web=WebSettings(), sandbox=sandbox, load_file=no_files, counter=ScriptTokenCounter()
     )
 
 

@@ -277,10 +277,7 @@ async def open_world(mcp_url: str, *, embedder: bool) -> AsyncIterator[tuple[Wor
     settings = Settings(model=MODEL, secret_key="for tests, this one", embedding="none")
     model = WordModel()
     library = await AsyncPerdure.open(
-        store=InlineStore(),
-        models={MODEL: model},
-        settings=settings,
-        embedder=ScriptedEmbedder() if embedder else None,
+        store=InlineStore(), models={MODEL: model}, settings=settings, embedder=ScriptedEmbedder() if embedder else None
     )
     transport = httpx.ASGITransport(create_app(library, ServerConfig()))
     headers = {"authorization": "Bearer none"}

@@ -254,12 +254,7 @@ def _episode(message: Message, session: Session, ignored: Sequence[str], home: t
     at = datetime.fromisoformat(message.created_at) if message.created_at else None
     return NewEpisode(
         text=message.content,
-        scope={
-            "session_id": session.session_id,
-            "user_id": session.user_id,
-            "role_type": message.role_type,
-            **named,
-        },
+        scope={"session_id": session.session_id, "user_id": session.user_id, "role_type": message.role_type, **named},
         trust=_TRUST.get(message.role_type, "agent"),
         occurred_at=at.replace(tzinfo=home) if at is not None and at.tzinfo is None else at,
         extract=message.role_type in _TRUST and message.role_type not in ignored,

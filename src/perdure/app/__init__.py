@@ -24,11 +24,7 @@ from perdure.app.endpoints import endpoint_of as endpoint_of
 from perdure.app.parts import KEY_FILE as KEY_FILE
 from perdure.app.parts import cipher_of as cipher_of
 from perdure.app.parts import configured_hooks as configured_hooks
-from perdure.app.parts import (
-    engine_settings,
-    token_counter_of,
-    web_settings,
-)
+from perdure.app.parts import engine_settings, token_counter_of, web_settings
 from perdure.app.parts import make_key_file as make_key_file
 from perdure.app.parts import web_search_engine as web_search_engine
 from perdure.app.sandboxes import check_file as check_file

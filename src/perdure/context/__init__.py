@@ -21,18 +21,7 @@ _HOMES = {
     "tool_output.pipeline": ("LEVELS", "Compressed", "Level"),
 }
 
-__all__ = [
-    "LEVELS",
-    "ChatSummary",
-    "Compressed",
-    "Level",
-    "Window",
-    "assemble",
-    "compress",
-    "decode",
-    "expand",
-    "plan",
-]
+__all__ = ["LEVELS", "ChatSummary", "Compressed", "Level", "Window", "assemble", "compress", "decode", "expand", "plan"]
 
 
 def __getattr__(name: str) -> Any:

@@ -78,12 +78,9 @@ def document_of(answer: object, name: str, kind: FileKind, limits: Limits) -> Do
     Raises: Refusal: the file is refused, the text is too long, or the answer is malformed; ExtraMissing.
     """
     match answer:
-        case {
-            "text": str(text),
-            "page_starts": list(starts),
-            "title": str(title),
-            "warnings": list(warnings),
-        } if all(type(start) is int for start in starts):
+        case {"text": str(text), "page_starts": list(starts), "title": str(title), "warnings": list(warnings)} if all(
+            type(start) is int for start in starts
+        ):
             limits.check_text(len(text))
             return Document(
                 name=name,

@@ -57,9 +57,7 @@ def pdf_document(name: str, file: BinaryIO, limits: Limits, progress: Callable[[
             if number <= last_look:
                 with suppress(Exception):  # a text in any order is better than none
                     layout = page.extract_text(
-                        extraction_mode="layout",
-                        layout_mode_space_vertically=False,
-                        layout_mode_scale_weight=SCALE,
+                        extraction_mode="layout", layout_mode_space_vertically=False, layout_mode_scale_weight=SCALE
                     )
                     if (read := in_columns(text, _tidy(layout))) != text:
                         text, last_look = read, number + COLUMNS_PAGES

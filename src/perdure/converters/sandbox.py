@@ -127,11 +127,7 @@ def _start(name: str, kind: FileKind, file: Path, limits: Limits) -> subprocess.
 
 
 async def _read_answer(
-    process: subprocess.Popen[bytes],
-    name: str,
-    kind: FileKind,
-    limits: Limits,
-    progress: Callable[[int, int], None],
+    process: subprocess.Popen[bytes], name: str, kind: FileKind, limits: Limits, progress: Callable[[int, int], None]
 ) -> Document:
     """Read the output of the process, report progress, and return the document. Raises: Refusal, ExtraMissing."""
     assert process.stdout is not None

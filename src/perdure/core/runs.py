@@ -34,7 +34,7 @@ StopReason = Literal[
 """Why a run ended, in the wire's words."""
 
 FAILED_REASONS = frozenset(get_args(StopReason)) - {
-    *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled"),
+    *("end_turn", "tool_rule", "max_steps", "requires_approval", "cancelled")
 }
 
 

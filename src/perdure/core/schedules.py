@@ -298,10 +298,7 @@ def quiet_period(quiet: QuietHours, here: tzinfo, moment: datetime) -> tuple[dat
 def _quiet_hours_of(quiet: QuietHours, here: tzinfo, day: date) -> tuple[datetime, datetime]:
     """Beginning and end of the quiet hours that begin on a day."""
     end_day = day if quiet.end > quiet.start else day + timedelta(days=1)
-    return (
-        instant(datetime.combine(day, quiet.start), here),
-        instant(datetime.combine(end_day, quiet.end), here),
-    )
+    return (instant(datetime.combine(day, quiet.start), here), instant(datetime.combine(end_day, quiet.end), here))
 
 
 def instant(local: datetime, here: tzinfo) -> datetime:

@@ -77,14 +77,7 @@ class ToolsByStatus:
 
 
 def build_server(
-    tx: Tx,
-    name: str,
-    options: ServerOptions,
-    *,
-    server_id: McpServerId,
-    cipher: Cipher,
-    at: datetime,
-    new: bool = True,
+    tx: Tx, name: str, options: ServerOptions, *, server_id: McpServerId, cipher: Cipher, at: datetime, new: bool = True
 ) -> mcp.McpServer:
     """Build a server with encrypted secrets, after checking it.
 

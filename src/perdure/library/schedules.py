@@ -90,11 +90,7 @@ class AsyncSchedules:
         return await self._services.schedules.create(self._agent_id, messages, new)
 
     async def list(
-        self,
-        *,
-        statuses: Sequence[ScheduleStatus] = ("active",),
-        limit: int = 50,
-        after: ScheduleId | None = None,
+        self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
     ) -> Sequence[Schedule]:
         """A page of the agent's schedules in these statuses, oldest first; `after` is the last one of the page before.
 

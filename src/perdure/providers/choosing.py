@@ -36,10 +36,7 @@ PROBED_MAX = 3
 
 EXTRACTIVE_REASON = "built in, needs no key: no language model, it notes and finds what you tell it"
 
-_CALLS: Mapping[Calling | None, str] = {
-    "native": "calls tools",
-    "text": "writes its tool calls as text, which is read",
-}
+_CALLS: Mapping[Calling | None, str] = {"native": "calls tools", "text": "writes its tool calls as text, which is read"}
 WITHOUT_CALLS = "memory is kept and recalled for it without its help"
 
 

@@ -61,11 +61,7 @@ class Retrying:
     """
 
     def __init__(
-        self,
-        model: Model,
-        *,
-        policy: RetryPolicy | None = None,
-        random: Callable[[], float] = randomness.random,
+        self, model: Model, *, policy: RetryPolicy | None = None, random: Callable[[], float] = randomness.random
     ) -> None:
         self.model = model
         self.policy = policy or RetryPolicy()

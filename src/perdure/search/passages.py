@@ -116,9 +116,7 @@ def rank_passages(
     texts = PassageTexts.join(parts)
     now = request.now
     hints = hints_of(
-        request.text,
-        spans=[(span.start.timestamp(), span.end.timestamp()) for span in named],
-        now=now.timestamp(),
+        request.text, spans=[(span.start.timestamp(), span.end.timestamp()) for span in named], now=now.timestamp()
     )
     pool = _pool(archives, texts, query, matched, meanings, np.concatenate([*dense, np.zeros(0)]), timed=hints.when)
     rows = sum(archive.passage_count for archive in archives)

@@ -204,11 +204,7 @@ class _EitherSlash:
             return
         if path == "/" or "perdure.path" in scope:
             raise HTTPException(404, unknown_path_detail(scope.get("perdure.path", path), self._router.routes))
-        other: dict[str, Any] = {
-            **scope,
-            "path": path[:-1] if path.endswith("/") else f"{path}/",
-            "perdure.path": path,
-        }
+        other: dict[str, Any] = {**scope, "path": path[:-1] if path.endswith("/") else f"{path}/", "perdure.path": path}
         try:
             await self._router.app(other, receive, send)
         finally:

@@ -27,10 +27,7 @@ FAMILIES: Mapping[str, Mapping[str, str]] = {
         ),
     },
     "blocks": {"blocks": "id", "block_versions": "block_id", "block_identities": "block_id"},
-    "archives": {
-        "archives": "id",
-        **dict.fromkeys(("passages", "passage_tags", "archive_tags"), "archive_id"),
-    },
+    "archives": {"archives": "id", **dict.fromkeys(("passages", "passage_tags", "archive_tags"), "archive_id")},
     "vector_scopes": dict.fromkeys(
         ("vector_scopes", "vectors", "embedding_queue", "message_words", "passage_words"), "number"
     ),
@@ -102,7 +99,7 @@ NEW_INDEXES: Mapping[str, tuple[str, str]] = {
         "UNIQUE INDEX runs_unended ON runs"
         " (conversation_id, (CASE status WHEN 'running' THEN -1 ELSE seq END), agent_id)"
         " WHERE status IN ('queued', 'running')",
-    ),
+    )
 }
 """Unique index -> its table and what takes its place; for the same reason. A conversation has one agent, so both forbid
 the same."""

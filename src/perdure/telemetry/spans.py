@@ -48,11 +48,7 @@ CONTENT_CHARS = 100_000
 
 _TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 
-PROVIDERS: Mapping[str, str] = {
-    "google": "gcp.gemini",
-    "mistral": "mistral_ai",
-    "xai": "x_ai",
-}
+PROVIDERS: Mapping[str, str] = {"google": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
 """Our name of a provider -> the conventions' name, where they differ."""
 
 TOOL_TYPES: Mapping[str, str] = {"memory": "datastore", "mcp": "extension"}

@@ -53,11 +53,7 @@ class ScriptedModel:
     """
 
     def __init__(
-        self,
-        *script: Line,
-        otherwise: Line | None = None,
-        summarises: Line | None = None,
-        extracts: Line | None = None,
+        self, *script: Line, otherwise: Line | None = None, summarises: Line | None = None, extracts: Line | None = None
     ) -> None:
         self._script = list(script)
         self._otherwise = otherwise if otherwise is not None else says("OK.")
@@ -173,11 +169,7 @@ class ScriptedEmbedder:
     """
 
     def __init__(
-        self,
-        *fails: ModelError,
-        handle: str = "test/words",
-        dimensions: int = 64,
-        local: bool = True,
+        self, *fails: ModelError, handle: str = "test/words", dimensions: int = 64, local: bool = True
     ) -> None:
         self.handle, self.dimensions, self.local = handle, dimensions, local
         self.requests: list[tuple[str, ...]] = []

@@ -32,22 +32,7 @@ from perdure.ui.render import HEADERS, Notice, form_of, html
 
 STATIC = Path(__file__).with_name("static")
 TYPES = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-PAGES = (
-    home,
-    changes,
-    chat,
-    context,
-    memory,
-    facts,
-    sources,
-    tools,
-    groups,
-    runs,
-    search,
-    connections,
-    data,
-    access,
-)
+PAGES = (home, changes, chat, context, memory, facts, sources, tools, groups, runs, search, connections, data, access)
 
 
 def build_routes() -> list[BaseRoute]:

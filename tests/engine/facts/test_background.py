@@ -444,13 +444,7 @@ async def test_a_batch_that_fails_too_often_is_passed_over_and_counted(caplog: p
 
         assert scribe.texts[TRIES:] == [["I moved", "OK."]]
         assert await agent.facts.counts() == GraphCounts(
-            facts=2,
-            entities=3,
-            episodes=2,
-            dropped={"extraction failed": 2},
-            calls=1,
-            input_tokens=10,
-            output_tokens=2,
+            facts=2, entities=3, episodes=2, dropped={"extraction failed": 2}, calls=1, input_tokens=10, output_tokens=2
         )
         assert len([record for record in caplog.records if "left out" in record.message]) == 1
 

@@ -44,10 +44,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world(
-    *answers: object,
-    facts: str = "off",
-) -> AsyncIterator[World]:
+async def open_world(*answers: object, facts: str = "off") -> AsyncIterator[World]:
     clock, model = FakeClock(START), ScriptedModel(*answers)  # type: ignore[arg-type]
     settings_ = Settings(model=MODEL, embedding="none", facts=facts)
     opening = AsyncPerdure.open(store=InlineStore(), models={MODEL: model}, settings=settings_, clock=clock)

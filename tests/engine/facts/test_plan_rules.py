@@ -10,15 +10,7 @@ from typing import Any
 import pytest
 
 from perdure.core.facts.credentials import HIDDEN
-from perdure.core.facts.extraction import (
-    Batch,
-    ExtractedEntity,
-    ExtractedFact,
-    Extraction,
-    FactType,
-    Schema,
-    Turn,
-)
+from perdure.core.facts.extraction import Batch, ExtractedEntity, ExtractedFact, Extraction, FactType, Schema, Turn
 from perdure.core.facts.values import Entity, Fact, FactRule
 from perdure.core.ids import EntityId, FactId, GraphId
 from perdure.engine.facts.plan import Plan, plan_extraction
@@ -102,12 +94,7 @@ def test_a_move_within_one_answer_is_about_the_first_home() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decision", "texts"),
-    [
-        ("UPDATE", ["Ada lives_in Monza."]),
-        ("DELETE", []),
-        ("NONE", ["Ada lives_in Milan."]),
-    ],
+    ("decision", "texts"), [("UPDATE", ["Ada lives_in Monza."]), ("DELETE", []), ("NONE", ["Ada lives_in Milan."])]
 )
 def test_a_correction_within_one_answer(decision: Any, texts: list[str]) -> None:
     found = plan(
@@ -140,9 +127,7 @@ def test_only_an_earlier_fact_can_be_replaced(replaces: int) -> None:
 
 
 def test_a_fact_type_has_its_signature() -> None:
-    schema = Schema(
-        fact_types=[FactType(name="EMPLOYMENT", subject_type="Person", object_type="Organization")],
-    )
+    schema = Schema(fact_types=[FactType(name="EMPLOYMENT", subject_type="Person", object_type="Organization")])
     names = {**PLACES, "Fiat": "Organization"}
     right = fact("Ada", "WORKS_AT", "Fiat", type="EMPLOYMENT")
     wrong = fact("Ada", "WORKS_AT", "Milan", type="EMPLOYMENT")

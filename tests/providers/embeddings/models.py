@@ -48,11 +48,7 @@ def tiny_tensors(*, seed: int = 1) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def tiny_model(
-    folder: Path,
-    *,
-    seed: int = 1,
-    tensors: Mapping[str, np.ndarray[Any, Any]] | None = None,
-    **config: Any,
+    folder: Path, *, seed: int = 1, tensors: Mapping[str, np.ndarray[Any, Any]] | None = None, **config: Any
 ) -> Path:
     """A folder with a tiny model in it; `config` changes its config.json."""
     from safetensors.numpy import save_file

@@ -60,8 +60,7 @@ def shaped(provider: str, schema: Any, *, tools: bool = True) -> ModelRequest:
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 @pytest.mark.parametrize(
-    ("provider", "model"),
-    [(ANTHROPIC, ""), (ANTHROPIC, "claude-3-x"), (GOOGLE, ""), (OPENAI, "")],
+    ("provider", "model"), [(ANTHROPIC, ""), (ANTHROPIC, "claude-3-x"), (GOOGLE, ""), (OPENAI, "")]
 )
 @pytest.mark.parametrize("tools", [True, False])
 async def test_every_schema_reaches_every_provider(provider: str, model: str, tools: bool, schema: Any) -> None:

@@ -21,8 +21,7 @@ ANTHROPIC, GOOGLE, OPENAI = MODELS
 
 
 @pytest.mark.parametrize(
-    ("provider", "name"),
-    [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")],
+    ("provider", "name"), [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")]
 )
 def test_a_model_outlives_an_event_loop_and_its_own_closing(provider: str, name: str) -> None:
     direct = DirectModel(provider=provider, model=MODELS[provider], api_key=KEY, base_url="http://unset")
@@ -110,8 +109,7 @@ async def test_a_redirect_is_not_followed(provider: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "name"),
-    [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")],
+    ("provider", "name"), [(ANTHROPIC, "anthropic_text"), (GOOGLE, "gemini_text"), (OPENAI, "openai_responses_text")]
 )
 async def test_a_guarded_address_is_checked_for_each_request(provider: str, name: str) -> None:
     """A registered provider may be on this machine where that was allowed, and nothing is sent once it moved away."""

@@ -204,10 +204,7 @@ async def test_reasoning_that_another_provider_signed_stays_behind(provider: str
             {
                 "type": "allowed_tools",
                 "mode": "required",
-                "tools": [
-                    {"type": "function", "name": "get_weather"},
-                    {"type": "function", "name": "send_message"},
-                ],
+                "tools": [{"type": "function", "name": "get_weather"}, {"type": "function", "name": "send_message"}],
             },
         ),
     ],

@@ -223,12 +223,7 @@ def test_each_signal_lifts_its_row(hints: QueryHints, columns: dict[str, Any]) -
 
 def test_a_rows_neighbours_share_its_words() -> None:
     """A row beside a match is found before one far from it, the one after it before the one before it."""
-    pool = Pool.of(
-        np.arange(6),
-        Scope(rows=100),
-        place=np.arange(6),
-        counts=np.array([[0, 0, 1.0, 0, 0, 0]]),
-    )
+    pool = Pool.of(np.arange(6), Scope(rows=100), place=np.arange(6), counts=np.array([[0, 0, 1.0, 0, 0, 0]]))
 
     ranked = rank(pool, QueryHints(), LEXICAL)
     assert ranked.order[:2].tolist() == [2, 3]

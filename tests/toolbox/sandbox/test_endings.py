@@ -28,10 +28,7 @@ def test_a_process_that_ends_is_a_crash(cage: Cage) -> None:
     faulted = cage.run("import ctypes\nctypes.string_at(0)")
     closed = cage.run("import os, time\nos.close(4)\ntime.sleep(60)")
 
-    assert (result.status, result.error) == (
-        "crash",
-        "its process ended before it returned a result (exit code 3)",
-    )
+    assert (result.status, result.error) == ("crash", "its process ended before it returned a result (exit code 3)")
     assert (faulted.status, faulted.error) == ("crash", "its process crashed with SIGSEGV")
     assert closed.status in {"crash", "memory"}  # killed, because nothing can come any more
 

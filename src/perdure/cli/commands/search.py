@@ -134,12 +134,7 @@ def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
 
 
 def _lines(
-    query: str,
-    messages: Hits[MessageHit] | None,
-    passages: Hits[PassageHit],
-    facts: Hits[FactHit] | None,
-    *,
-    why: bool,
+    query: str, messages: Hits[MessageHit] | None, passages: Hits[PassageHit], facts: Hits[FactHit] | None, *, why: bool
 ) -> Iterator[Text]:
     """Each hit on a line: when, from where, and the part of its text that matches."""
     rows = [

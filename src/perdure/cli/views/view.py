@@ -239,10 +239,7 @@ class View:
 
 
 def new_table(
-    *columns: str,
-    right: Container[str] = (),
-    styles: Mapping[str, str] | None = None,
-    head: bool = True,
+    *columns: str, right: Container[str] = (), styles: Mapping[str, str] | None = None, head: bool = True
 ) -> Table:
     """A table of these columns.
 

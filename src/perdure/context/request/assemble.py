@@ -334,13 +334,7 @@ NO_NOTES = TailNotes()
 
 
 def tail(
-    now: datetime,
-    timezone: str,
-    counts: Counts,
-    recalled: str = "",
-    *,
-    prefix: Prefix,
-    notes: TailNotes = NO_NOTES,
+    now: datetime, timezone: str, counts: Counts, recalled: str = "", *, prefix: Prefix, notes: TailNotes = NO_NOTES
 ) -> str:
     """Build the volatile tail: the agent's local date, current counts, what it should know about its own work, and the
     recalled text of the newest message. In sentences it has no date, which messages tell, and no counts.

@@ -170,11 +170,7 @@ def versions_of(blocks: Sequence[Block]) -> dict[str, int]:
 
 
 def memory_deltas(
-    seen: Mapping[str, int],
-    blocks: Sequence[Block],
-    *,
-    labels: Mapping[str, str] | None = None,
-    folded: bool = False,
+    seen: Mapping[str, int], blocks: Sequence[Block], *, labels: Mapping[str, str] | None = None, folded: bool = False
 ) -> tuple[str, ...]:
     """Build the delta messages between the versions `seen` by a log and these blocks.
 

@@ -82,7 +82,7 @@ _DECISION = re.compile(
     r"|(?:wir|ich) (?:nehmen?|werden?|machen?|verwenden?)\b|(?:entschieden|beschlossen|vereinbart|abgemacht)\b"
     r"|einverstanden\b|(?:hemos )?(?:decidido|decidimos|acordado|acordamos)\b|de acuerdo\b|vamos a\b|combinado\b"
     r"|(?:nous avons|on a|j['’]ai) (?:décidé|choisi|convenu)|d['’]accord\b|abbiamo deciso"
-    r"|(?:мы )?(?:решили|договорились|решено)|давайте|اتفقنا|قررنا|سنستخدم)",
+    r"|(?:мы )?(?:решили|договорились|решено)|давайте|اتفقنا|قررنا|سنستخدم)"
 )
 _DECISION_SPACELESS = re.compile(
     r"决定|決定|决议|同意|说定|說定|商定|约定|就这么|就這麼|就用|[我咱]们?(?:来|會|会|就)?用|我們(?:來|會|就)?用|我(?:们|們)?(?:会|會|将|將)"

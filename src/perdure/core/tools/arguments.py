@@ -460,13 +460,7 @@ _FITTERS: Mapping[str | None, _FitMethod] = {
     "null": _Fitter.null,
 }
 
-_KINDS: Mapping[type, str] = {
-    str: "string",
-    int: "integer",
-    float: "number",
-    bool: "boolean",
-    type(None): "null",
-}
+_KINDS: Mapping[type, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 
 _FORMATS: Mapping[str, tuple[Callable[[str], Any], str]] = {
     "date": (date.fromisoformat, "a date such as 2026-11-20"),

@@ -148,7 +148,7 @@ def _build_passage(
                     "occurred_at": line.message.occurred_at.isoformat(),
                 }
                 for line in lines
-            ],
+            ]
         },
         source={
             "type": CAPTURED,

@@ -53,12 +53,7 @@ def claim_texts(tx: Tx, model: str, *, at: datetime, until: datetime, limit: int
 
 
 def store_vectors(
-    tx: Tx,
-    model: str,
-    rows: Sequence[tuple[ClaimedText, bytes]],
-    *,
-    claimed_until: datetime,
-    from_cache: bool = False,
+    tx: Tx, model: str, rows: Sequence[tuple[ClaimedText, bytes]], *, claimed_until: datetime, from_cache: bool = False
 ) -> None:
     """Store the vectors of texts that have not changed since they were claimed.
 

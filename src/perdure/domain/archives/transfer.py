@@ -119,11 +119,7 @@ def open_import(tx: Tx, header: Header, new_id: ArchiveId) -> Archive:
     )
     if existing is not None:
         return existing
-    fields: ArchiveChanges = {
-        "name": archive.name,
-        "description": archive.description,
-        "metadata": archive.metadata,
-    }
+    fields: ArchiveChanges = {"name": archive.name, "description": archive.description, "metadata": archive.metadata}
     return create_archive(tx, archive_id, fields, at=archive.created_at)
 
 

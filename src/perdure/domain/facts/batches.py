@@ -67,12 +67,7 @@ class LoadedBatch:
 
 
 def load_batch(
-    tx: Tx,
-    agent_id: AgentId,
-    conversation_seq: int,
-    *,
-    rest: bool = True,
-    most: int | None = None,
+    tx: Tx, agent_id: AgentId, conversation_seq: int, *, rest: bool = True, most: int | None = None
 ) -> LoadedBatch | None:
     """Load the next turns of a conversation, with what is known about them.
 
@@ -196,12 +191,7 @@ def _before(tx: Tx, agent_id: AgentId, conversation_seq: int, before_seq: int) -
     """Load what was said before a message, in order, also what a reset took out of view."""
     limit = CONTEXT_TURNS * 3
     rows = tx.messages.list(
-        agent_id,
-        conversation_seq=conversation_seq,
-        before_seq=before_seq,
-        newest_first=True,
-        limit=limit,
-        reset=True,
+        agent_id, conversation_seq=conversation_seq, before_seq=before_seq, newest_first=True, limit=limit, reset=True
     )
     return rows[::-1]
 

@@ -36,11 +36,7 @@ def pack_context(
         ]
         text = "\n\n".join(f"# {title}\n{body}" for title, body in parts if body)
         return FactContext(
-            text=text,
-            tokens=count(text) if text else 0,
-            profile=profile,
-            facts=tuple(chosen),
-            events=tuple(latest),
+            text=text, tokens=count(text) if text else 0, profile=profile, facts=tuple(chosen), events=tuple(latest)
         )
 
     packed = build()

@@ -49,13 +49,7 @@ def known_entities(tx: Tx, graph: Graph, texts: Sequence[str], *, limit: int = K
 
 
 def with_known(
-    tx: Tx,
-    graph: Graph | None,
-    batch: Batch,
-    user: str,
-    *,
-    scope: tuple[tuple[str, str], ...] = (),
-    known: bool = True,
+    tx: Tx, graph: Graph | None, batch: Batch, user: str, *, scope: tuple[tuple[str, str], ...] = (), known: bool = True
 ) -> Batch:
     """Return the batch with the entities and facts that its turns may mean, and the rules and types of the graph; with
     a scope only facts of that scope, so that no user's text changes what another one said."""

@@ -35,14 +35,7 @@ def retract_changed(tx: Tx, refs: Sequence[str], *, at: datetime) -> None:
 
 def _read_again(tx: Tx, ref: str, done: Collection[GraphId], *, at: datetime) -> None:
     """Have a message or passage extracted into the graphs that had no fact of it when it was: all but these."""
-    new = Episode(
-        id=EpisodeId(""),
-        graph_id=GraphId(""),
-        kind="text",
-        ref=ref,
-        occurred_at=at,
-        created_at=at,
-    )
+    new = Episode(id=EpisodeId(""), graph_id=GraphId(""), kind="text", ref=ref, occurred_at=at, created_at=at)
     if is_id("message", ref):
         message = tx.messages.get(MessageId(ref))
         if not is_turn(message):

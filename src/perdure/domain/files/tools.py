@@ -62,15 +62,7 @@ def open_files(
             raise ToolError(f"{file.path} has {lines} lines: offset={first - 1} is behind them")
         share = tokens_left // (len(requests) - index) - 40  # what the headings take
         opened, view = open_view(
-            tx,
-            agent_id,
-            file,
-            limits,
-            first=first,
-            last=last,
-            tokens=share,
-            counter=call.counter,
-            at=call.now,
+            tx, agent_id, file, limits, first=first, last=last, tokens=share, counter=call.counter, at=call.now
         )
         versions[file.file.id] = opened.version
         pages = page_label(tx.files.page_starts(file.file.id), view.first_line, view.last_line)

@@ -66,12 +66,7 @@ def context_expand(
 
 
 def context_grep(
-    tx: Tx,
-    call: MemoryCall,
-    pattern: str,
-    handle: str | None = None,
-    max_tokens: int = DEFAULT_TOKENS,
-    **more: str,
+    tx: Tx, call: MemoryCall, pattern: str, handle: str | None = None, max_tokens: int = DEFAULT_TOKENS, **more: str
 ) -> ToolOutcome:
     """Show the lines that match, newest message first. Raises: ToolError.
 

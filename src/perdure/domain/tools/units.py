@@ -121,11 +121,7 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     else:
         function = new.function or new.name
         parsed = parse_source(
-            new.source,
-            name=function,
-            description=new.description,
-            parameters=new.schema,
-            documented=new.documented,
+            new.source, name=function, description=new.description, parameters=new.schema, documented=new.documented
         )
         name, description, parameters = new.name or parsed.name, parsed.description, parsed.parameters
         code = ToolCode(
@@ -280,9 +276,7 @@ def current_tools(stored: Mapping[str, Tool], specs: Sequence[ToolSpec]) -> list
             raise AlreadyExists("tool", spec.name)
         if before is not None and {before.spec.kind, spec.kind} <= set(BASE_KINDS):
             spec = replace(
-                spec,
-                return_limit_chars=before.spec.return_limit_chars,
-                requires_approval=before.spec.requires_approval,
+                spec, return_limit_chars=before.spec.return_limit_chars, requires_approval=before.spec.requires_approval
             )
         if before is None or before.spec != spec:
             changed.append(spec)

@@ -21,17 +21,9 @@ from perdure.core.runs import Prefix, PrefixChange, Run
 from perdure.engine.approvals.answers import approval_pending
 from perdure.engine.budget import CallBudget
 from perdure.engine.compaction.summarise import Summary, SummaryTask, summarise
-from perdure.engine.estimates import (
-    dropped_rows,
-    overcount_behind,
-    rows_tokens,
-)
+from perdure.engine.estimates import dropped_rows, overcount_behind, rows_tokens
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.prefixes import (
-    compile_prefix,
-    read_memory,
-    store_prefix,
-)
+from perdure.engine.run.prefixes import compile_prefix, read_memory, store_prefix
 from perdure.engine.run.room import Preview, preview
 from perdure.storage.tx import Tx
 

@@ -142,10 +142,7 @@ def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> _Due | None:
             continue
         window, reserve = inputs.window(agent)
         task = SummaryTask(
-            agent=agent,
-            settings=CompactionSettings.of(agent),
-            nodes=shown[:place],
-            budget_tokens=window - reserve,
+            agent=agent, settings=CompactionSettings.of(agent), nodes=shown[:place], budget_tokens=window - reserve
         )
         return _Due(node, removal, task)
     return None

@@ -35,9 +35,7 @@ from perdure.core.nodes import MadeBy, SummaryMethod, SummaryNode, message_handl
 from perdure.core.ports import TokenCounter
 from perdure.core.runs import NO_USAGE, Prefix, Run, Usage
 from perdure.core.telemetry.port import ModelWork
-from perdure.engine.estimates import (
-    rows_tokens,
-)
+from perdure.engine.estimates import rows_tokens
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading
 from perdure.engine.run.interrupts import is_cancelled

@@ -360,12 +360,7 @@ class EngineCalls:
             await self._call(engine, engine.before_subagent, conversation, agent_id, message)
 
     async def after_subagent(
-        self,
-        agent: Agent,
-        conversation: EngineConversation,
-        agent_id: AgentId,
-        reply: Sequence[str],
-        error: str | None,
+        self, agent: Agent, conversation: EngineConversation, agent_id: AgentId, reply: Sequence[str], error: str | None
     ) -> None:
         """Tell the engine what the other agent said. Raises: EngineFailed."""
         engine = self.engines.of(agent).engine

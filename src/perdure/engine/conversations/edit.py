@@ -17,9 +17,7 @@ from perdure.core.tools.loops import THINKING
 from perdure.domain.companions.passes import read_anew
 from perdure.domain.facts.retraction import retract_changed
 from perdure.engine.compaction.revise import revise_nodes
-from perdure.engine.estimates import (
-    dropped_rows,
-)
+from perdure.engine.estimates import dropped_rows
 from perdure.engine.ports import UnitInputs
 from perdure.storage.tx import Tx
 

@@ -39,12 +39,7 @@ from perdure.engine.compaction.summarise import NO_RUN, Summary, situation_of
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import run_log_of
 from perdure.engine.run.next_action import Finish
-from perdure.engine.run.prefixes import (
-    compile_prefix,
-    read_memory,
-    recompile_prefix,
-    store_prefix,
-)
+from perdure.engine.run.prefixes import compile_prefix, read_memory, recompile_prefix, store_prefix
 from perdure.engine.run.room import without_open_calls
 from perdure.engine.run.rows import NEWEST, end_run
 from perdure.engine.run.system_messages import renew_system_message

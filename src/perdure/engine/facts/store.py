@@ -57,10 +57,7 @@ def store_plan(
         return ()
     graph = _graph_of(tx, loaded, ids=ids, at=at)
     tx.graphs.count_calls(
-        graph.id,
-        calls=extraction.calls,
-        input_tokens=extraction.input_tokens,
-        output_tokens=extraction.output_tokens,
+        graph.id, calls=extraction.calls, input_tokens=extraction.input_tokens, output_tokens=extraction.output_tokens
     )
     plan = _within_policy(loaded, plan)
     if loaded.agent is None:  # no block keeps the name

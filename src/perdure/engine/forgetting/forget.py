@@ -32,13 +32,7 @@ from perdure.core.passages import Passage
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.edit import count_anew
-from perdure.engine.forgetting.facts import (
-    forget_episodes,
-    forget_facts,
-    forget_news,
-    forget_waiting,
-    restore_facts,
-)
+from perdure.engine.forgetting.facts import forget_episodes, forget_facts, forget_news, forget_waiting, restore_facts
 from perdure.engine.forgetting.find import Spot, resolve_text, scan
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.system_messages import renew_system_message

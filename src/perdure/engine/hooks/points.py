@@ -39,11 +39,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
     conversation_id, is_first, is_repeated = await ports.store.read(load)
     if is_repeated:  # hooks were called when it was accepted
         return request
-    about: dict[str, Any] = {
-        "agent_id": request.agent_id,
-        "conversation_id": conversation_id,
-        "run_id": request.run_id,
-    }
+    about: dict[str, Any] = {"agent_id": request.agent_id, "conversation_id": conversation_id, "run_id": request.run_id}
     messages = tuple(hooks.HookMessage(draft.role, text_of(draft.parts)) for draft in request.drafts)
     payloads: list[hooks.HookPayload] = [hooks.ConversationStart(**about)] if is_first else []
     payloads.append(hooks.RunStart(**about, messages=messages, background=request.background))

@@ -386,13 +386,7 @@ def _add_run(
 
 
 def _resume(
-    tx: Tx,
-    request: Request,
-    answers: Sequence[Answer],
-    opening: ConversationState,
-    inputs: UnitInputs,
-    *,
-    begin: bool,
+    tx: Tx, request: Request, answers: Sequence[Answer], opening: ConversationState, inputs: UnitInputs, *, begin: bool
 ) -> Accepted:
     """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
@@ -477,10 +471,7 @@ def _add_resumed_run(
         resumes=stopped.key.seq,
         begins_at=pending.message.seq,
         turn_from=stopped.turn_from if stopped.turn_from is not None else stopped.first_message_seq or 0,
-        answer={
-            "said": request.message_digest,
-            "calls": [one.call_id for one in pending.message.calls if one.awaits],
-        },
+        answer={"said": request.message_digest, "calls": [one.call_id for one in pending.message.calls if one.awaits]},
         waiting_input=encode_drafts(request.drafts, request.tokens) if request.drafts else None,
     )
     if stopped.context:  # what hooks have added since the model was asked

@@ -24,12 +24,7 @@ STEPS_AT_ONCE = 100
 
 
 async def read_ledger(
-    conversation: Conversation,
-    prices_of: Callable[[str], Prices],
-    store: Store,
-    counter: TokenCounter,
-    *,
-    limit: int,
+    conversation: Conversation, prices_of: Callable[[str], Prices], store: Store, counter: TokenCounter, *, limit: int
 ) -> CostLedger:
     """Read the costs of a conversation's newest requests, and of the summaries since the first of them.
 
@@ -125,11 +120,7 @@ def _read_segments(
 
         def rows(from_seq: int, upto_seq: int, run: Run = run, revision: int = revision) -> Sequence[Message]:
             return tx.messages.view(
-                run.key.agent_id,
-                run.conversation_seq,
-                from_seq=from_seq,
-                upto_seq=upto_seq,
-                settings_revision=revision,
+                run.key.agent_id, run.conversation_seq, from_seq=from_seq, upto_seq=upto_seq, settings_revision=revision
             )
 
         pinned = tuple(row for seq in prefix.pinned for row in rows(seq, seq))

@@ -21,9 +21,7 @@ from perdure.engine.budget import count_use
 from perdure.engine.compaction.compact_view import compact_view
 from perdure.engine.compaction.summarise import Summary, SummaryTask, engine_summary, summarise
 from perdure.engine.context_engines.turns import ask_engine
-from perdure.engine.estimates import (
-    dropped_rows,
-)
+from perdure.engine.estimates import dropped_rows
 from perdure.engine.hooks.points import after_compaction, at_run_end, before_compaction, before_model
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.reading import Reading

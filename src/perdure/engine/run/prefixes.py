@@ -416,13 +416,7 @@ def delta_texts(
     window, _ = inputs.window(agent)
     texts += build_fact_deltas(tx, agent.id, seen, memory.versions, counter=inputs.counter)
     return texts + build_file_deltas(
-        tx,
-        agent.id,
-        seen,
-        memory.versions,
-        prefix=prefix.seen,
-        limits=limits_of(agent, window),
-        counter=inputs.counter,
+        tx, agent.id, seen, memory.versions, prefix=prefix.seen, limits=limits_of(agent, window), counter=inputs.counter
     )
 
 

@@ -22,21 +22,11 @@ from perdure.core.runs import Failure, Prefix
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.engine.compaction.summarise import load_prepared, situation_of
 from perdure.engine.context_engines.calls import FALLBACK, PAGED, EngineInUse
-from perdure.engine.estimates import (
-    fixed_at_least,
-    overcount_behind,
-    rows_tokens,
-)
+from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, view_key
 from perdure.engine.run.next_action import Finish
-from perdure.engine.run.prefixes import (
-    Memory,
-    delta_texts,
-    read_memory,
-    recompile_prefix,
-    rewrite_reason,
-)
+from perdure.engine.run.prefixes import Memory, delta_texts, read_memory, recompile_prefix, rewrite_reason
 from perdure.engine.run.rows import NEWEST, end_run, engine_drafts
 from perdure.engine.run.tail import build_notes
 from perdure.storage.tx import Tx

@@ -329,12 +329,7 @@ def end_run(tx: Tx, log: RunLog, action: Finish, events: list[Event], inputs: Un
     log = replace(log, messages=(*log.messages, *added), steps=steps)
     usage = run.usage + log.usage  # what summaries took stands on the run's row already
     run = tx.runs.end(
-        run,
-        reason=action.reason,
-        usage=usage,
-        step_count=log.steps_taken,
-        failure=action.failure,
-        at=now,
+        run, reason=action.reason, usage=usage, step_count=log.steps_taken, failure=action.failure, at=now
     )
     events += [MessageAdded(message.seq, message) for message in added]
     events.append(RunEnded(run.id, action.reason, usage, log.steps_taken, action.failure, log.context_tokens))

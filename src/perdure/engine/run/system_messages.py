@@ -20,9 +20,7 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId
 from perdure.core.messages import Message
 from perdure.core.runs import Prefix
-from perdure.engine.estimates import (
-    overcount_behind,
-)
+from perdure.engine.estimates import overcount_behind
 from perdure.engine.ports import UnitInputs
 from perdure.engine.run.prefixes import (
     build_system_message,

@@ -270,10 +270,7 @@ async def _call_toolbox(log: RunLog, ready: ReadyCall, ports: Ports) -> ToolOutc
     # What runs these has limits of its own, and knows what it waits for.
     limit_s = None if spec.kind in ("custom", "builtin", "agents") else spec.timeout_s or ports.settings.tool_timeout_s
     context = CallContext(
-        agent_id=log.run.key.agent_id,
-        conversation_id=log.run.conversation_id,
-        run_id=log.run.id,
-        call_id=call.call_id,
+        agent_id=log.run.key.agent_id, conversation_id=log.run.conversation_id, run_id=log.run.id, call_id=call.call_id
     )
     try:
         async with asyncio.timeout(limit_s) as timeout:

@@ -25,9 +25,7 @@ from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
-from perdure.engine.run.prefixes import (
-    read_memory,
-)
+from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
@@ -95,12 +93,7 @@ def plan_recall(
     ):
         return None
     scope = RecallScope(
-        agent_id=agent.id,
-        blocks=False,
-        in_view=(conversation.seq, first_seq),
-        pinned=pinned,
-        facts=facts,
-        fills=True,
+        agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
     )
     return RecallPlan(scope, query, setting, in_words=inputs.models.traits(agent.model).plain)
 

@@ -181,10 +181,7 @@ async def _search_memory(
     for query in queries:
         for found in await call.search.passages(agent_id, query, where=of_passages, limit=RESULTS):
             passages.setdefault(found.passage.id, found.passage)
-    shape = {
-        "messages": [*messages.values()],
-        "archival": [_passage_shape(passage) for passage in passages.values()],
-    }
+    shape = {"messages": [*messages.values()], "archival": [_passage_shape(passage) for passage in passages.values()]}
     text, shown = json.dumps(shape, ensure_ascii=False), tuple(passages.values())
 
     def load(tx: Tx) -> tuple[Source, ...]:

@@ -28,19 +28,8 @@ from perdure.core.messages import ToolCall
 from perdure.core.tools.rules import RequiresApproval
 from perdure.domain.agents.units import NewAgent, create_agent, update_agent
 from perdure.domain.blocks.units import isolate_blocks
-from perdure.domain.conversations.units import (
-    ConversationChanges,
-    changed_settings,
-    check_summary,
-    update_conversation,
-)
-from perdure.engine.approvals.answers import (
-    Pending,
-    check_edited,
-    find_all_pending,
-    open_calls,
-    pending_calls,
-)
+from perdure.domain.conversations.units import ConversationChanges, changed_settings, check_summary, update_conversation
+from perdure.engine.approvals.answers import Pending, check_edited, find_all_pending, open_calls, pending_calls
 from perdure.engine.approvals.decisions import find_decisions
 from perdure.engine.compaction.compact_view import Compacted, compact
 from perdure.engine.conversations.importing import fork
@@ -148,10 +137,7 @@ class ConversationService:
         return await self._ports.store.read(read)
 
     async def compact(
-        self,
-        agent_id: AgentId | None,
-        conversation: ConversationId | None,
-        settings: CompactionSettings | None = None,
+        self, agent_id: AgentId | None, conversation: ConversationId | None, settings: CompactionSettings | None = None
     ) -> Compacted:
         """Take messages out of the view of a conversation, behind a summary. `settings` win over the agent's.
 

@@ -26,14 +26,7 @@ from perdure.domain.blocks.units import find_block
 from perdure.domain.companions.units import find_companion
 from perdure.engine.forgetting.erase import erase
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
-from perdure.engine.forgetting.forget import (
-    delete_passage,
-    forget,
-    passage_item,
-    put_block_value,
-    record,
-    undo,
-)
+from perdure.engine.forgetting.forget import delete_passage, forget, passage_item, put_block_value, record, undo
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import check_limit, check_number, check_text, outside
 from perdure.library.services.passages import changes_in_utc, from_outside

@@ -18,17 +18,7 @@ from perdure.core.conversations import SYSTEM_SEQ, Conversation
 from perdure.core.errors import AnswerInvalid
 from perdure.core.events import Delta, StoredEvent
 from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, id_in_run, is_id
-from perdure.core.messages import (
-    Draft,
-    Image,
-    ImageLink,
-    Message,
-    Role,
-    Text,
-    ToolDecision,
-    images_of,
-    text_of,
-)
+from perdure.core.messages import Draft, Image, ImageLink, Message, Role, Text, ToolDecision, images_of, text_of
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
 from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.engine.approvals.answers import find_pending
@@ -76,12 +66,7 @@ class NewMessage:
         parts: tuple[Text | Image, ...] = tuple(part for part in self.parts if not isinstance(part, ImageLink))
         check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
         draft = Draft(
-            id=message_id,
-            role=self.role,
-            parts=parts,
-            name=self.name,
-            otid=self.otid,
-            sender_id=self.sender_id,
+            id=message_id, role=self.role, parts=parts, name=self.name, otid=self.otid, sender_id=self.sender_id
         )
         text = text_of(parts)
         is_too_large = len(text) > ports.settings.message_limit_chars

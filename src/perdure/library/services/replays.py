@@ -69,11 +69,7 @@ class Replay:
     def as_shape(self) -> dict[str, Any]:
         """The replay as JSON; prices in US dollars, null means unknown."""
         steps = [
-            {
-                "id": step.step_id,
-                "old": step.old.as_shape(),
-                "new": None if step.new is None else step.new.as_shape(),
-            }
+            {"id": step.step_id, "old": step.old.as_shape(), "new": None if step.new is None else step.new.as_shape()}
             for step in self.steps
         ]
         names = ("run_id", "old_model", "new_model", "end")

@@ -262,10 +262,7 @@ class JobService:
         if idempotency_key is not None:
             batch_id = await self._ports.store.read(lambda tx: derived_id("job", tx.org_id, idempotency_key))
         batch = Batch(
-            id=BatchId(batch_id),
-            digest=digest_of(requests),
-            created_at=self._ports.clock.now(),
-            callback=callback,
+            id=BatchId(batch_id), digest=digest_of(requests), created_at=self._ports.clock.now(), callback=callback
         )
         known = await self._ports.store.read(lambda tx: tx.batches.find(batch.id))  # its hooks were called then
         accepted = known or await self._app.runner.accept_batch(batch, requests)

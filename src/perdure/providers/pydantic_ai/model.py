@@ -148,11 +148,7 @@ def _http_client(timeout_s: float, guard: Guard | None) -> httpx2.AsyncClient:
         wire = WIRE.get()
         notes = {} if wire is None else wire
         bound_body(
-            response,
-            whole=WHOLE,
-            event=EVENT,
-            total_bytes=ANSWER_BYTES,
-            refused=lambda why: notes.update(not_read=why),
+            response, whole=WHOLE, event=EVENT, total_bytes=ANSWER_BYTES, refused=lambda why: notes.update(not_read=why)
         )
         if wire is not None:
             wire["status"] = response.status_code

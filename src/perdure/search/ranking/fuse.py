@@ -171,13 +171,7 @@ def rank(pool: Pool, hints: QueryHints, weights: Weights) -> Ranking:
         parts = {name: values[back] for name, values in parts.items()}
     order, scores = _best_first(score, pool.seq)
     return Ranking(
-        order=order,
-        scores=scores,
-        relevant=relevant[order],
-        pool=pool,
-        hints=hints,
-        weights=weights,
-        _parts=parts,
+        order=order, scores=scores, relevant=relevant[order], pool=pool, hints=hints, weights=weights, _parts=parts
     )
 
 
@@ -202,13 +196,7 @@ def add_late(ranked: Ranking, rows: Column, late: Column) -> Ranking:
     relevant = np.empty(ranked.pool.size, bool)
     relevant[ranked.order] = ranked.relevant
     order, scores = _best_first(score, ranked.pool.seq)
-    return replace(
-        ranked,
-        order=order,
-        scores=scores,
-        relevant=relevant[order],
-        _parts={**ranked._parts, "late": part},
-    )
+    return replace(ranked, order=order, scores=scores, relevant=relevant[order], _parts={**ranked._parts, "late": part})
 
 
 def _sort_by_session(pool: Pool) -> tuple[Pool, Neighbours, Column | None]:
@@ -269,10 +257,7 @@ def pack_signs(words: Column) -> Column:
 
 
 def late_scores(
-    query_words: Column,
-    row_words: Sequence[Column],
-    *,
-    out_of_time: Callable[[], bool] = lambda: False,
+    query_words: Column, row_words: Sequence[Column], *, out_of_time: Callable[[], bool] = lambda: False
 ) -> Column:
     """Return (n) one score per row; nan for the rows that the time did not suffice for, which are the last.
 

@@ -40,11 +40,7 @@ TIME_CHARS = 2_000
 
 
 def hints_of(
-    text: str,
-    *,
-    names: Sequence[str] = (),
-    spans: Sequence[tuple[float, float]] = (),
-    now: float = float("nan"),
+    text: str, *, names: Sequence[str] = (), spans: Sequence[tuple[float, float]] = (), now: float = float("nan")
 ) -> QueryHints:
     """Return the hints in a query.
 

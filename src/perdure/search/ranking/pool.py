@@ -137,10 +137,7 @@ class Pool:
             seq=seq,
             spot=known["session"].astype(np.int64) * SESSION_SPAN + known["place"],
             traits=traits_of(
-                asks=known["asks"],
-                answers=known["answers"],
-                speaker=known["speaker"],
-                role=known["role"],
+                asks=known["asks"], answers=known["answers"], speaker=known["speaker"], role=known["role"]
             ),
             chars=clip(columns.get("chars", np.full(size, scope.mean_chars))),
             occurred_at=np.where(np.isnan(occurred_at), -np.inf, occurred_at),

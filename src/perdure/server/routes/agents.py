@@ -47,10 +47,7 @@ async def create(body: AgentIn, library: Library) -> Response:
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
     agent = await agents.create(
-        new,
-        belongings=body.belongings,
-        messages=body.first_messages,
-        companion=body.companion(body.agent_type) or None,
+        new, belongings=body.belongings, messages=body.first_messages, companion=body.companion(body.agent_type) or None
     )
     return await agent_answer(library, agent.id)
 
@@ -168,10 +165,7 @@ async def retrieve_context(
 
 @router.get("/v1/agents/{agent_id}/context/costs")
 async def list_costs(
-    agent_id: AgentIdIn,
-    library: Library,
-    conversation_id: ConversationOrDefault | None = None,
-    limit: Limit = 1_000,
+    agent_id: AgentIdIn, library: Library, conversation_id: ConversationOrDefault | None = None, limit: Limit = 1_000
 ) -> Response:
     """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
     cache use and price of each part, and what broke a prefix. Not part of Letta's API."""

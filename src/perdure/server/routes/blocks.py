@@ -29,9 +29,7 @@ _Count = Annotated[int | None, Query(ge=0, le=_COUNT_MAX)]
 @router.get("/v1/agents/{agent_id}/core-memory/blocks")
 @router.get("/v1/agents/{agent_id}/core-memory/blocks/", include_in_schema=False)  # else the label is empty
 async def list_of_agent(
-    agent_id: AgentIdIn,
-    library: Library,
-    page: Annotated[Page, pages("block", limit=100, order="desc")],
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("block", limit=100, order="desc")]
 ) -> Response:
     """List the agent's blocks; `asc` is the order of creation."""
     blocks = await library.services.blocks.list(BlockFilter(agent_id=agent_id), page)

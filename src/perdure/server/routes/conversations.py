@@ -62,10 +62,7 @@ async def create(body: ConversationIn, library: Library, agent_id: AgentIdIn) ->
     """Create a conversation of an agent. Its runs see and edit copies of the blocks with `isolated_block_labels`, in
     place of the agent's; 404 for a label that the agent has not."""
     conversation = await library.services.conversations.create(
-        agent_id,
-        body.values(),
-        hidden=bool(body.hidden),
-        isolated_labels=body.isolated_block_labels or (),
+        agent_id, body.values(), hidden=bool(body.hidden), isolated_labels=body.isolated_block_labels or ()
     )
     return json_answer(Conversation.make(conversation))
 

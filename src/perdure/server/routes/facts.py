@@ -108,10 +108,7 @@ Conditions = Annotated[FactConditions, Depends(conditions)]
 
 @router.get("/v1/facts")
 async def list_facts(
-    owner: Whose,
-    where: Conditions,
-    library: Library,
-    page: Annotated[Page, pages("fact", limit=50, order="desc")],
+    owner: Whose, where: Conditions, library: Library, page: Annotated[Page, pages("fact", limit=50, order="desc")]
 ) -> Response:
     """List what an agent knows, newest first by default."""
     return json_answer(

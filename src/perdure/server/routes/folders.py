@@ -181,9 +181,7 @@ async def delete_file(folder_id: FolderIdIn, file_id: FileIdIn, library: Library
 
 @_route("GET", "/v1/agents/{agent_id}/folders")
 async def list_of_agent(
-    agent_id: AgentIdIn,
-    library: Library,
-    page: Annotated[Page, pages("folder", limit=100, order="desc")],
+    agent_id: AgentIdIn, library: Library, page: Annotated[Page, pages("folder", limit=100, order="desc")]
 ) -> Response:
     """List the agent's folders; `asc` is the order of creation."""
     folders = await library.services.folders.list(page, agent_id=agent_id)

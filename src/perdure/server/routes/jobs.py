@@ -127,8 +127,7 @@ _Page = Annotated[Page, pages("job", limit=50, order="desc")]
 _Batches = Annotated[Page, pages("job", limit=100, order="desc")]
 _Messages = Annotated[Page, pages("message", limit=100, order="desc")]
 _Key = Annotated[
-    str | None,
-    Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same batch."),
+    str | None, Header(min_length=1, max_length=KEY_MAX_CHARS, description="The same key again is the same batch.")
 ]
 
 

@@ -105,9 +105,7 @@ async def retrieve_run_metrics(library: Library, run_id: RunIdIn) -> Response:
 
 @router.get("/v1/runs/{run_id}/messages")
 async def list_run_messages(
-    library: Library,
-    run_id: RunIdIn,
-    page: Annotated[Page, pages("message", limit=100, order="asc")],
+    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("message", limit=100, order="asc")]
 ) -> Response:
     """List the messages of the run, with those of the caller, also after a reset of its conversation: the
     types that the run's request asked for."""
@@ -122,9 +120,7 @@ async def list_run_messages(
 
 @router.get("/v1/runs/{run_id}/steps")
 async def list_run_steps(
-    library: Library,
-    run_id: RunIdIn,
-    page: Annotated[Page, pages("step", limit=100, order="desc")],
+    library: Library, run_id: RunIdIn, page: Annotated[Page, pages("step", limit=100, order="desc")]
 ) -> Response:
     """List the model calls of the run."""
     run, steps, agent = await library.services.runs.list_steps(run_id, page)

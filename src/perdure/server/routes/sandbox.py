@@ -166,9 +166,7 @@ async def create_variable(sandbox_config_id: SandboxIdIn, body: VariableIn, libr
 
 @router.get("/v1/sandbox-config/{sandbox_config_id}/environment-variable")
 async def list_variables(
-    sandbox_config_id: SandboxIdIn,
-    library: Library,
-    page: Annotated[Page, pages("variable", limit=1_000, order="asc")],
+    sandbox_config_id: SandboxIdIn, library: Library, page: Annotated[Page, pages("variable", limit=1_000, order="asc")]
 ) -> Response:
     """List the variables, oldest first by default; every value is empty."""
     variables = await library.services.sandbox.list_variables(sandbox_config_id, page)

@@ -117,10 +117,4 @@ class Memory(TypedDict):
 
 def memory_shape(agent_type: str, blocks: list[dict[str, Any]]) -> dict[str, Any]:
     """An agent's blocks in the older shape."""
-    return {
-        "agent_type": agent_type,
-        "git_enabled": False,
-        "blocks": blocks,
-        "file_blocks": [],
-        "prompt_template": "",
-    }
+    return {"agent_type": agent_type, "git_enabled": False, "blocks": blocks, "file_blocks": [], "prompt_template": ""}

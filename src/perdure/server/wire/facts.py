@@ -224,10 +224,7 @@ class CommunityMemberShape(WireShape, of=Entity, same="id name type"):
 
 
 class CommunityShape(
-    WireShape,
-    of=CommunityHit,
-    same="community.name community.summary community.size score",
-    number="community.seq",
+    WireShape, of=CommunityHit, same="community.name community.summary community.size score", number="community.seq"
 ):
     """Entities that many facts connect, with some of them. `score` is 0 without a query."""
 

@@ -32,9 +32,7 @@ WireGroupKind = core.GroupKind | Literal["swarm"]
 
 ONE_AGENT_OPTIONS = frozenset(
     {"client_tools", "client_skills", "override_model", "override_system", "return_logprobs"}
-) | {
-    *("max_tokens", "max_cost_usd"),
-}
+) | {*("max_tokens", "max_cost_usd")}
 """Fields of a request that a group does not take."""
 
 _RENAMED = {"sleeptime_agent_frequency": "frequency"}

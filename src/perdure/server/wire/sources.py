@@ -127,9 +127,7 @@ class RevertShape(WireShape, of=RevertResult, same="writes blocks passages facts
 
 
 class MemoryOriginShape(
-    WireShape,
-    of=MemoryOrigin,
-    same="type kind id label line conversation_id text earlier_writes message_count source",
+    WireShape, of=MemoryOrigin, same="type kind id label line conversation_id text earlier_writes message_count source"
 ):
     """Where a memory comes from."""
 

@@ -21,14 +21,7 @@ from perdure.storage.copy.copier import Progress
 from perdure.storage.copy.moves import Address, same_address
 from perdure.storage.copy.shapes import OF_THE_FILE, Contents, Shape, contents_of
 from perdure.storage.copy.sqlite_side import SqliteSide, connect_unchanged
-from perdure.storage.database.sqlite import (
-    SqliteDatabase,
-    backup,
-    connect,
-    remove_files,
-    single_file,
-    upgrade,
-)
+from perdure.storage.database.sqlite import SqliteDatabase, backup, connect, remove_files, single_file, upgrade
 from perdure.storage.database.sqlite_errors import DAMAGED_HELPS, SQLITE_ERRORS, store_error
 from perdure.storage.database.sqlite_file import check_log
 from perdure.storage.migrations import MIGRATIONS, is_current

@@ -196,8 +196,7 @@ def _conditions(where: AgentFilter) -> Conditions:
         where.block_id,
     )
     conditions.add(
-        "EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = a.id AND x.folder_id = ?)",
-        where.folder_id,
+        "EXISTS (SELECT 1 FROM agent_folders x WHERE x.agent_id = a.id AND x.folder_id = ?)", where.folder_id
     )
     add_identity_conditions(conditions, "agent", where)
     conditions.equal("a.created_by", where.created_by)

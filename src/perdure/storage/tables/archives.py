@@ -13,15 +13,7 @@ from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import (
-    JSON,
-    TEXT,
-    TIME,
-    RowFormat,
-    assignments,
-    insert_into,
-    stored_key,
-)
+from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, OwnId, Table, first, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared

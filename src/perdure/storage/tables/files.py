@@ -409,10 +409,7 @@ class AgentFiles(Table):
             where.add("(d.number, f.number) < (?, ?)", *below)
         order = "DESC" if newest_first else "ASC"
         return self._read(
-            agent_id,
-            f"{where} ORDER BY d.number {order}, f.number {order} LIMIT :limit",
-            limit=limit,
-            **where.params,
+            agent_id, f"{where} ORDER BY d.number {order}, f.number {order} LIMIT :limit", limit=limit, **where.params
         )
 
     def _read(self, agent_id: AgentId, where: str, **params: Any) -> Sequence[AgentFile]:

@@ -60,10 +60,7 @@ _LARGE_TABLES = {
 """Table -> its key beside the agent. Rows are removed in this order, after the messages, so that no row is left that
 can only be reached through a removed one."""
 
-_WITH_DIRECTORY_IDS = (
-    *("runs", "steps", "conversations", "system_messages"),
-    *("facts", "episodes", "entities"),
-)
+_WITH_DIRECTORY_IDS = (*("runs", "steps", "conversations", "system_messages"), *("facts", "episodes", "entities"))
 _WIDE_TABLES = ("turns", "events", "step_exchanges", "prefixes", "system_messages")
 """Tables whose rows may each hold a whole request."""
 
@@ -82,10 +79,7 @@ _LINKS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "group_messages": ("group_id", "seq"),
         "group_turns": ("group_id", "seq"),
     },
-    "identities": {
-        "agent_identities": ("identity_id", "agent_id"),
-        "block_identities": ("identity_id", "block_id"),
-    },
+    "identities": {"agent_identities": ("identity_id", "agent_id"), "block_identities": ("identity_id", "block_id")},
     "tools": {"agent_tools": ("tool_id", "agent_id")},
     "folders": {"agent_folders": ("folder_id", "agent_id")},
     "archives": {

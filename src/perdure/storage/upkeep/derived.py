@@ -20,13 +20,7 @@ from perdure.storage.full_text.rebuild import LAST, ROWS, TABLES, rebuild_words,
 from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.tables.agents import Agents
 from perdure.storage.tables.blocks import VERSION_CHECKSUMS
-from perdure.storage.tables.message_rows import (
-    IN_VIEW,
-    MESSAGE_CHECKSUMS,
-    REVISION_CHECKSUMS,
-    read_rows,
-    reset_pending,
-)
+from perdure.storage.tables.message_rows import IN_VIEW, MESSAGE_CHECKSUMS, REVISION_CHECKSUMS, read_rows, reset_pending
 from perdure.storage.tables.passages import PASSAGE_CHECKSUMS
 from perdure.storage.tables.table import OwnId, Table
 from perdure.storage.tables.vectors import forget_texts, queue_texts

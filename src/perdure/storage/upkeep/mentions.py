@@ -286,13 +286,7 @@ class Mentions(Table):
         )
 
     def _update(
-        self,
-        table: str,
-        what: TextTable,
-        owner_id: str,
-        key: Key,
-        changed: Mapping[str, str],
-        stamp: Mapping[str, int],
+        self, table: str, what: TextTable, owner_id: str, key: Key, changed: Mapping[str, str], stamp: Mapping[str, int]
     ) -> None:
         """Store the texts of a row, its checksum, and what marks it as changed."""
         where = " AND ".join((what.of_owner, *(f"{name} = :key_{name}" for name in what.key)))

@@ -173,12 +173,7 @@ class SearXNG:
 
 
 SearchEngine = Exa | Tavily | Brave | SearXNG
-ENGINES: Mapping[str, type[SearchEngine]] = {
-    "exa": Exa,
-    "tavily": Tavily,
-    "brave": Brave,
-    "searxng": SearXNG,
-}
+ENGINES: Mapping[str, type[SearchEngine]] = {"exa": Exa, "tavily": Tavily, "brave": Brave, "searxng": SearXNG}
 """Name -> engine, in the order of preference. Each is built from the value of its `variable`."""
 
 

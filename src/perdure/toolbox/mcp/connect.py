@@ -356,11 +356,7 @@ async def _transport(
         from mcp.client.sse import sse_client
 
         return sse_client(
-            url,
-            headers=headers,
-            timeout=CONNECT_S,
-            sse_read_timeout=STREAM_READ_S,
-            httpx_client_factory=new_client,
+            url, headers=headers, timeout=CONNECT_S, sse_read_timeout=STREAM_READ_S, httpx_client_factory=new_client
         )
     from mcp.client.streamable_http import streamable_http_client
 

@@ -41,9 +41,7 @@ def answer_bytes_max(job: SandboxJob) -> int:
 def _answer_limits(job: SandboxJob) -> JsonLimits:
     """The limits that an honest answer keeps: `to_json` has held its value to the same."""
     return JsonLimits(
-        size_bytes=answer_bytes_max(job),
-        depth=DEPTH_MAX + EXTRA_DEPTH,
-        containers=CONTAINERS_MAX + EXTRA_CONTAINERS,
+        size_bytes=answer_bytes_max(job), depth=DEPTH_MAX + EXTRA_DEPTH, containers=CONTAINERS_MAX + EXTRA_CONTAINERS
     )
 
 

@@ -71,11 +71,7 @@ class Installer:
     """
 
     def __init__(
-        self,
-        *,
-        command: Sequence[str] | None = None,
-        timeout_s: float = TIMEOUT_S,
-        private_hosts: Sequence[str] = (),
+        self, *, command: Sequence[str] | None = None, timeout_s: float = TIMEOUT_S, private_hosts: Sequence[str] = ()
     ) -> None:
         # -E: without Python's variables. -P: without modules of the current folder.
         self._command = tuple(command) if command is not None else (sys.executable, "-E", "-P")

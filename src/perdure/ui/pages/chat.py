@@ -176,11 +176,7 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
     conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
     message = NewMessage((Text(field_of(form, "text")),))
     await library.services.messages.submit(
-        agent_id,
-        [message],
-        conversation_seq=conversation.seq,
-        background=True,
-        idempotency_key=form.get("key") or None,
+        agent_id, [message], conversation_seq=conversation.seq, background=True, idempotency_key=form.get("key") or None
     )
     return Notice("")
 

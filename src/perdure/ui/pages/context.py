@@ -41,11 +41,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
     conversation = await services.conversations.get(agent_id, ConversationId(named) if named else None)
     before = query.get("before")
     steps = await services.steps.list(
-        agent_id,
-        conversation=conversation.id,
-        run_id=None,
-        limit=STEPS_MAX,
-        before=StepId(before) if before else None,
+        agent_id, conversation=conversation.id, run_id=None, limit=STEPS_MAX, before=StepId(before) if before else None
     )
     preview = await services.steps.preview(agent_id, conversation.id)
     old, new = query.get("from"), query.get("to")

@@ -132,11 +132,7 @@ async def download_backup(request: Request) -> Response:
     if backup.file is None:
         raise HTTPException(404)
     size, name = backup.shape()["bytes"], f"perdure-{datetime.now(UTC):%Y-%m-%d-%H%M}.db"
-    headers = {
-        **HEADERS,
-        "content-disposition": f'attachment; filename="{name}"',
-        "content-length": str(size),
-    }
+    headers = {**HEADERS, "content-disposition": f'attachment; filename="{name}"', "content-length": str(size)}
     return StreamingResponse(backup.read(), media_type="application/vnd.sqlite3", headers=headers)
 
 

@@ -396,9 +396,7 @@ async def never_again(request: Request, library: AsyncPerdure) -> Notice:
     hit = await service.get(fact_id)
     by_text = hit.fact.relation == TEXT_RELATION
     rule = await service.add_rule(
-        agent_id,
-        text=hit.fact.text if by_text else hit.object.name,
-        relation=None if by_text else hit.fact.relation,
+        agent_id, text=hit.fact.text if by_text else hit.object.name, relation=None if by_text else hit.fact.relation
     )
     await service.delete([fact_id])
     said = f"“{rule.text}”" if by_text else f"{rule.relation} with “{rule.text}”"

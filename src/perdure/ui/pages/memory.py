@@ -169,11 +169,7 @@ async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId
     if not label or not old or not new:
         return None
     first, second = _number("from", old), _number("to", new)
-    return {
-        "from": first,
-        "to": second,
-        "text": await library.services.blocks.compare(agent_id, label, first, second),
-    }
+    return {"from": first, "to": second, "text": await library.services.blocks.compare(agent_id, label, first, second)}
 
 
 async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:

@@ -39,8 +39,7 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     named, status = query.get("agent"), query.get("status", "")
     agent = await services.agents.resolve(named) if named else None
     where = RunFilter(
-        agent_ids=() if agent is None else (agent.id,),
-        statuses=tuple(one for one in STATUSES if one == status),
+        agent_ids=() if agent is None else (agent.id,), statuses=tuple(one for one in STATUSES if one == status)
     )
     found = await services.runs.list(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
     names = await agent_names(library, [run.key.agent_id for run in found])

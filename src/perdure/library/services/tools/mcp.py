@@ -160,11 +160,7 @@ class McpService:
         return replace(tools, added=tuple(name for name in tools.active if name not in before))
 
     async def approve(
-        self,
-        server_id: McpServerId,
-        tools: Sequence[str] | None = None,
-        *,
-        expected: Mapping[str, str] | None = None,
+        self, server_id: McpServerId, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
     ) -> ToolsByStatus:
         """Approve the present definitions of these tools, or of all; see `approve_tools`."""
         ports = self._ports

@@ -269,15 +269,7 @@ def read_agent_file(content: bytes) -> AgentFile:
         warnings.append(f"{unused} of `sources` are left out: no agent of the file has them")
     if without := len(lists["files"]) - sum(len(folder.texts) for folder in folders.values()):
         warnings.append(f"{without} of `files` are left out: they have no text, or no name or folder of their own")
-    return AgentFile(
-        agents,
-        lists["blocks"],
-        lists["tools"],
-        folders,
-        groups,
-        own_copies(document),
-        warnings,
-    )
+    return AgentFile(agents, lists["blocks"], lists["tools"], folders, groups, own_copies(document), warnings)
 
 
 def _check_companions(agents: Mapping[str, FileAgent], groups: Sequence[FileGroup]) -> None:

@@ -144,8 +144,7 @@ class Users:
         keys = "SELECT id FROM api_keys WHERE org_id = :org_id AND user_id = :id"
         self._db.run(f"DELETE FROM used WHERE org_id = :org_id AND owner_id IN ({keys})", params)
         self._db.run(
-            f"UPDATE api_keys SET {_ENDED}, name = 'of a deleted user' WHERE org_id = :org_id AND user_id = :id",
-            params,
+            f"UPDATE api_keys SET {_ENDED}, name = 'of a deleted user' WHERE org_id = :org_id AND user_id = :id", params
         )
         self._db.run("DELETE FROM users WHERE org_id = :org_id AND id = :id", params)
 

@@ -186,9 +186,7 @@ class Schedules(Table):
         sql = row_format.insert_into("schedule_firings", f"agent_id, schedule_seq, {_FIRING.columns}")
         self._run(sql, **place, **_FIRING.params(firing))
         self._run(
-            f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE} AND seq <= :old",
-            old=firing.seq - FIRINGS_KEPT,
-            **place,
+            f"DELETE FROM schedule_firings WHERE {_OF_SCHEDULE} AND seq <= :old", old=firing.seq - FIRINGS_KEPT, **place
         )
         return changed
 

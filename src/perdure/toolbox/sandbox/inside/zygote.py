@@ -176,11 +176,7 @@ class _Server:
     def serve(self) -> None:
         """Report what this server has, then serve until the socket is closed."""
         plan = self._plan
-        facts = {
-            "namespaces": plan.namespaces,
-            "landlock": plan.landlock,
-            "own_users": plan.first_uid is not None,
-        }
+        facts = {"namespaces": plan.namespaces, "landlock": plan.landlock, "own_users": plan.first_uid is not None}
         _send(self._control, facts)
         while True:
             wait_ms = max(0.0, self._weigh_at - time.monotonic()) * 1000 if self._calls else None
