@@ -194,6 +194,21 @@ async def test_a_chat_completion_calls_the_tools_of_its_caller(stream: bool) -> 
     assert answered == ("stop", "It is blue.", None)
 
 
+async def test_a_new_question_gives_up_a_call_without_a_result() -> None:
+    """A client that begins anew is not refused for ever; the model is told."""
+    tool = {"type": "function", "function": {"name": "look", "description": "Look.", "parameters": LOOK}}
+    async with routed(calls("look", at="sky"), says("Well."), says("Fine.")) as server:
+        body = {"model": await new_agent(server), "tools": [tool]}
+        answers = []
+        for text in ("what do you see", "and how are you?", "good?"):
+            chat = body | {"messages": [{"role": "user", "content": text}]}
+            answers.append((await server.post("/v1/chat/completions", chat))["choices"][0]["message"]["content"])
+        request = requests_of(server, MODEL)[1]
+
+    assert answers == ["", "Well.", "Fine."]
+    assert [result.text for message in request.messages for result in message.results] == ["The caller gave no result."]
+
+
 async def test_bad_chat_completions_are_refused() -> None:
     """No agent, no id of one, nothing new to answer."""
     async with routed() as server:

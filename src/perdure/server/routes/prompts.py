@@ -291,12 +291,26 @@ async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Libra
     return json_answer(payload)
 
 
+async def _without_results(library: Library, agent_id: AgentId, answers: Sequence[Answer]) -> Sequence[Answer]:
+    """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
+    would refuse every message of a client that keeps nothing."""
+    given = {answer.call_id for answer in answers}
+    waiting = await library.services.approvals.list(agent_id, None)
+    return [
+        ToolReturn(call.call_id, "The caller gave no result.", status="error")
+        for call in waiting
+        if call.awaits_client and call.call_id not in given
+    ]
+
+
 @router.post("/v1/chat/completions")
 async def complete_chat(body: CompletionRequest, library: Library, request: Request) -> Response:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
     messages = library.services.messages
     said, answers = body.contents()
+    if said:
+        answers = [*(answers or ()), *await _without_results(library, body.agent_id, answers or ())] or None
     accepted = await messages.submit(
         body.agent_id, said, answers=answers, client_tools=body.client_shapes, if_busy="reject"
     )
