@@ -44,7 +44,7 @@ START = datetime(2026, 10, 23, 12, tzinfo=UTC)
 SPRING = datetime(2026, 3, 6, 12, tzinfo=UTC)
 """Before those of New York (8 March) and Berlin (29 March) are set forward."""
 GRACE = timedelta(seconds=SETTINGS.schedule_grace_s)
-SETTLE_S = 120.0
+SETTLE_S = 900.0
 
 
 def timings(chance: random.Random, count: int, start: datetime) -> list[Timing]:
