@@ -11,6 +11,7 @@ from letta_client import APIStatusError
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
+from perdure.server.wire.agent_files.messages import unpacked
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
 
@@ -189,6 +190,37 @@ async def test_what_is_exported_and_imported_is_exported_as_it_was() -> None:
         "assistant",
     ]
     assert file["agents"][0]["in_context_message_ids"] == [f"message-{number}" for number in range(5)]
+
+
+async def test_images_come_with_their_messages() -> None:
+    """Also where a message is nothing but an image. One whose bytes are elsewhere is told."""
+    bytes_ = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": bytes_}}
+    async with routed(says("A dot."), says("The same.")) as server:
+        first = await new_agent(server)
+        body = {"messages": [{"role": "user", "content": [image]}]}
+        await server.post(f"/v1/agents/{first['id']}/messages", body)
+        file = json.loads(await server.letta.agents.export_file(first["id"]))
+        file["agents"][0]["messages"][-1]["content"].append(
+            {"type": "image", "source": {"type": "letta", "file_id": "x"}}
+        )
+        made = await server.letta.agents.import_file(file=("a.af", json.dumps(file).encode()))
+        shown = await server.get(f"/v1/agents/{made.agent_ids[0]}/messages")
+
+    (message,) = [one for one in shown if one["message_type"] == "user_message"]
+    assert message["content"][0]["source"]["data"] == bytes_
+    assert "image" in str(made)
+
+
+def test_of_the_first_layout_only_what_somebody_said_is_read() -> None:
+    """Also with a name or a place beside it, and not what the engine told itself."""
+    at = "2024-01-01 10:00:00 AM"
+    for more in ({}, {"location": "Oslo"}, {"name": "Bob"}):
+        assert unpacked(json.dumps({"type": "user_message", "message": "hi", "time": at} | more)) == "hi"
+    for kind in ("login", "heartbeat", "system_alert"):
+        assert unpacked(json.dumps({"type": kind, "message": "x", "time": at})) == ""
+    for text in ('{"type": "login"}', '{"a": 1}', "hi"):
+        assert unpacked(text) == text
 
 
 async def test_options_of_an_import() -> None:

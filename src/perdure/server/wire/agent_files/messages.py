@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +12,19 @@ from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import OpenCallCopy
-from perdure.core.messages import Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus
+from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
 from perdure.server.errors import AgentFileInvalid
+from perdure.server.wire.base import parse_parts
 
 _NO_RESULT = "The agent file holds no result of this call."
 _COMPILED = "<memory_blocks>"
 """Stands in a compiled system message, which is also the first one of a file."""
 _SPEAKERS = ("user", "assistant", "approval", "system")
 _PACKED_RESULT = {"status", "message", "time"}
-_PACKED_TEXT = ({"type", "message", "time"}, {"type", "message", "time", "location"})
+_PACKED_TEXT, _PACKED_MORE = {"type", "message", "time"}, {"location", "name"}
+_OF_THE_ENGINE = ("heartbeat", "login", "system_alert")
+"""Kinds of messages that older agents packed into JSON and that nobody wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +33,7 @@ class FileMessages:
 
     Attributes:
         waiting: behind them, the answer whose calls wait for somebody, and the results of its other calls.
-        images: how many images they held, which are left out.
+        images: how many images are left out: those whose bytes are not in the file, or that no model takes.
     """
 
     messages: Sequence[ImportedMessage] = ()
@@ -72,6 +76,7 @@ def messages_in(
     for place, line in enumerate(lines):
         role, parts = line.get("role"), _parts_of(line)
         images += sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
+        images -= sum(isinstance(part, Image) for part in parts)
         calls = _calls_of(line) if role in ("assistant", "approval") else []
         text = _text(parts)
         if len(text) > limit_chars and role != "tool":
@@ -112,9 +117,11 @@ def objects(value: Any, what: str) -> Sequence[Mapping[str, Any]]:
 
 
 def unpacked(text: str) -> str:
-    """What a person wrote, of a message that older agents packed into JSON."""
+    """What a person wrote, of a message that older agents packed into JSON; empty if nobody wrote it."""
     value = _object_in(text)
-    is_packed = value.keys() in _PACKED_TEXT and value.get("type") == "user_message"
+    if value.get("type") in _OF_THE_ENGINE and "time" in value:
+        return ""
+    is_packed = value.keys() - _PACKED_MORE == _PACKED_TEXT and value["type"] == "user_message"
     return str(value["message"]) if is_packed and isinstance(value["message"], str) else text
 
 
@@ -173,14 +180,18 @@ def _contents(line: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _parts_of(line: Mapping[str, Any]) -> list[Part]:
-    """What a message says, without images."""
+    """What a message says."""
     parts: list[Part] = []
     for one in _contents(line):
         match one:
-            case {"type": "text", "text": str(text)} if text.strip():
-                parts.append(Text(unpacked(text) if line.get("role") == "user" else text))
+            case {"type": "text", "text": str(text)}:
+                said = unpacked(text) if line.get("role") == "user" else text
+                parts += [Text(said)] if said.strip() else []
             case {"type": "reasoning", "reasoning": str(text)} if text.strip():
                 parts.append(Reasoning(text))
+            case {"type": "image", "source": {"type": "base64"}}:
+                with contextlib.suppress(InvalidInput):
+                    parts += [part for part in parse_parts([one], "messages") if isinstance(part, Image)]
     return parts
 
 

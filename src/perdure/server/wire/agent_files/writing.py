@@ -11,7 +11,7 @@ from typing import Any
 
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.files import Folder
-from perdure.core.messages import Message, Reasoning, Text, ToolCall, ToolResult
+from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.server.wire.agent_files.messages import unpacked
 from perdure.server.wire.agent_files.reading import own_part
 
@@ -126,6 +126,9 @@ def _line(message: Message, number: int) -> dict[str, Any]:
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Reasoning):
             content.append({"type": "reasoning", "reasoning": part.text, "is_native": True})
+        elif isinstance(part, Image):
+            source = {"type": "base64", "media_type": part.media_type, "data": part.data, "detail": part.detail}
+            content.append({"type": "image", "source": source})
     if message.role == "user":
         content = [_guarded(one, message) for one in content]
     calls = [
