@@ -14,7 +14,7 @@ READS = {
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
     "episodes": "list",
-    "facts": "counts entities find_graph get get_entity history list list_rules page search",
+    "facts": "counts entities find_graph get get_entity history list list_rules page search timezone",
     "fact_views": "communities context profile timeline",
     "files": "get list original read wait",
     "folders": "count get get_id list list_agents list_of_agent list_passages list_sizes resolve",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,14 +52,15 @@ def answer(request: ModelRequest, texts: Sequence[Sequence[Said]]) -> ModelReply
     turns = prompt.split("<turns>")[1]
     number = int(turns.split("Text ")[1].split(":")[0])
     facts: list[dict[str, Any]] = []
+    known = re.search(r"(?m)^(\d+)\. .*works at Norvik", prompt.split("<turns>")[0])
     for one in texts[number]:
         fact: dict[str, Any] = {"subject": "Ada", "relation": "WORKS_AT", "object": f"Norvik {one.place}", "turns": [1]}
         fact |= {"text": f"Ada works at Norvik {one.place}.", "decision": one.decision}
         fact |= {"valid_at": one.begin and f"{one.begin}-01-01", "invalid_at": one.end and f"{one.end}-01-01"}
         if one.is_inner and facts:
             fact["replaces"] = len(facts)
-        elif "<known_facts>" in prompt:
-            fact["known"] = 1
+        elif known is not None:
+            fact["known"] = int(known[1])
         else:
             fact["decision"] = "ADD"
         facts.append({name: value for name, value in fact.items() if value is not None})
@@ -80,7 +82,7 @@ def test_no_order_of_beginnings_and_ends_is_refused(texts: list[list[Said]]) -> 
             agent = await perdure.create_agent("x")
             for number, said in enumerate(texts):
                 years = " ".join(str(year) for one in said for year in (one.begin, one.end) if year)
-                await agent.facts.ingest(f"Text {number}: Norvik 0, Norvik 1. {years}")
+                await agent.facts.ingest(f"Text {number}: Ada, cat {number}, Norvik 0, Norvik 1. {years}")
             known = [hit.fact for hit in await agent.facts.list(limit=200)]
 
             assert {f"Ada has cat {number}." for number in range(len(texts))} <= {fact.text for fact in known}

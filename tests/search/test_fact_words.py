@@ -14,13 +14,13 @@ from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 from tests.support.library import MODEL
 
-SAID, FACT = "He moved there in spring, for the sea.", "Carlo moved to Lisbon in spring."
+SAID, FACT = "Carlo moved there in spring, for the sea.", "Carlo moved to Lisbon in spring."
 
 
 def answer(**fields: Any) -> Any:
     """A model's answer that finds the fact in the first turn."""
-    fact = {"subject": "Carlo", "relation": "LIVES_IN", "object": "Lisbon", "text": FACT, "turns": [1]}
-    entities = [{"name": "Carlo", "type": "Person"}, {"name": "Lisbon", "type": "Location"}]
+    fact = {"subject": "Carlo", "relation": "MOVED_FOR", "object": "sea", "text": FACT, "turns": [1]}
+    entities = [{"name": "Carlo", "type": "Person"}, {"name": "sea", "type": "Concept"}]
     return says(json.dumps({"entities": entities, "facts": [{**fact, "decision": "ADD", **fields}], "certain": True}))
 
 

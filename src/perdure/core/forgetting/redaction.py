@@ -317,7 +317,7 @@ def _map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """A value of JSON with each of its strings changed."""
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_map_texts(one, change) for one in value]
     if isinstance(value, dict):
         return {change(name): _map_texts(one, change) for name, one in value.items()}
@@ -330,7 +330,7 @@ def _map_record(value: Any, change: Callable[[str], str], field: str = "") -> An
         return _map_texts(value, change)
     if isinstance(value, str):
         return value if _FIXED.fullmatch(field) and _FIXED_VALUE.fullmatch(value) else change(value)
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return [_map_record(one, change, field) for one in value]
     if isinstance(value, dict):
         return {

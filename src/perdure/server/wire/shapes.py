@@ -133,7 +133,7 @@ def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any],
         for name in names:
             found = None if found is None else getattr(found, name)
         if shape is None or found is None:
-            return time(found) if isinstance(found, datetime) else found
+            return time(found) if isinstance(found, datetime) else list(found) if isinstance(found, tuple) else found
         return [shape.make(one) for one in found] if get_origin(hint) is list else shape.make(found)
 
     return read
