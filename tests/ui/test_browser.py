@@ -166,7 +166,7 @@ async def test_no_text_of_others_runs(chromium: Browser, tmp_path: Path) -> None
 
 async def press_until(page: Page, selector: str, key: str = "Tab") -> None:
     """Press a key until an element has the focus."""
-    for _ in range(60):
+    for _ in range(300):  # a page that is renewed while a run goes on takes the focus back
         if await page.evaluate("selector => document.activeElement?.matches(selector)", selector):
             return
         await page.keyboard.press(key)
