@@ -16,6 +16,7 @@ from html.parser import HTMLParser
 from perdure.converters.charset import decode
 from perdure.converters.limits import Limits
 from perdure.converters.mathml import Formula
+from perdure.converters.numbering import number_text, whole_number
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 from perdure.core.text.markup import strip_unreadable
@@ -83,10 +84,11 @@ class _Cell:
 
 @dataclass(slots=True)
 class _List:
-    """An open list: the number of its next item, None without numbers; and where a count down to 1 begins."""
+    """An open list: the number of its next item, None without numbers; its form; and where a count down to 1 begins."""
 
     number: int | None = None
     step: int = 1
+    form: str = ""
     first_block: int | None = None
 
 
@@ -172,7 +174,7 @@ class _Page(HTMLParser):
             case "ul" | "ol" | "menu":
                 self._lists.append(self._list(attributes) if tag == "ol" else _List())
             case "li":
-                self._begin_item(whole_number(attributes.get("value")))
+                self._begin_item(attributes)
             case "dt" | "summary":
                 self._item = ""
             case "blockquote":
@@ -329,7 +331,7 @@ class _Page(HTMLParser):
         rows = self._open_rows()
         if rows and rows[-1]:
             if text.strip():
-                number = self._item if self._item[:1].isdigit() else ""
+                number = "" if self._item == "- " else self._item
                 rows[-1][-1].blocks.append(number + text.replace(BREAK, " "))
                 self._item = ""
             return
@@ -352,18 +354,25 @@ class _Page(HTMLParser):
     def _list(self, attributes: dict[str, str]) -> _List:
         """A list with numbers, as its attributes count them."""
         start = whole_number(attributes.get("start"))
+        form = _form(attributes) or "1"
         if "reversed" not in attributes:
-            return _List(1 if start is None else start)
+            return _List(1 if start is None else start, 1, form)
         # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
         counted = start is None and len(self._lists) < INDENT_DEPTH and not self._open_rows()
-        return _List(start or 0, -1, len(self.blocks) if counted else None)
+        return _List(start or 0, -1, form, len(self.blocks) if counted else None)
 
-    def _begin_item(self, number: int | None) -> None:
+    def _begin_item(self, attributes: dict[str, str]) -> None:
         """Set the mark of the item that begins."""
-        self._item = "- "
+        number, self._item = whole_number(attributes.get("value")), "- "
         if self._lists and (inner := self._lists[-1]).number is not None:
             inner.number = inner.number if number is None else number
-            self._item = f"{OPEN if inner.first_block is not None else ''}{inner.number}. "
+            form = _form(attributes) or inner.form
+            shown = (
+                f"{OPEN}{inner.number}:{form}{CLOSE}"
+                if inner.first_block is not None
+                else number_text(inner.number, form)
+            )
+            self._item = "- " if form == "none" else attributes.get("data-number", f"{shown}.") + " "
             inner.number += inner.step
 
     def _end_list(self) -> None:
@@ -371,10 +380,10 @@ class _Page(HTMLParser):
         inner = self._lists.pop()
         self._item = ""
         if inner.first_block is not None:
-            mark = re.compile(rf"{OPEN}(-?\d+)")
+            mark = re.compile(rf"{OPEN}(-?\d+):([^{CLOSE}]*){CLOSE}")
             count = -(inner.number or 0)
             self.blocks[inner.first_block :] = [
-                (mark.sub(lambda found: str(count + int(found[1])), text, count=1), item, main)
+                (mark.sub(lambda found: number_text(count + int(found[1]), found[2]), text, count=1), item, main)
                 for text, item, main in self.blocks[inner.first_block :]
             ]
 
@@ -449,9 +458,12 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
     return rows
 
 
-def whole_number(text: str | None) -> int | None:
-    """A small whole number in an attribute; None: there is none."""
-    return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
+def _form(attributes: dict[str, str]) -> str:
+    """The form of a list's numbers by its attributes; empty: they do not say."""
+    style = re.search(
+        r"list-style(?:-type)?:[^;]*?([a-z]+-[a-z]+(?:-[a-z]+)?|none|decimal)\b", attributes.get("style", "").lower()
+    )
+    return style[1] if style else attributes.get("type", "").strip()
 
 
 def _code_language(attributes: dict[str, str]) -> str:
