@@ -58,7 +58,10 @@ def text_of(numbering: str, body: str, styles: str = "") -> str:
 PLAIN = p("between", "")
 RESTART = '<w:lvlOverride w:ilvl="0"><w:startOverride w:val="{}"/></w:lvlOverride>'
 OUTLINE = (level(0), level(1, "%1.%2"), level(2, "(%3)", "lowerRoman"))
-STYLE = '<w:style w:type="paragraph" w:styleId="{}"><w:name w:val="{}"/>{}<w:pPr><w:numPr>{}<w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
+STYLE = (
+    '<w:style w:type="paragraph" w:styleId="{}"><w:name w:val="{}"/>'
+    '<w:pPr><w:numPr>{}<w:numId w:val="1"/></w:numPr></w:pPr></w:style>'
+)
 DOCUMENTS = {
     "one that starts at 4": (lists(level(start=4)), p("a") + p("b"), "4. a\n5. b"),
     "one that starts at 0": (lists(level(start=0)), p("a") + p("b"), "0. a\n1. b"),
@@ -133,9 +136,7 @@ def test_a_docx_has_the_numbers_that_word_shows(name: str) -> None:
 
 
 def test_headings_have_the_numbers_of_their_style() -> None:
-    styles = STYLE.format("Heading1", "heading 1", "", "") + STYLE.format(
-        "Heading2", "heading 2", "", '<w:ilvl w:val="1"/>'
-    )
+    styles = STYLE.format("Heading1", "heading 1", "") + STYLE.format("Heading2", "heading 2", '<w:ilvl w:val="1"/>')
     body = "".join(p(text, "", style=f"Heading{at}") for text, at in (("A", 1), ("B", 2), ("C", 2), ("D", 1), ("E", 2)))
 
     text = text_of(lists(*OUTLINE), body + p("F", 0, style="Heading1"), styles)
@@ -144,7 +145,7 @@ def test_headings_have_the_numbers_of_their_style() -> None:
 
 
 def test_a_style_gives_its_list_to_those_that_are_based_on_it() -> None:
-    styles = STYLE.format("List", "List Number", "", "") + (
+    styles = STYLE.format("List", "List Number", "") + (
         '<w:style w:type="paragraph" w:styleId="Mine"><w:name w:val="Mine"/><w:basedOn w:val="List"/></w:style>'
     )
 
