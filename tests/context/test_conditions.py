@@ -68,7 +68,7 @@ def test_quantities_are_compared_by_their_units(values: list[object], where: str
             ["45s", "120ms"],
             "x>50",
             ["120ms"],
-            "[where '50' is wanted, '45s', '120ms' were compared without their units]",
+            "[where '50' is wanted, '45s', '120ms' were compared without units]",
         ),
         (["45ms", "120ms"], "x>50", ["120ms"], ""),
         (["45s"], "x>2MB", [], "[where '2MB' is wanted, '45s' were left out: they have another unit"),

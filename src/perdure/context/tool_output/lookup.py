@@ -200,11 +200,7 @@ class _Unlike:
             return ""
         shown = ", ".join(f"{text[:20]!r}" for text in [*self.texts, *units][:3])
         more = f" and {len(self.texts) - 3} more" if len(self.texts) > 3 else ""
-        why = (
-            "left out, because they have another unit or are no numbers"
-            if self.texts
-            else "compared without their units"
-        )
+        why = "left out: they have another unit, or are no numbers" if self.texts else "compared without units"
         return f"\n[where {self.wanted[:20]!r} is wanted, {shown}{more} were {why}]"
 
 
