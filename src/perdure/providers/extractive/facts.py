@@ -27,7 +27,8 @@ from perdure.providers.extractive.language import (
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
-"""Keys of facts whose value is a name, or a job."""
+"""Keys of facts whose value is the name of something else, or a job."""
+NAMES: Final = frozenset({"Name", "My nickname", "我的昵称"})
 
 _TABLES = load_table("forms")
 
@@ -59,6 +60,7 @@ _UNNAMED = re.compile(
     r"(?:(?:an?|my|our)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
 )
 _JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<v>.+)$")
+_FROM = re.compile(r"\sfrom\s+(\S.*)$")
 _AT_JOB = re.compile(r"\s+as\s+(?P<v>.+)$")
 _FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
 _REMEMBERS = pattern(
@@ -81,55 +83,12 @@ _TRAILING = pattern(
     r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|these\s+days|nowadays|at\s+the\s+moment|instead|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
 )
 
-# Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
-_ADV = r"(?:(?:really|also|just|now|currently|still|do|originally)\s+)*"
-_I = rf"(?P<i>I\s+)?{_ADV}"
-_IM = rf"(?P<i>(?:I\s+am|I'm)\s+|am\s+){_ADV}"
-_NOUN = r"(?P<k>(?!name\s)[^\W\d_][\w'-]*(?:\s+[\w'-]+){0,4}?)"
-_WO = r"(?P<i>我)?(?:现在|目前|今年|一直|最近|特别|非常|真的|其实|也|还|很|最|都|就)*"
-_KIN = r"(?:妈妈|爸爸|老婆|老公|妻子|丈夫|儿子|女儿|哥哥|姐姐|弟弟|妹妹|狗|猫|生日)"
-
+_FACTS = load_table("facts")
 FACTS: Final = tuple(
-    (key, pattern(form))
-    for key, form in (
-        ("Name", r"my\s+(?:full\s+)?name(?:\s+is|'s)\s+(?:now\s+)?(?P<v>.+)"),
-        ("Name", rf"{_IM}(?:called|named)\s+(?P<v>.+)"),
-        ("Name", r"(?:you\s+(?:can\s+)?|please\s+|just\s+)*call\s+me\s+(?P<v>.+)"),
-        ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
-        ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
-        ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
-        (
-            "Age",
-            rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)",
-        ),
-        ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
-        (
-            "Age",
-            rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])",
-        ),
-        ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
-        ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
-        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+|recently\s+)?(?:moved|relocated)\s+to\s+(?P<v>.+)"),
-        ("Lives in", rf"{_WO}(?:居?住在|搬家?[到去至]了?)\s*(?P<v>.+)"),
-        ("From", rf"(?:{_IM}|I\s+come\s+|come\s+)from\s+(?P<v>.+)"),
-        ("From", rf"{_WO}[来來]自\s*(?P<v>.+)"),
-        ("Works as", rf"{_I}work\s+as\s+(?P<v>.+)"),
-        ("Works at", rf"{_I}work\s+(?:at|for)\s+(?P<v>.+)"),
-        ("Works at", rf"{_WO}在\s*(?P<v>.+?)\s*(?:工作|上班)[了的啊\s。.!！]*$"),
-        (DISLIKES, rf"{_I}(?:(?:don't|do\s+not)\s+(?:like|love|enjoy)|dislike|hate|can't\s+stand)\s+(?P<v>.+)"),
-        (LIKES, rf"{_I}(?:like|love|enjoy)\s+(?P<v>.+)"),
-        ("我{}", r"我(?P<k>最?喜[欢歡]的[^是]{1,12})是\s*(?P<v>.+)"),
-        (DISLIKES, rf"{_WO}(?:(?:不太?|不怎么)(?:喜[欢歡]|爱)|讨厌|討厭)\s*(?P<v>.+)"),
-        (LIKES, rf"{_WO}(?:喜[欢歡]|热爱|[爱愛])\s*(?P<v>.+)"),
-        ("My {}'s name", r"I\s+have\s+(?:an?|one)\s+(?P<k>\w[\w\s-]{0,30}?)\s+(?:called|named)\s+(?P<v>.+)"),
-        ("My {}'s name", rf"my\s+{_NOUN}(?:\s+(?:is|are)|'s)\s+(?:called|named)\s+(?P<v>.+)"),
-        ("My {}", rf"my\s+{_NOUN}\s+(?:is|are)\s+(?P<v>.+)"),
-        ("我的{}的名字", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,8}}?)(?:的名字)?(?:叫|名字是)\s*(?P<v>.+)"),
-        ("我的{}", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,12}}?)是\s*(?P<v>.+)"),
-    )
+    (key, pattern(functools.reduce(lambda text, part: text.replace(*part), _FACTS["parts"].items(), form)))
+    for key, form in _FACTS["facts"]
 )
-"""Key -> pattern of one clause; `v` is the value, `k` the noun that stands for `{}` in the key, `i` the subject, which
-a clause that continues another may leave out. The first that matches counts."""
+"""Key -> pattern of one clause; the first that matches counts."""
 
 _IDLE_NOUN = pattern(_TABLES["idle_noun"])
 _IDLE_VALUE = pattern(_TABLES["idle_value"])
@@ -213,9 +172,7 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
             noun = one_line(clause.cut(*match.span("k")).text)
         elif ending := _SUBORDINATE.search(value.masked):
             value = value.cut(0, ending.start())
-        tidy = (
-            _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
-        )
+        tidy = _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key in NAMES else _tidy(value.text)
         if key in NAMED:
             yield from _named_facts(key, tidy, capitals="I" in clause.text)
             return
@@ -238,17 +195,17 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
         words = found["v"].rstrip(".,'").split()
         return (
             ""
-            if words[0].casefold() in _idioms()["no_names"] or (value[0].islower() and found["rest"])
+            if words[0].casefold() in phrases()["no_names"] or (value[0].islower() and found["rest"])
             else " ".join(words)
         )
     found = _NAME_ZH.match(value)
-    if found is None or found["v"].startswith(_idioms()["no_names_zh"]) or found["v"].endswith(_idioms()["no_ends_zh"]):
+    if found is None or found["v"].startswith(phrases()["no_names_zh"]) or found["v"].endswith(phrases()["no_ends_zh"]):
         return ""
     return found["v"]
 
 
 @functools.cache
-def _idioms() -> dict[str, Any]:
+def phrases() -> dict[str, Any]:
     """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
     data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
@@ -274,7 +231,7 @@ def named(key: str, value: str, *, capitals: bool = True) -> str:
     Args:
         capitals: the one who wrote it writes capitals, so that a name has one.
     """
-    value, idioms = one_line(value), _idioms()
+    value, idioms = one_line(value), phrases()
     if _is_idiom(key, value):
         return ""
     if key == "Works as":
@@ -296,8 +253,10 @@ def named(key: str, value: str, *, capitals: bool = True) -> str:
 
 def _is_idiom(key: str, value: str) -> bool:
     """Whether a value makes the clause a phrase that is no fact: "at night" is no place of work."""
-    words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
-    first, form = _FIRST_WORD.match(value), _idioms()["no_forms"].get(key)
+    if key == "Lives in" and (source := _FROM.search(value)) and _is_idiom(key, source[1]):
+        return True  # "moved to Hetzner from AWS"
+    words, value = phrases()["no_places"].get(key, ()), value.lower() if value.isupper() else value
+    first, form = _FIRST_WORD.match(value), phrases()["no_forms"].get(key)
     word = (first[1] or "") if first else ""
     whole = value.lower() if key == "Works at" else value
     return whole in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))

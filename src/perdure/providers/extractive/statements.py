@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from perdure.core.facts.kin import KIN
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, supposes
+from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, phrases, supposes
 from perdure.providers.extractive.language import CJK, Sentence, is_question, load_table, one_line, sentences_in
 
 Mode = Literal["is", "was", "not", "ends", "never"]
@@ -45,14 +45,15 @@ _EN_WORDS = "|".join(word for word in _words.split("|") if word.isascii())
 _ZH_WORDS = "|".join(word for word in _words.split("|") if not word.isascii())
 _NAME = r"(?P<name>[A-Z][\w'-]*[\w](?:\s[A-Z][\w'-]*[\w]){0,2})"
 _RELATIVE_EN = re.compile(
-    rf"(?i:my)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>(?i:{_EN_WORDS}))(?:(?:'s\s+name)?\s+is(?:\s+(?:called|named))?|,)?\s+{_NAME}\b(?!')"
+    rf"(?i:my)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>(?i:{_EN_WORDS}))(?:'s\s+name\s+is|\s+is\s+(?:called|named)|(?P<is>\s+is)|,)?\s+{_NAME}\b(?!')"
 )
 _HAS_EN = re.compile(
     rf"(?i:I\s+have|I've\s+got)\s+(?:an?|one|two)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>{_EN_WORDS})\s+(?:called|named)\s+{_NAME}"
 )
 _NO_NAME_ZH = r"(?![住在喜很也都讨不有去来想要会说就是今昨明还刚最已总生身工上爱和跟的叫])"
 _RELATIVE_ZH = re.compile(
-    rf"(?<![叫让给跟和对帮请找问陪替为])我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
+    rf"(?<![叫让给跟和对帮请找问陪替为把被将比])我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})"
+    rf"(?:(?:的?名字)?叫|的?名字是|是?(?={_TABLES['begins_name_zh']})){_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
     r"(?=住|在|喜|讨|来自|搬|不|以前|从|已|[，,。！\s]|$)"
 )
 _PET_ZH = re.compile(
@@ -249,7 +250,8 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
         if match := form.search(clause.masked):
             name = match["name"] or match.groupdict().get("other")
             word = match["kin"].lower()
-            if not name or "\ue000" in name:
+            is_quality = match.groupdict().get("is") and name.split()[0].lower() in phrases()["no_names"]
+            if not name or "\ue000" in name or is_quality:  # "my mother is Chinese"
                 continue
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
             return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
@@ -297,13 +299,12 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
         mode = "was"
     # "I left Turin": which of the two it is, only what is known tells.
     is_either = leaves and mode == "was" and not _JOB.search(clause.masked)
-    for fact in facts_in(_IDLE_WORDS.sub("", text), greeted=greeted):
-        for statement in _of_fact(fact):
-            if is_either and statement.relation == "WORKS_AT":
-                yield replace(
-                    statement, relation="LIVES_IN", kind="Location", subject=subject, mode="not", invalid_at=end
-                )
-            yield replace(statement, subject=subject, mode="not" if is_either else mode, valid_at=start, invalid_at=end)
+    as_home = re.sub("我在(.+?)工作", r"我住在\1", re.sub(r"\bI work at\b", "I live in", text))
+    for plain in (as_home, text) if is_either else (text,):
+        for fact in facts_in(_IDLE_WORDS.sub("", plain), greeted=greeted):
+            for statement in _of_fact(fact):
+                mode = "not" if is_either else mode
+                yield replace(statement, subject=subject, mode=mode, valid_at=start, invalid_at=end)
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
