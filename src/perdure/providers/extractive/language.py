@@ -33,12 +33,11 @@ def filled(form: str, parts: Mapping[str, str]) -> str:
 
 def load_patterns(section: str, **parts: str) -> dict[str, re.Pattern[str]]:
     """The patterns of a section of `patterns.toml`, with its parts, and these."""
-    table = load_table("patterns")
-    return {
-        name: re.compile(filled(form, {**table["parts"], **parts, "HAN": CJK})) for name, form in table[section].items()
-    }
+    parts = {**_TABLE["parts"], **parts, "HAN": CJK}
+    return {name: re.compile(filled(form, parts)) for name, form in _TABLE[section].items()}
 
 
+_TABLE = load_table("patterns")
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
 _FORM = load_patterns("language")
@@ -49,29 +48,14 @@ _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u3000": " "}
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
 
-# The rest is that text, not what the person says.
-_WORKS_ON = re.compile(load_table("requests")["works_on"], re.IGNORECASE | re.VERBOSE)
-
 
 def pattern(text: str) -> re.Pattern[str]:
     """A pattern that ignores case, and white space in its own text."""
     return re.compile(text, re.IGNORECASE | re.VERBOSE)
 
 
-def _word_set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_STOP_EN = _word_set(
-    "a about again all also am an and any anything are as at be but by can could day did do does don't else find "
-    "for had has have he her hi him his how i i'd i'll i'm i've if in into is it its know let look many me "
-    "mention mentioned much must my now of often on or our please remember remind said say she should so some "
-    "something tell than that the their them there they thing this those time to told up was we were what when "
-    "where which who whose why will with would you your yes no not"
-)
-# Words that name a kind of fact. They are looked for only when a question has no other word.
-_WEAK_EN = _word_set("age born call city come company dislike enjoy from hate job like live love name old town work")
-
+# Words that name a kind of fact are weak: they are looked for only when a question has no other word.
+_STOP_EN, _WEAK_EN = (frozenset[str](_TABLE["words"][name].split()) for name in ("stop_en", "weak_en"))
 _WORD = re.compile(rf"(?:(?![{CJK}])[^\W_])+(?:[-'.@/_](?:(?![{CJK}])[^\W_])+)*")
 _CJK_RUN = re.compile(f"[{CJK}]+")
 _SAME = {"favourite": "favorite", "colour": "color", "mum": "mother", "mom": "mother", "dad": "father", "old": "age"}
@@ -123,7 +107,7 @@ def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Se
     """
     plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
     masked = _FORM["quoted"].sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
-    if request := _WORKS_ON.search(masked):
+    if request := _FORM["works_on"].search(masked):
         masked = masked[: request.end()] + re.sub(r"[^\s]", "\ue000", masked[request.end() :])
     whole = Sentence(plain, masked)
     ends = [0, *(end.end() for end in _FORM["end"].finditer(whole.masked)), len(plain)]
@@ -188,9 +172,8 @@ def keywords_of(text: str) -> Keywords:
     for run in _CJK_RUN.findall(text):
         for piece in _FORM["stop_zh"].sub(" ", run).split():
             weak.extend(_FORM["weak_zh"].findall(piece))
-            strong.extend(
-                filter(None, (_FORM["edge_zh"].sub("", rest) for rest in _FORM["weak_zh"].sub(" ", piece).split()))
-            )
+            rests = _FORM["weak_zh"].sub(" ", piece).split()
+            strong.extend(filter(None, (_FORM["edge_zh"].sub("", rest) for rest in rests)))
     return Keywords(tuple(dict.fromkeys(strong or weak)), frozenset(map(stem, strong)), frozenset(map(stem, weak)))
 
 

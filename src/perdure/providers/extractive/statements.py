@@ -139,9 +139,8 @@ def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None
     """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
     for gap in _FORM["aside"].finditer(sentence.masked):
         rest = sentence.cut(gap.end())
-        if len(rest.text) <= ASIDE_SIGNS and (
-            aside := _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
-        ):
+        aside = _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
+        if aside and len(rest.text) <= ASIDE_SIGNS:
             return [(sentence.cut(0, gap.start()), None), (rest, aside)]
     return [(sentence, None)]
 
@@ -284,11 +283,8 @@ def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | Non
     for span in reversed(spans(clause.masked, now=now)):
         words = text[span.first : span.last]
         rest = text[span.last - (len(words) - len(words.rstrip(" .,。，！!"))) :]
-        text = (
-            _FORM["trailing_words"].sub("", text[: span.first].rstrip())
-            + " "
-            + re.sub(r"^(?:为止|起|开始|以来)", "", rest)
-        )
+        rest = re.sub(r"^(?:为止|起|开始|以来)", "", rest)
+        text = f"{_FORM['trailing_words'].sub('', text[: span.first].rstrip())} {rest}"
         start = span.start.astimezone(UTC) if span.start > EARLIEST else start
         end = span.end.astimezone(UTC) if span.end < LATEST else end
         is_stretch |= span.start <= EARLIEST or span.end >= LATEST or _FORM["stretch"].match(span.text) is not None
