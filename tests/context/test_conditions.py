@@ -64,12 +64,7 @@ def test_quantities_are_compared_by_their_units(values: list[object], where: str
         (["$45", "€900"], "x>$9", ["$45"], "[where '$9' is wanted, '€900' were left out: they have another unit"),
         (["n/a", "12", None, ""], "x>9", ["12"], "[where '9' is wanted, 'n/a' were left out: they have another unit"),
         (["1:30", "45s"], "x>9s", ["45s"], "[where '9s' is wanted, '1:30' were left out: they have another unit"),
-        (
-            ["45s", "120ms"],
-            "x>50",
-            ["120ms"],
-            "[where '50' is wanted, '45s', '120ms' were compared without units]",
-        ),
+        (["45s", "120ms"], "x>50", ["120ms"], "[where '50' is wanted, '45s', '120ms' were compared without units]"),
         (["45ms", "120ms"], "x>50", ["120ms"], ""),
         (["45s"], "x>2MB", [], "[where '2MB' is wanted, '45s' were left out: they have another unit"),
     ],

@@ -30,6 +30,16 @@ PAGES = {
     "struck-out code": ("<pre>a <s>b</s></pre>", "```\na ~~b~~\n```"),
     "a list that goes on": ("<ol start=4><li>a<li>b</ol>", "4. a\n5. b"),
     "an item with a number": ("<ol><li>a<li value=7>b<li>c</ol>", "1. a\n7. b\n8. c"),
+    "struck out by its class": (
+        "<style>p{x:1} .old, i.b {text-decoration: line-through}</style><p class='n old'>5",
+        "~~5~~",
+    ),
+    "raised by its class": ("<style>.up{vertical-align:super}</style><p>10<span class=up>6</span>", "10^6"),
+    "a class that strikes out": ("<p><span class='line-through'>5</span> 6", "~~5~~ 6"),
+    "a class of others": (
+        "<style>.old .in {text-decoration:line-through} .x{color:red}</style><p class='old x'>5",
+        "5",
+    ),
     "letters": ("<ol type=a start=26><li>a<li>b</ol>", "z. a\naa. b"),
     "capital letters": ("<ol type=A><li>a<li value=4>b</ol>", "A. a\nD. b"),
     "roman numerals": ("<ol type=i start=3><li>a<li>b<ol type=I><li>c</ol></ol>", "iii. a\niv. b\n  I. c"),

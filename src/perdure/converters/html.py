@@ -9,7 +9,7 @@ of it, nothing else is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
@@ -44,6 +44,7 @@ _ENDS = {  # of blocks whose end may be left out, what ends them
     **{"tr": _tags("tr tbody tfoot"), "li": _tags("li"), "dt": _tags("dt dd"), "dd": _tags("dt dd"), "p": _BLOCKS},
 }
 _HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
+_CLASS = re.compile(r"\.([\w-]+)\s*(?:,|$)")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
 _LOOKS_LIKE_MARKUP = re.compile(r"(#{1,6}\s|```|~~~)")
@@ -64,11 +65,12 @@ IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
     """The content of a page as Markdown, and its title; empty: it has none."""
+    classes = _classes(markup)
     markup = strip_unreadable(markup)
-    page = _Page(leave_out=_NEVER_CONTENT | _NOT_CONTENT)
+    page = _Page(classes, leave_out=_NEVER_CONTENT | _NOT_CONTENT)
     page.read(markup)
     if not page.blocks:  # an unclosed menu takes the whole page with it
-        page = _Page(leave_out=_NEVER_CONTENT)
+        page = _Page(classes, leave_out=_NEVER_CONTENT)
         page.read(markup)
     return page.markdown(), page.title[:200]
 
@@ -93,7 +95,7 @@ class _List:
 
 
 class _Page(HTMLParser):
-    def __init__(self, *, leave_out: frozenset[str]) -> None:
+    def __init__(self, classes: Mapping[str, str], *, leave_out: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
         self.blocks: list[tuple[str, bool, bool]] = []  # text, is a list's item, is in the main part
@@ -112,6 +114,7 @@ class _Page(HTMLParser):
         self._lists: list[_List] = []
         self._item = ""  # the mark of the item whose first block is still to come
         self._quotes = 0
+        self._classes = classes
         self._pre: str | None = None  # the language of the code we are in
         self._tables: list[list[list[_Cell]] | None] = []  # of each open one its rows; None: for the layout only
 
@@ -152,7 +155,9 @@ class _Page(HTMLParser):
         if self._formula is not None:
             self._formula.start(tag, attributes)
             return
-        style = "".join(attributes.get("style", "").lower().split())
+        styles = [attributes.get("style", "")]
+        styles += (self._classes[name] for name in attributes.get("class", "").split() if name in self._classes)
+        style = "".join(";".join(styles).lower().split())
         is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(style)
         in_sentence = tag == "button" and any(part.strip() for part in self._inline[-8:])
         if tag not in _VOID and ((tag in self._leave_out and not in_sentence) or is_hidden):
@@ -464,6 +469,17 @@ def _form(attributes: dict[str, str]) -> str:
         r"list-style(?:-type)?:[^;]*?([a-z]+-[a-z]+(?:-[a-z]+)?|none|decimal)\b", attributes.get("style", "").lower()
     )
     return style[1] if style else attributes.get("type", "").strip()
+
+
+def _classes(markup: str) -> Mapping[str, str]:
+    """The style of each class of a page that carries meaning, by its style sheets, or by its usual name."""
+    classes = dict.fromkeys(("line-through", "strikethrough"), "line-through")
+    for sheet in re.split("<style", markup, flags=re.IGNORECASE)[1:]:
+        for rule in sheet.partition("</")[0].split("}"):
+            selectors, _, style = rule.rpartition("{")
+            if any(name in "".join(style.lower().split()) for name in _STYLES):
+                classes |= dict.fromkeys(_CLASS.findall(selectors), style)
+    return classes
 
 
 def _code_language(attributes: dict[str, str]) -> str:

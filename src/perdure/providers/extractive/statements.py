@@ -210,9 +210,10 @@ def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
         if match := form.search(clause.masked):
             name = match["name"] or match.groupdict().get("other")
             word = match["kin"].lower()
-            is_quality = match.groupdict().get("is") and name.split()[0].lower() in phrases()["no_names"]
-            if not name or "\ue000" in name or is_quality:  # "my mother is Chinese"
+            if not name or "\ue000" in name:
                 continue
+            if match.groupdict().get("is") and name.split()[0].lower() in phrases()["no_names"]:
+                continue  # "my mother is Chinese"
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
             return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
     return None
