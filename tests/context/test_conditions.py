@@ -66,6 +66,8 @@ def test_quantities_are_compared_by_their_units(values: list[object], where: str
         (["1:30", "45s"], "x>9s", ["45s"], "[where '9s' is wanted, '1:30' were left out: they have another unit"),
         (["45s", "120ms"], "x>50", ["120ms"], "[where '50' is wanted, '45s', '120ms' were compared without units]"),
         (["45ms", "120ms"], "x>50", ["120ms"], ""),
+        (["45s", "1ms", "-"], "x>5", ["45s"], "[where '5' is wanted, '-' were left out: they have another unit"),
+        (["45s", "-"], "x>5s and x>1MB", [], "[where '1MB' is wanted, '45s' were left out: they have another unit"),
         (["45s"], "x>2MB", [], "[where '2MB' is wanted, '45s' were left out: they have another unit"),
     ],
 )
@@ -119,6 +121,10 @@ TEXT = "\n".join(f"line {number}" for number in range(1, 10))
         (TEXT, {"lines": "0..0"}, "lines='0..0' can't be used: they are counted from 1"),
         (TEXT, {"lines": "-3"}, "lines='-3' can't be used: they are not counted from the end"),
         (TEXT, {"lines": "40.."}, "lines='40..' is outside: there are lines 1..9"),
+        *(
+            (ROWS, {"where": where}, "can't be used: write status=Pending, took>100ms or name~web")
+            for where in ("a>", "a>1 and", "a=1 or ", "a", ">1", "")
+        ),
         *(
             (ROWS, {"path": path}, 'can\'t be used: write items[3].status, or labels["a.b"]')
             for path in (

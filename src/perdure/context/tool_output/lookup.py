@@ -37,6 +37,8 @@ _ZEROS = re.compile(r"\D*0\d")
 _PATH = re.compile(r'(?:\.?[^.\[\]"]++|\[\d{1,15}\]|\["(?:[^"\\]|\\["\\/bfnrt])*+"\])*')
 _QUOTED_KEY = re.compile(r"\[\s*'([^'\\]*)'\s*\]")
 _SIGN = re.compile(r"==|!=|<>|>=|<=|=>|=<|[=><~≥≤≠]")
+_EQUALS = ("=", "==", "!=", "<>", "≠")
+_ENDS_OPEN = re.compile(r"(?:\s(?:and|or)|&&|\|\|)\s*$", re.IGNORECASE)
 _JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
 _SAME_SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≥": ">=", "=>": ">=", "≤": "<=", "=<": "<="}
 
@@ -187,21 +189,22 @@ def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
 
 @dataclass(slots=True)
 class _Unlike:
-    """What conditions could not compare with what is wanted: texts of another kind, and units where it has none."""
+    """What conditions could not compare, by what was wanted: texts of another kind; and a text of each unit."""
 
-    texts: dict[str, None] = field(default_factory=dict)
-    wanted: str = ""
-    units: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, dict[str, None]] = field(default_factory=dict)
+    units: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def note(self) -> str:
-        """Return a line that says so; empty: all could be compared."""
-        units = self.units.values() if len(self.units) > 1 else ()
-        if not self.texts and not units:
-            return ""
-        shown = ", ".join(f"{text[:20]!r}" for text in [*self.texts, *units][:3])
-        more = f" and {len(self.texts) - 3} more" if len(self.texts) > 3 else ""
-        why = "left out: they have another unit, or are no numbers" if self.texts else "compared without units"
-        return f"\n[where {self.wanted[:20]!r} is wanted, {shown}{more} were {why}]"
+        """Return lines that say so; empty: all could be compared."""
+        why = "left out: they have another unit, or are no numbers"
+        found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
+        mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]
+        found += [(wanted, texts, "compared without units") for wanted, texts in mixed]
+        return "".join(
+            f"\n[where {wanted[:20]!r} is wanted, {', '.join(f'{text[:20]!r}' for text in texts[:3])}"
+            f"{f' and {len(texts) - 3} more' if len(texts) > 3 else ''} were {why}]"
+            for wanted, texts, why in found[:3]
+        )
 
 
 def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) -> list[tuple[Piece, Any]]:
@@ -210,9 +213,9 @@ def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) 
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):
         sign = _SIGN.search(condition, 1)
-        if sign is None:
-            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, restarts>3 or name~web")
-        name, value = condition[: sign.start()].rstrip(), condition[sign.end() :].strip()
+        name, value = (condition[: sign.start()].rstrip(), condition[sign.end() :].strip()) if sign else ("", "")
+        if sign is None or (sign[0] not in _EQUALS and not value) or _ENDS_OPEN.search(condition):
+            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, took>100ms or name~web")
         if value[:1] in ("'", '"') and value[-1:] == value[:1]:
             value = value[1:-1]
         if follows_or:
@@ -271,11 +274,9 @@ def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
     if value is None or isinstance(value, (dict, list)) or not text:
         return False
     if left and right and not right.unit:
-        unlike.wanted = wanted
-        unlike.units.setdefault(left.unit, text)
+        unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
     elif order is None and right and (left or right.unit or not text[0].isdigit()):  # 2026-11-27 is more than 2026
-        unlike.wanted = wanted
-        unlike.texts[text] = None
+        unlike.texts.setdefault(wanted, {})[text] = None
         return False
     if order is None:
         order = (text > wanted) - (text < wanted)
