@@ -18,7 +18,7 @@ from perdure.core.incoming.json_limits import JsonLimits, check_json
 from perdure.core.secrets import Cipher
 from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.text.reprs import HIDDEN_QUERY
-from perdure.core.tools.schema import check_schema
+from perdure.core.tools.schema import check_schema, plain_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
 McpToolStatus = Literal["active", "pending", "changed", "missing", "removed", "unusable"]
@@ -358,12 +358,15 @@ def parse_definition(listing: Mapping[str, Any]) -> Definition:
         raise InvalidInput(f"its name {name!r:.80} can't be used: a text of printable characters")
     if len(name) > NAME_CHARS_MAX:
         raise InvalidInput(f"its name has {len(name):,} characters, limit {NAME_CHARS_MAX}")
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+    if not isinstance(schema, Mapping):
         raise InvalidInput("its input schema is no object's")
     try:
         check_json(sorted_json(schema).encode("utf-8", "surrogatepass"), _SCHEMA_LIMITS)
     except (DataTooLarge, RecursionError):
         raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}") from None
+    schema = plain_schema(schema)
+    if schema.get("type", "object") != "object":
+        raise InvalidInput("its input schema is no object's")
     annotations = listing.get("annotations")
     definition = Definition(
         name=name,
