@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perdure.core.errors import ModelRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.testing import calls, says
@@ -23,26 +24,42 @@ async def _shown(server: Routed, agent: Any) -> tuple[str, list[tuple[str, str]]
     ]
 
 
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])
+@pytest.mark.parametrize("body", ["return x", "raise ValueError(x)"])
 @pytest.mark.parametrize("text", ["", "  \n"])
-async def test_an_empty_answer_after_a_tool_ends_the_turn(text: str) -> None:
-    """What the tool did is told, and the next turn goes on from there."""
+async def test_an_empty_answer_after_a_tool_ends_the_turn(text: str, body: str, agent_type: str) -> None:
+    """Whether the tool succeeded or failed: what it did is told, and the next turn goes on from there."""
     empty = ModelReply(parts=(Text(text),) if text else ())
-    async with routed(calls("act", x="1"), empty, says("more")) as server:
-        await server.post("/v1/tools/", {"source_code": SOURCE.format("return x")})
-        agent = await new_agent(server, tools=["act"])
+    act = calls("act", x="1") if agent_type == "letta_v1_agent" else calls("act", x="1", request_heartbeat=True)
+    async with routed(act, empty, calls("send_message", message="more")) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format(body)})
+        agent = await new_agent(server, tools=["act", "send_message"], agent_type=agent_type)
 
         assert await _shown(server, agent) == ("end_turn", [("tool_call_message", ""), ("tool_return_message", "")])
         assert await _shown(server, agent) == ("end_turn", [("assistant_message", "more")])
 
 
-async def test_an_empty_answer_after_a_failed_tool_is_an_error() -> None:
-    """Nobody said that all is done."""
-    async with routed(calls("act", x="1"), ModelReply(parts=())) as server:
-        await server.post("/v1/tools/", {"source_code": SOURCE.format("raise ValueError(x)")})
+async def test_an_empty_answer_to_a_person_is_an_error() -> None:
+    """It is asked for again before, and nothing else was done that could be told."""
+    async with routed(*[ModelReply(parts=())] * 9) as server:
+        agent = await new_agent(server)
+        body = {"messages": [{"role": "user", "content": "go"}]}
+        failed = await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)
+
+    assert (failed.status_code, failed.json()["error"]["type"]) == (500, "llm_empty_response")
+    assert "messages" not in failed.json()
+
+
+async def test_a_failure_tells_what_was_done_before_it() -> None:
+    """In the body of the error, as the answer would have shown it."""
+    async with routed(calls("act", x="1"), ModelRefused("no")) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format("return x")})
         agent = await new_agent(server, tools=["act"])
         body = {"messages": [{"role": "user", "content": "go"}]}
+        failed = await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)
 
-        assert (await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)).status_code >= 500
+    assert failed.status_code >= 400
+    assert [one["message_type"] for one in failed.json()["messages"]] == ["tool_call_message", "tool_return_message"]
 
 
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])

@@ -89,10 +89,9 @@ class ModelRequest:
     @property
     def may_stay_empty(self) -> bool:
         """Whether an answer without text and calls ends the turn, as providers document it: what stands last are
-        results of tools, and all of them successes."""
+        results of tools."""
         last = next((message for message in reversed(self.messages) if message.kind == "message"), None)
-        results = last.results if last is not None and last.role == "tool" else ()
-        return bool(results) and all(result.status == "success" for result in results)
+        return last is not None and last.role == "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
