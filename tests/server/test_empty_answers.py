@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -74,6 +75,58 @@ async def test_send_message_ends_the_turn(agent_type: str, extra: dict[str, str]
     is_told = agent_type != "letta_v1_agent" and extra and "id" not in extra
     thought = [("reasoning_message", "I greet.")] if is_told else []
     assert (reason, shown) == ("end_turn", [*thought, ("assistant_message", "hi")])
+
+
+MEANT: list[tuple[Any, str]] = [
+    (5, "5"),
+    (0, "0"),
+    (0.5, "0.5"),
+    (False, "false"),
+    (["One.", "Two."], "One.\nTwo."),
+    ([{"type": "text", "text": "One."}, None], "One."),
+    ([1, 2], "[1, 2]"),
+    ({"text": "Hi.", "mood": 1}, "Hi."),
+    ({"answer": [1]}, '{"answer": [1]}'),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
+@pytest.mark.parametrize(("given", "words"), MEANT, ids=[words for _, words in MEANT])
+async def test_what_is_no_text_is_said_as_one(given: Any, words: str, agent_type: str, streams: bool) -> None:
+    """A number, a list or an object in place of the message: the person sees it, and so does the next turn."""
+    async with routed(calls("send_message", message=given), says("unasked")) as server:
+        agent = await new_agent(server, tools=["send_message"], agent_type=agent_type)
+        path = f"/v1/agents/{agent['id']}/messages"
+        if streams:
+            body = {"messages": [{"role": "user", "content": "go"}], "stream_tokens": True}
+            streamed = await server.http.post(f"{path}/stream", json=body)
+            lines = [line[6:] for line in streamed.text.splitlines() if line.startswith("data: {")]
+            said = [one for one in map(json.loads, lines) if one["message_type"] == "assistant_message"]
+            assert "".join(one["content"] for one in said) == words
+        else:
+            assert await _shown(server, agent) == ("end_turn", [("assistant_message", words)])
+        listed = await server.get(path)
+
+    assert [one["content"] for one in listed if one["message_type"] == "assistant_message"] == [words]
+
+
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
+@pytest.mark.parametrize("given", [None, "", " \n", [], {}, [""]])
+async def test_a_message_that_says_nothing_is_refused(given: Any, agent_type: str) -> None:
+    """The model is told so and may say something."""
+    async with routed(calls("send_message", message=given), calls("send_message", message="hi")) as server:
+        agent = await new_agent(server, tools=["send_message"], agent_type=agent_type)
+        body = {"messages": [{"role": "user", "content": "go"}]}
+
+        answer = await server.post(f"/v1/agents/{agent['id']}/messages", body)
+
+    shown = [(one["message_type"], one.get("status"), one.get("content")) for one in answer["messages"]]
+    assert shown == [
+        ("tool_call_message", None, None),
+        ("tool_return_message", "error", None),
+        ("assistant_message", None, "hi"),
+    ]
 
 
 async def test_thoughts_of_other_loops_are_understood_by_every_tool() -> None:

@@ -24,7 +24,7 @@ from perdure.core.messages import (
     ToolResult,
 )
 from perdure.core.text.json_strings import read_string
-from perdure.core.tools.loops import THINKING, split_arguments
+from perdure.core.tools.loops import THINKING, split_arguments, with_words
 from perdure.server.wire.base import fields
 
 MessageType = Literal[
@@ -112,7 +112,7 @@ class Display:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
         if call.refused or call.awaits is not None or not self.speaks_by(call.name):
             return None
-        return read_string(call.arguments, self.tool_argument)
+        return read_string(with_words(call.arguments, self.tool_argument), self.tool_argument)
 
     def speaks_by(self, tool_name: str) -> bool:
         """Whether calls of this tool are displayed as messages."""
