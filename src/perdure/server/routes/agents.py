@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import choice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
 from perdure.core.agents import AgentFilter, AgentOrder
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
 from perdure.library.checks import Page
@@ -205,12 +207,8 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
 
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
-    """Answer with the agent as it is now, its files included. Raises: NotFound."""
-    state = await library.services.agents.get_state(agent_id)
-    shape = agent_reply(library, state)
-    if state.folders:
-        shape["memory"]["file_blocks"] = await _file_blocks(library, agent_id)
-    return json_answer(shape)
+    """Answer with the agent as it is now. Raises: NotFound."""
+    return json_answer(await agent_reply(library, await library.services.agents.get_state(agent_id)))
 
 
 async def _file_blocks(library: AsyncPerdure, agent_id: AgentId) -> list[dict[str, Any]]:
@@ -224,9 +222,13 @@ async def agents_answer(
 ) -> Response:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
     states = await library.services.agents.list_states(where, page, order)
-    return json_answer([agent_reply(library, state) for state in states])
+    return json_answer([await agent_reply(library, state) for state in states])
 
 
-def agent_reply(library: AsyncPerdure, state: AgentState) -> dict[str, Any]:
-    """The agent in the wire's shape."""
-    return agent_shape(state, facts_of(library.app, state.agent.model), library.app.embedder)
+async def agent_reply(library: AsyncPerdure, state: AgentState) -> dict[str, Any]:
+    """The agent in the wire's shape, its files included."""
+    shape = agent_shape(state, facts_of(library.app, state.agent.model), library.app.embedder)
+    if state.folders:
+        with suppress(NotFound):  # it was deleted meanwhile
+            shape["memory"]["file_blocks"] = await _file_blocks(library, state.agent.id)
+    return shape

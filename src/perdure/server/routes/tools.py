@@ -215,4 +215,4 @@ async def run_of_agent(
     run = library.services.tools.run_of_agent(agent_id, tool_name, body.args)
     outcome = await while_connected(request, run)
     state = await library.services.agents.get_state(agent_id)
-    return json_answer(execution_shape(outcome, agent_reply(library, state)))
+    return json_answer(execution_shape(outcome, await agent_reply(library, state)))

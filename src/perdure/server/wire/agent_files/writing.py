@@ -48,7 +48,10 @@ def write_agent_file(
         {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
         for number, block in enumerate(agent["blocks"])
     ]
-    tools = [{**tool, "id": f"tool-{number}"} for number, tool in enumerate(agent["tools"])]
+    tools = [
+        {**tool, "id": f"tool-{number}", "name": tool["json_schema"]["name"]}
+        for number, tool in enumerate(agent["tools"])
+    ]
     sources: list[dict[str, Any]] = [
         {
             "id": f"source-{number}",
