@@ -13,7 +13,7 @@ from perdure.core.messages import Message
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.routes.agent_files.folders import list_folders
-from perdure.server.routes.agents import agent_reply
+from perdure.server.routes.agents import agent_replies
 from perdure.server.wire.agent_files.forgotten import hide_forgotten
 from perdure.server.wire.agent_files.writing import write_agent_file
 
@@ -35,7 +35,7 @@ async def export_text(
     held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
     copy = await library.services.transfer.copy_agent(agent_id, held)
     forgotten = await library.services.transfer.list_forgotten(agent_id)
-    agent, now = await agent_reply(library, state), library.app.ports.clock.now()
+    agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 
     def write() -> str:
         document = write_agent_file(agent, [*lines.values()], folders, shown=shown, copy=copy, at=now)
