@@ -235,7 +235,8 @@ async def test_images_in_results_of_tools_come_too() -> None:
         agents = [first["id"], *(one.agent_ids[0] for one in made)]
         shown = [await server.get(f"/v1/agents/{agent}/messages") for agent in agents]
 
-    returns = [one["tool_return"] for line in shown for one in line if one["message_type"] == "tool_return_message"]
+    lines = [one for line in shown for one in line if one["message_type"] == "tool_return_message"]
+    returns = [one["tool_returns"][0]["tool_return"] for one in lines]
     warned = ["image" in str((one.model_extra or {})["warnings"]) for one in made]
     assert returns[0][-1]["source"]["data"] == bytes_
     assert returns == [returns[0]] * 3 + ["Here."]
