@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
-from perdure.core.secrets import Cipher
+from perdure.core.secrets import Cipher, hide_secret
 from perdure.core.text.json_strings import compact_json, sorted_json
 from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.core.tools.schema import check_schema, plain_schema
@@ -230,31 +230,6 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
         variable_names=tuple(secrets.environment),
         sealed=cipher.encrypt(compact_json(values).encode(), bound_to=_binding(server)) if has_values else b"",
     )
-
-
-_SECRET_PART = re.compile(
-    r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
-)
-
-
-def hide_secret(url: str) -> tuple[str, str]:
-    """Return the address of a server with `HIDDEN_QUERY` in place of what may hold a key, and that part; empty: it has
-    none, or it is hidden. It is all from the query on, or from `;`, `#` or a part of the path that looks like a key."""
-    found = _SECRET_PART.search(url, url.find("//") + 2)
-    if found is None or url.endswith(HIDDEN_QUERY):
-        return url, ""
-    base, secret = url[: found.start()], url[found.start() :]
-    is_query = secret[0] == "?" and secret[1:2] not in (*"/;#?", "")
-    return base + HIDDEN_QUERY, secret[1:] if is_query else secret
-
-
-def whole_url(server: McpServer, secrets: ServerSecrets) -> str:
-    """The address of a server with its query."""
-    if not secrets.query:
-        return server.url
-    # A query is kept without its `?`, the other parts with their sign.
-    sign = "" if secrets.query[0] in "/;#?" else "?"
-    return server.url.removesuffix(HIDDEN_QUERY) + sign + secrets.query
 
 
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:

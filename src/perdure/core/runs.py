@@ -168,12 +168,13 @@ class Callback:
     """Where the end of a run or batch is reported, and what became of the last try.
 
     Args:
-        tries: how many reports were begun.
+        sealed: what is hidden in `url`, encrypted. `tries`: how many reports were begun.
         status_code: of the answer; None: there was none.
         private: whether the receiver may be on this machine or in a private network.
     """
 
     url: str = field(repr=False)
+    sealed: str = field(default="", repr=False)
     tries: int = 0
     sent_at: datetime | None = None
     status_code: int | None = None

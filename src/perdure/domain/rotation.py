@@ -15,7 +15,7 @@ from perdure.core.mcp import reseal_server
 from perdure.core.models import ModelProvider, seal_provider, unseal_provider
 from perdure.core.secrets import ORGANISATION, Cipher, Secret
 from perdure.core.tools.spec import ToolFilter
-from perdure.domain.secrets import open_secret, open_variable, put_secret, seal_variable
+from perdure.domain.secrets import open_callback, open_secret, open_variable, put_secret, seal_callback, seal_variable
 from perdure.domain.tools.environment import reseal_environment
 from perdure.storage.tx import Tx
 
@@ -92,6 +92,24 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
             rotated += Rotated(1)
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"the key of provider {provider.name}",))
+    return rotated
+
+
+def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
+    """Encrypt the addresses of callbacks again, and what an older version stored of them in plain text. Raises:
+    SecretKeyMissing."""
+    rotated = Rotated()
+    for place, callback in tx.callbacks.list_kept():
+        try:
+            if callback.sealed and cipher.is_current(base64.b64decode(callback.sealed)):
+                continue
+            sealed = seal_callback(open_callback(callback, cipher), cipher)
+        except SecretUnreadable:
+            rotated += Rotated(unreadable=(f"the callback {callback.url}",))
+            continue
+        if sealed is not None and sealed != callback:
+            tx.callbacks.replace(place, sealed)
+            rotated += Rotated(1)
     return rotated
 
 

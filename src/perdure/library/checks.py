@@ -15,9 +15,10 @@ from perdure.core.ids import DEFAULT_USER
 from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
+from perdure.core.secrets import hide_secret
 from perdure.core.text.forms import in_name_form as in_name_form
 from perdure.core.text.forms import name_form as name_form
-from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
+from perdure.core.text.reprs import HIDDEN_QUERY
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
@@ -96,7 +97,7 @@ def check_callback(callback: Callback | None) -> None:
     if len(url) > URL_MAX_CHARS:
         problem = f"give at most {URL_MAX_CHARS:,} characters"
     if problem:
-        raise InvalidInput(f"callback_url is {hide_query(url)[0]!r:.80}: {problem}")
+        raise InvalidInput(f"callback_url is {hide_secret(url)[0]!r:.80}: {problem}")
 
 
 def utc(name: str, moment: datetime | None) -> datetime | None:

@@ -11,6 +11,7 @@ from perdure.core.ids import AgentId, ScheduleId
 from perdure.core.messages import ImageLink
 from perdure.core.schedules import Firing, Schedule, ScheduledMessage, ScheduleStatus
 from perdure.domain.schedules import NewSchedule, create_schedule
+from perdure.domain.secrets import seal_callback
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
@@ -33,6 +34,7 @@ class ScheduleService:
         """
         ports = self._ports
         check_callback(new.callback)
+        new = replace(new, callback=seal_callback(new.callback, ports.cipher))
         for message in messages:
             check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await self._messages.fetch_images(messages, None)

@@ -17,6 +17,12 @@ from perdure.storage.tables.table import Table, deleted_place, first, keep_place
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
 _OWN_BATCH = "t.org_id = :org_id"
 _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
+_KEPT = {
+    **{table: f"t.callback_due_at IS NOT NULL AND {own}" for table, own in _OWN.items()},
+    "schedules": f"t.callback IS NOT NULL AND {_OWN_RUN}",
+}
+CallbackPlace = tuple[str, str, str]
+"""A table, the id of its row, and what stands there."""
 
 
 def _store(callback: Callback) -> str:
@@ -78,6 +84,20 @@ class Callbacks(Table):
                 limit=limit,
             )
         ]
+
+    def list_kept(self) -> Sequence[tuple[CallbackPlace, Callback]]:
+        """The callbacks that may be used: those of runs and batches that are not given up, and of schedules."""
+        return [
+            ((table, row[0], row[1]), _load(row[1]))
+            for table, own in _KEPT.items()
+            for row in self._rows(f"SELECT t.id, t.callback FROM {table} t WHERE {own} ORDER BY t.id")
+        ]
+
+    def replace(self, place: CallbackPlace, callback: Callback) -> None:
+        """Store another callback at its place, if it is as it was there."""
+        table, id_, before = place
+        sql = f"UPDATE {table} AS t SET callback = :callback WHERE t.id = :id AND callback = :before AND {_KEPT[table]}"
+        self._run(sql, callback=_store(callback), id=id_, before=before)
 
     def put(self, due: DueCallback, callback: Callback, *, due_at: datetime | None) -> DueCallback | None:
         """Store a callback and when it is due again, None: never. None: another process has done so since `due` was
