@@ -103,11 +103,10 @@ def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
     )
 
 
-def seal_callback(callback: Callback | None, cipher: Cipher) -> Callback | None:
-    """The callback with what may hold a key in its address encrypted, so that whoever reads the store or the API does
-    not get it. Raises: SecretKeyMissing."""
-    url, secret = hide_secret("" if callback is None else callback.url)
-    if callback is None or not secret:
+def seal_callback(callback: Callback, cipher: Cipher) -> Callback:
+    """The callback with what may hold a key in its address encrypted. Raises: SecretKeyMissing."""
+    url, secret = hide_secret(callback.url)
+    if not secret:
         return callback
     sealed = cipher.encrypt(secret.encode("utf-8", "surrogatepass"), bound_to=f"callback/{url}")
     return replace(callback, url=url, sealed=base64.b64encode(sealed).decode())

@@ -8,7 +8,7 @@ over all arguments; an object without `properties`; names of arguments with othe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count
 from typing import Any
@@ -20,6 +20,7 @@ from perdure.core.tools.spec import ToolSpec
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
 _AT_ITS_PLACE = re.compile(r"#(/(\$defs|definitions)/[a-zA-Z0-9_.-]+)?")
 """A reference that also leads to its schema in what is sent."""
+_PLAIN_TEXT = re.compile(r'"([a-zA-Z0-9_.-]+)"')
 _NAME_CHARS_MAX = 64
 _AT_ROOT = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that no schema of arguments may have at its root."""
@@ -79,21 +80,12 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     return [renamed(one, names) for one in value] if isinstance(value, list) else value
 
 
-def _names(value: Any) -> Iterator[str]:
-    """All texts that are names in a value of JSON, or may be."""
-    for part in (*value, *value.values()) if isinstance(value, Mapping) else value:
-        if isinstance(part, str):
-            yield part
-        elif isinstance(part, Mapping | list | tuple):
-            yield from _names(part)
-
-
 class _Converter:
     """Converts a schema and its parts; it collects aliases and problems, as `PortableTool` has them."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
-        self._taken = set(_names(root))
+        self._taken = set(_PLAIN_TEXT.findall(compact_json(root)))
         self._moved: dict[str, str] = {}
         self._definitions: dict[str, Any] = {}
         self.aliases: dict[str, str] = {}

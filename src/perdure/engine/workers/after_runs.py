@@ -17,16 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.errors import (
-    AddressRefused,
-    NotFound,
-    PerdureError,
-    SecretKeyMissing,
-    SecretUnreadable,
-    StoreClosed,
-    StoreError,
-    ToolError,
-)
+from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreClosed, StoreError, ToolError
 from perdure.core.ids import AgentId, BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
 from perdure.domain.agents.capture import capture, capture_due
@@ -208,10 +199,8 @@ class Callbacks:
         try:
             whole = open_callback(callback, self._ports.cipher)
             status = await self._ports.send_report(whole, report)
-        except (SecretKeyMissing, SecretUnreadable) as error:
-            return replace(callback, error=str(error)), False
-        except ToolError as error:
-            again = not isinstance(error, AddressRefused)
+        except PerdureError as error:  # also: the key of its address can't be read
+            again = isinstance(error, ToolError) and not isinstance(error, AddressRefused)
             return replace(callback, status_code=None, error=str(error).replace(whole.url, callback.url)), again
         except Exception as error:
             log.exception("the report of %s stopped at a defect", due.id)

@@ -21,7 +21,6 @@ from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, id_in_ru
 from perdure.core.messages import Draft, Image, ImageLink, Message, Role, Text, ToolDecision, images_of, text_of
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
 from perdure.domain.conversations.importing import ImportedMessage, Importer
-from perdure.domain.secrets import seal_callback
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.budget import check_budget
@@ -32,7 +31,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender, outside
+from perdure.library.checks import callback_to_store, check_limit, check_number, check_sender, outside
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -127,8 +126,7 @@ class MessageService:
         """
         options, answers, seq = sent.get("options", NO_OPTIONS), sent.get("answers"), sent.get("conversation_seq", 0)
         max_steps, renew_steps = sent.get("max_steps"), sent.pop("renew_steps", False)
-        check_callback(sent.get("callback"))
-        sent["callback"] = seal_callback(sent.get("callback"), self._ports.cipher)
+        sent["callback"] = callback_to_store(sent.get("callback"), self._ports.cipher)
         check_budget(options)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -21,8 +21,6 @@ _KEPT = {
     **{table: f"t.callback_due_at IS NOT NULL AND {own}" for table, own in _OWN.items()},
     "schedules": f"t.callback IS NOT NULL AND {_OWN_RUN}",
 }
-CallbackPlace = tuple[str, str, str]
-"""A table, the id of its row, and what stands there."""
 
 
 def _store(callback: Callback) -> str:
@@ -85,19 +83,16 @@ class Callbacks(Table):
             )
         ]
 
-    def list_kept(self) -> Sequence[tuple[CallbackPlace, Callback]]:
-        """The callbacks that may be used: those of runs and batches that are not given up, and of schedules."""
-        return [
-            ((table, row[0], row[1]), _load(row[1]))
-            for table, own in _KEPT.items()
-            for row in self._rows(f"SELECT t.id, t.callback FROM {table} t WHERE {own} ORDER BY t.id")
-        ]
-
-    def replace(self, place: CallbackPlace, callback: Callback) -> None:
-        """Store another callback at its place, if it is as it was there."""
-        table, id_, before = place
-        sql = f"UPDATE {table} AS t SET callback = :callback WHERE t.id = :id AND callback = :before AND {_KEPT[table]}"
-        self._run(sql, callback=_store(callback), id=id_, before=before)
+    def change_all(self, change: Callable[[Callback], Callback]) -> int:
+        """Change those that may still be used, and return how many changed: of runs and batches that are not given up,
+        and of schedules."""
+        changed = 0
+        for table, own in _KEPT.items():
+            for id_, before in self._rows(f"SELECT t.id, t.callback FROM {table} t WHERE {own} ORDER BY t.id"):
+                if (after := _store(change(_load(before)))) != before:
+                    sql = f"UPDATE {table} AS t SET callback = :after WHERE t.id = :id AND callback = :before AND {own}"
+                    changed += self._run_counted(sql, after=after, id=id_, before=before)
+        return changed
 
     def put(self, due: DueCallback, callback: Callback, *, due_at: datetime | None) -> DueCallback | None:
         """Store a callback and when it is due again, None: never. None: another process has done so since `due` was
