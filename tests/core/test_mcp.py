@@ -14,8 +14,7 @@ from pydantic import BaseModel, ValidationError
 from perdure.core.errors import InvalidInput, SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
 from perdure.core.mcp import McpServer, McpTool, ServerSecrets, check_server, local_name, parse_definition, seal_server
-from perdure.core.secrets import hide_secret, with_secret
-from perdure.core.text.reprs import HIDDEN_QUERY
+from perdure.core.secrets import HIDDEN_QUERY, hide_secret, with_secret
 from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore

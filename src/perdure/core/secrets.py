@@ -20,7 +20,6 @@ from urllib.parse import quote_plus, unquote_to_bytes
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing
 from perdure.core.ids import SandboxId, VariableId
-from perdure.core.text.reprs import HIDDEN_QUERY
 
 ORGANISATION = ""
 """The owner of secrets that all agents' tools may use, by `secret:NAME`."""
@@ -97,6 +96,7 @@ class NoCipher:
         raise SecretKeyMissing
 
 
+HIDDEN_QUERY = "?***"
 _SECRET_PART = re.compile(
     r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
 )

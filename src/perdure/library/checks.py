@@ -15,10 +15,9 @@ from perdure.core.ids import DEFAULT_USER
 from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
-from perdure.core.secrets import Cipher, hide_secret
+from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.text.forms import in_name_form as in_name_form
 from perdure.core.text.forms import name_form as name_form
-from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.domain.secrets import seal_callback
 
 
