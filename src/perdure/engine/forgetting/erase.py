@@ -17,7 +17,7 @@ from functools import partial
 from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailable
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
+from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
 from perdure.domain.facts.retraction import retract_deleted
 from perdure.engine.compaction.revise import revise_nodes
@@ -29,6 +29,7 @@ from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.storage.tx import Tx
+from perdure.storage.upkeep.mentions import AGENT_TABLES, TEXT_TABLES
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +183,7 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
         except NotFound:  # deleted since; its rows are removed at the end
             rows, after = 0, None
         changed += rows
-        counts[PLACES[table]] += rows
+        counts[TEXT_TABLES[table].place] += rows
         if after is None:
             target += 1
             if table == AGENT_TABLES[-1]:

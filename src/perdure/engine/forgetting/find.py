@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, IN_VIEW, PLACES, ForgetPreview, Found, Key, Mention, Place
+from perdure.core.forgetting.values import IN_VIEW, ForgetPreview, Found, Key, Mention, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
 from perdure.engine.forgetting.facts import believed_facts
 from perdure.engine.ports import Ports
 from perdure.storage.tx import Tx
+from perdure.storage.upkeep.mentions import AGENT_TABLES, TEXT_TABLES
 
 PAGE = 500
 MENTIONS_MAX = 200
@@ -107,7 +108,7 @@ async def scan(
     ]
     targets += [(table, agent_id) for table in AGENT_TABLES]
     if places is not None:
-        wanted = {"message_revisions", *(name for name, place in PLACES.items() if place in places)}
+        wanted = {"message_revisions", *(name for name, one in TEXT_TABLES.items() if one.place in places)}
         targets = [target for target in targets if target[0] in wanted]
     for done, (table, owner_id) in enumerate(targets):
         progress("looking", done, len(targets))
@@ -140,7 +141,7 @@ def _mention(
     tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
 ) -> Mention:
     """How people are told of a row."""
-    place = PLACES[table]
+    place = TEXT_TABLES[table].place
     id_, name = owner_id, ""
     match table:
         case "blocks":
