@@ -18,7 +18,7 @@ from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
 from perdure.core.runs import Prefix, Recipe, Usage
 from perdure.storage.tx import Tx
-from perdure.storage.upkeep.mentions import AGENT_TABLES, TEXT_TABLES
+from perdure.storage.upkeep.mentions import TEXT_TABLES
 from tests.contracts.base import ADA, AT, LATER, UNTIL, Contract, match_messages, raises
 from tests.contracts.nodes import node_of
 from tests.contracts.organisations import system_message_of
@@ -92,13 +92,14 @@ class ForgettingContract(Contract):
         """As it is, and inside JSON of any depth; what is derived from a message follows, and nothing is damaged."""
         async with self.open_store() as store:
             agent = await store.write(self.fill_tables)
+            of_agents = [table for table, what in TEXT_TABLES.items() if what.owners == "agents"]
 
             def scan(tx: Tx) -> dict[str, int]:
-                pages = {table: tx.mentions.scan(table, agent.id, REDACTOR) for table in AGENT_TABLES}
+                pages = {table: tx.mentions.scan(table, agent.id, REDACTOR) for table in of_agents}
                 return {table: len(page.found) for table, page in pages.items() if page.found}
 
             before = await store.read(scan)
-            for table in AGENT_TABLES:
+            for table in of_agents:
                 await store.write(_redact, table, agent.id)
 
             assert before == {

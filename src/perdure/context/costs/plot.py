@@ -113,7 +113,7 @@ def render_svg(ledger: CostLedger, *, title: str = "Cost of a conversation") -> 
     most_price = axis_top(max((one.price for one in columns if one.price is not None), default=0))
     priced = [(x, one.price) for x, one in zip(middles, columns, strict=True) if one.price is not None]
     text = files(__package__).joinpath("plot.svg").read_text(encoding="utf-8")
-    return Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
+    picture: str = Template(text, autoescape=True, trim_blocks=True, lstrip_blocks=True).render(
         title=title,
         subtitle=subtitle,
         names=NAMES,
@@ -129,6 +129,7 @@ def render_svg(ledger: CostLedger, *, title: str = "Cost of a conversation") -> 
         dollars=_dollars,
         column_text=_column_text,
     )
+    return picture
 
 
 def _mark_labels(columns: Sequence[Column], middles: Sequence[float]) -> list[tuple[float, str]]:

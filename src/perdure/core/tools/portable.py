@@ -104,7 +104,9 @@ class _Converter:
             return {"not": {}} if schema is False else {}
         shape: dict[str, Any] = {}
         # Older drafts write a tuple as a list of items.
-        old = {"items": "prefixItems", "additionalItems": "items"} if isinstance(schema.get("items"), list) else {}
+        old: dict[str, str] = (
+            {"items": "prefixItems", "additionalItems": "items"} if isinstance(schema.get("items"), list) else {}
+        )
         for given, value in schema.items():
             key = old.get(given, given)
             if key == "properties":
@@ -123,8 +125,9 @@ class _Converter:
             elif key == "$ref":
                 shape |= self._reference(value, name)
             elif key == "discriminator" and isinstance(value, Mapping):
-                mapping = {one: self._reference(part, name)["$ref"] for one, part in value.get("mapping", {}).items()}
-                shape[key] = {**value, "propertyName": self._alias(value["propertyName"]), "mapping": mapping}
+                mapping = value.get("mapping") or {}
+                shape[key] = {**value, "propertyName": self._alias(str(value.get("propertyName")))}
+                shape[key]["mapping"] = {one: self._reference(to, name).get("$ref", to) for one, to in mapping.items()}
             else:
                 shape[key] = value
         kinds = shape.get("type")

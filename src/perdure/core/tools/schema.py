@@ -205,7 +205,7 @@ def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     as Go writes an empty list. Raises: InvalidInput: nested too deep."""
     kinds = schema.get("type")
     try:
-        plain = _without_nulls(schema)
+        plain: dict[str, Any] = _without_nulls(schema)
     except RecursionError:
         raise InvalidInput("the tool's schema is nested too deep") from None
     return plain | {"type": "object"} if isinstance(kinds, list) and "object" in kinds else plain

@@ -107,9 +107,6 @@ TEXT_TABLES: Mapping[str, TextTable] = {
 """Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
 and secrets are no such texts."""
 
-AGENT_TABLES = tuple(list(TEXT_TABLES)[list(TEXT_TABLES).index("messages") :])
-"""Those whose rows belong to one agent."""
-
 _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""
 _RECORDS = frozenset(

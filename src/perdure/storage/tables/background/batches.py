@@ -17,7 +17,7 @@ from perdure.storage.tables.table import Table, deleted_place, first, keep_place
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
 _OWN_BATCH = "t.org_id = :org_id"
 _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
-_KEPT = {
+_KEPT: Mapping[str, str] = {
     **{table: f"t.callback_due_at IS NOT NULL AND {own}" for table, own in _OWN.items()},
     "schedules": f"t.callback IS NOT NULL AND {_OWN_RUN}",
 }
