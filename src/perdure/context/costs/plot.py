@@ -127,7 +127,7 @@ def render_svg(ledger: CostLedger, *, title: str = "Cost of a conversation") -> 
         numbers=_numbers(columns, middles),
         short_number=short_number,
         dollars=_dollars,
-        column_text=_column_text,
+        reasons=REASONS,
     )
     return picture
 
@@ -152,14 +152,6 @@ def _numbers(columns: Sequence[Column], middles: Sequence[float]) -> list[tuple[
     ends = [column.last for column in columns]
     chosen = (1, *range(max(2, every), last + 1, every)) if columns else ()
     return [(middles[bisect_left(ends, number)], f"{number:,}") for number in chosen]
-
-
-def _column_text(column: Column) -> str:
-    """Return what a pointer over a column shows."""
-    which = f"request {column.first:,}" if column.first == column.last else f"requests {column.first:,}-{column.last:,}"
-    sizes = [f"{tokens:,.0f} {NAMES[kind]}" for kind, tokens in zip(KINDS, column.tokens, strict=True)]
-    why = [f"new prefix: {REASONS.get(reason, reason)}" for reason in column.reasons]
-    return "\n".join((which, *sizes, *why))
 
 
 def _dollars(value: float) -> str:

@@ -25,6 +25,8 @@ _NAME_CHARS_MAX = 64
 _AT_ROOT = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that no schema of arguments may have at its root."""
 _DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
+_OLD_TUPLES = {"items": "prefixItems", "additionalItems": "items"}
+"""How older drafts write a tuple: as a list of items."""
 _SAID = ("type", "properties", "required", "title", "description", "$defs", "definitions")
 """What a part of the root says there too, or need not say."""
 
@@ -103,12 +105,9 @@ class _Converter:
         if not isinstance(schema, Mapping):
             return {"not": {}} if schema is False else {}
         shape: dict[str, Any] = {}
-        # Older drafts write a tuple as a list of items.
-        old: dict[str, str] = (
-            {"items": "prefixItems", "additionalItems": "items"} if isinstance(schema.get("items"), list) else {}
-        )
+        is_old = isinstance(schema.get("items"), list)
         for given, value in schema.items():
-            key = old.get(given, given)
+            key: str = (_OLD_TUPLES.get(given) if is_old else None) or given
             if key == "properties":
                 shape[key] = dict(self._argument(one, part) for one, part in value.items())
             elif key in _DEPENDENT:
