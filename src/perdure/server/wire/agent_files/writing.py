@@ -49,7 +49,7 @@ def write_agent_file(
         {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
         for number, block in enumerate(agent["blocks"])
     ]
-    tools = [_tool(tool, number) for number, tool in enumerate(agent["tools"])]
+    tools = [tool | {"id": f"tool-{n}", "name": tool["json_schema"]["name"]} for n, tool in enumerate(agent["tools"])]
     sources: list[dict[str, Any]] = [
         {
             "id": f"source-{number}",
@@ -105,10 +105,6 @@ def write_agent_file(
         "metadata": own_part(replace(copy, conversations=[first, *own])),
         "created_at": at.isoformat(),
     }
-
-
-def _tool(tool: Mapping[str, Any], number: int) -> dict[str, Any]:
-    return {**tool, "id": f"tool-{number}", "name": tool["json_schema"]["name"]}
 
 
 def _without(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
