@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import _WrappedReferencingError
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
+from jsonschema.exceptions import _WrappedReferencingError  # type: ignore[import-untyped]
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
@@ -166,12 +166,16 @@ def _schemas_within(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     maps = dict.fromkeys(("properties", "$defs", "dependentSchemas", "patternProperties"), named)
     lists = dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), some)
     others = dict.fromkeys(("not", "if", "then", "else", "additionalProperties", "contains"), parts)
-    plain = {"type": KINDS | st.lists(KINDS, min_size=1, unique=True), "required": names | st.none(), "enum": some}
+    plain: dict[str, st.SearchStrategy[Any]] = {
+        "type": KINDS | st.lists(KINDS, min_size=1, unique=True),
+        "required": names | st.none(),
+        "enum": some,
+    }
     plain |= {"dependentRequired": st.dictionaries(NAMES, names, max_size=2), "items": parts | some, "$ref": REFERENCES}
     return st.fixed_dictionaries({}, optional=maps | lists | others | plain)
 
 
-SCHEMA = st.recursive(st.booleans() | st.just({}), _schemas_within, max_leaves=12)
+SCHEMA: st.SearchStrategy[Any] = st.recursive(st.booleans() | st.just({}), _schemas_within, max_leaves=12)
 JSONS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
     lambda part: (
@@ -211,7 +215,7 @@ def test_any_schema_is_refused_or_portable(schema: Any, kind: Any) -> None:
 @pytest.mark.parametrize("name", SCHEMAS.keys() - {"all of anything", "any of anything", "references into what moves"})
 def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
     """Under the names that it has there."""
-    values = ("t", 1, [], ["t", 1], {}, {"$k": "x"})
+    values: tuple[Any, ...] = ("t", 1, [], ["t", 1], {}, {"$k": "x"})
     tool = portable({"name": "f", "description": "", "parameters": SCHEMAS[name]})
     before, after = Draft202012Validator(SCHEMAS[name]), Draft202012Validator(tool.shape["parameters"])
     for names in itertools.combinations(("a", "$a", "b", "$b", "q", "o", "kind"), 2):

@@ -124,6 +124,7 @@ async def test_a_key_in_a_callbacks_address_is_encrypted(part: str) -> None:
         (schedule,) = (await server.get(f"{path}/schedule"))["scheduled_messages"]
         dump = "\n".join(store._connection.iterdump())
         stored = await server.library.services.schedules.get(made["id"])
+        assert stored.callback is not None
         opened = open_callback(stored.callback, server.library.app.ports.cipher)
 
     assert ended["callback_status_code"] == 200 and CANARY in site.requests[0]

@@ -240,7 +240,8 @@ def _results_in(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, deque[_Resul
     those of its only result."""
     found: dict[str, deque[_Result]] = {}
     for place, line in enumerate(lines):
-        returns, shown = _returns(line), ()
+        returns = _returns(line)
+        shown: tuple[Image, ...] = ()
         if line.get("role") == "tool":
             parts = _parts_of(line)
             returns = returns or [{"tool_call_id": line.get("tool_call_id"), "func_response": _text(parts)}]
@@ -271,8 +272,8 @@ def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
     if value.keys() == _PACKED_RESULT and isinstance(value["message"], str):
         text, succeeded = value["message"], succeeded and value["status"] != "Failed"
     status: ToolStatus = "success" if succeeded else "error"
-    output = {"stdout": _texts(result.stdout), "stderr": _texts(result.stderr)}
-    return ToolResult(call_id, name, text, status, **output, images=result.images)
+    stdout, stderr = _texts(result.stdout), _texts(result.stderr)
+    return ToolResult(call_id, name, text, status, stdout, stderr, images=result.images)
 
 
 def _texts(value: Any) -> tuple[str, ...]:
