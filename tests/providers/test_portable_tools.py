@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
-from jsonschema.exceptions import _WrappedReferencingError  # type: ignore[import-untyped]
+from jsonschema_rs import Draft202012Validator
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ToolId
@@ -212,7 +211,13 @@ def test_any_schema_is_refused_or_portable(schema: Any, kind: Any) -> None:
     assert all(isinstance(one, Mapping) for one in references(sent.shape["parameters"]))
 
 
-@pytest.mark.parametrize("name", SCHEMAS.keys() - {"all of anything", "any of anything", "references into what moves"})
+BEYOND_THE_DRAFT = {
+    *("all of anything", "any of anything", "references into what moves", "an older tuple"),
+    *("a reference elsewhere", "a reference to an anchor", "a discriminator"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - BEYOND_THE_DRAFT))
 def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
     """Under the names that it has there."""
     values: tuple[Any, ...] = ("t", 1, [], ["t", 1], {}, {"$k": "x"})
@@ -221,11 +226,7 @@ def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
     for names in itertools.combinations(("a", "$a", "b", "$b", "q", "o", "kind"), 2):
         for both in itertools.product(values, repeat=2):
             arguments = dict(zip(names, both, strict=True))
-            try:
-                is_taken = before.is_valid(arguments)
-            except _WrappedReferencingError:
-                return
-            assert not is_taken or after.is_valid(renamed(arguments, tool.aliases)), arguments
+            assert not before.is_valid(arguments) or after.is_valid(renamed(arguments, tool.aliases)), arguments
 
 
 def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
