@@ -9,6 +9,7 @@ their texts later.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -48,6 +49,16 @@ def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) 
         "SELECT number, next_seq FROM rebuilding WHERE name = :name AND number < :end", {"name": table, "end": IN_USE}
     )
     return [row for row in rows if (number, row[0]) < tuple(found[0])] if found else ()
+
+
+def tag_label(tag: str) -> str:
+    """The label of a tag in the full-text index, where only letters and digits make a word."""
+    return "t" + hashlib.sha1(tag.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+
+def tag_labels(tags: Sequence[str]) -> str:
+    """The labels of a passage's tags, separated by spaces."""
+    return " ".join(map(tag_label, tags))
 
 
 def next_table(table: str) -> str:

@@ -6,7 +6,6 @@ transaction.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +16,12 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
 from perdure.core.provenance.sources import MemoryWrite
-from perdure.core.text.words import Matches, Postings, Query, index_words
+from perdure.core.text.words import Clause, Matches, Postings, Query, index_words
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import CLAUSE_ROWS, matches
+from perdure.storage.full_text.index import CLAUSE_ROWS, matches, tag_label, tag_labels
 from perdure.storage.tables.provenance.sources import add_writes
 from perdure.storage.tables.table import (
     OWN_ARCHIVE,
@@ -228,7 +227,9 @@ class Passages(Table):
         case; with `among`, only those with these numbers."""
         conditions = _conditions(where or PassageFilter())
         if among is not None:
-            conditions.add(f"p.seq IN ({', '.join(str(int(seq)) for seq in among)})" if among else "1 = 0")
+            condition, params = self._db.in_numbers("p.seq", "among", among)
+            conditions.clauses.append(condition)
+            conditions.params.update(params)
         conditions.between("p.seq", above, below)
         conditions.contain("p.text", text)
         order = "DESC" if newest_first else "ASC"
@@ -238,6 +239,35 @@ class Passages(Table):
             limit=limit,
             **conditions.params,
         )
+
+    def seqs_with(
+        self,
+        archive_id: ArchiveId,
+        words: Sequence[Clause],
+        *,
+        above: int | None,
+        below: int | None,
+        newest_first: bool,
+        limit: int,
+    ) -> Sequence[int]:
+        """The numbers of the passages of a page that hold all of these words. Raises: NotFound: no such archive."""
+        archives = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
+        text = self._db.full_text("passage_words", first(archives, "archive", archive_id)[0], words, (), below=below)
+        conditions = Conditions(text.where, **text.params)
+        conditions.add(f"{text.key} > ?", above)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT {text.key} FROM {text.source} WHERE {conditions} ORDER BY {text.order} {order} LIMIT :limit"
+        return [row[0] for row in self._rows(sql, **conditions.params, limit=limit)]
+
+    def find_edge(
+        self, archive_id: ArchiveId, rows: int, *, above: int | None, below: int | None, newest_first: bool
+    ) -> int | None:
+        """The number of the passage behind the first `rows` of a page; None: there are no more."""
+        conditions = Conditions("p.archive_id = :archive_id", OWN_ARCHIVE, archive_id=archive_id)
+        conditions.between("p.seq", above, below)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT p.seq FROM passages p WHERE {conditions} ORDER BY p.seq {order} LIMIT 1 OFFSET {rows}"
+        return next((row[0] for row in self._rows(sql, **conditions.params)), None)
 
     def match(
         self,
@@ -429,16 +459,6 @@ def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[
         [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tags],
         [{"archive_id": archive_id, "tag": tag, "uses": count} for tag, count in uses.items()],
     )
-
-
-def tag_label(tag: str) -> str:
-    """The label of a tag in the full-text index, where only letters and digits make a word."""
-    return "t" + hashlib.sha1(tag.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
-
-
-def tag_labels(tags: Sequence[str]) -> str:
-    """The labels of a passage's tags, separated by spaces."""
-    return " ".join(map(tag_label, tags))
 
 
 def _origin(source: Mapping[str, Any]) -> str | None:
