@@ -10,6 +10,7 @@ from typing import Any
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.ids import AgentId, ArchiveId, IdentityId, MessageId, ToolId
+from perdure.core.messages import MessageFilter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
 from perdure.core.tools.spec import ToolFilter
@@ -182,6 +183,12 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
         "x",
         CONVERSATION,
     ),
+    "messages that the index does not have": (
+        lambda tx, agent: tx.messages.scopes([agent, *MANY], where=MessageFilter()),
+        "messages",
+        "agent_id seq",
+    ),
+    "scopes of agents": (lambda tx, agent: tx.messages.scopes([agent, *MANY], where=MessageFilter()), "a", "id"),
     "system messages": (
         lambda tx, agent: tx.system_messages.find_ids([(one, 0) for one in (agent, *MANY)]),
         "s",
@@ -223,6 +230,7 @@ class PlanContract(Contract):
         for agent in agents[:3]:
             drafts = [replace(self.draft("hello"), sources=(PAGE,)) for _ in range(MESSAGES)]
             tx.messages.append((agent, 0), drafts, [1] * MESSAGES, at=AT)
+            tx.messages.append((agent, 0), [self.draft("hello")], [1], at=AT)  # the index takes several at a time
         tx.episodes.add(
             [
                 self.new_episode(graph.id, f"message {number}", agent_id=agents[number % 9], message_seq=number)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from perdure.search.ranking.fuse import Ranking
     from perdure.search.ranking.pool import Column
     from perdure.search.vectors.index import VectorIndexes
+    from perdure.storage.tables.messages import MessageScope
 
 
 Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")
@@ -94,10 +95,12 @@ class Search:
         limit: int = 5,
         offset: int = 0,
         explain: bool = False,
+        known: tuple[Agent, MessageScope] | None = None,
     ) -> Hits[MessageHit]:
         """The messages of the agent's whole history that best match, best first; without a text the newest ones.
 
         Args:
+            known: the agent, and what was loaded for a search with this filter, with that of other agents.
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
 
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
@@ -114,15 +117,16 @@ class Search:
             return newest.page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
-            agent = tx.agents.get(agent_id)
+            agent = tx.agents.get(agent_id) if known is None else known[0]
             # A name in the query is matched by itself: in its vector it would drown the rest.
-            return agent, self._caches.histories.load(tx, agent_id).names if self._embedder else ()
+            return agent, self._caches.histories.load(tx, agent_id, upto).names if self._embedder else ()
 
+        upto, scope = (None, None) if known is None else (known[1].next_seq, known[1])
         agent, names = await self._store.read(prepare)
         request = await self._request(text, names=names, timezone=agent.timezone)
 
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
-            return search.rank_messages(tx, agent, request, where=where, limit=limit)
+            return search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
 
         def read(tx: Tx, found: RankedMessages, limit: int = min(most, FIRST_HITS)) -> Hits[MessageHit]:
             return search.read_messages(tx, found, limit=limit, explain=explain)

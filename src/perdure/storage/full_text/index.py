@@ -124,28 +124,42 @@ def matches(
     where = where or Conditions()
     join = join if where.clauses else ""
 
+    def read(*wanted: tuple[tuple[Clause, ...], int]) -> None:
+        """Read the numbers of up to so many rows that hold these clauses, the newest first, in one statement."""
+        missing = [one for one in dict.fromkeys(wanted) if one not in postings]
+        selects, params = [], {**where.params}
+        for place, (clauses, most) in enumerate(missing):
+            text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
+            condition = text.where.replace(":w_", f":w_{place}_")
+            params |= {name.replace("w_", f"w_{place}_"): value for name, value in text.params.items()}
+            params[f"w_{place}_limit"] = most
+            selects.append(
+                f"SELECT {place}, {db.concat('number')} FROM (SELECT {text.key} AS number FROM {text.source}"
+                f" {join.format(key=text.key)} WHERE {condition} AND {where}"
+                f" ORDER BY {text.order}{'' if few else f' DESC LIMIT :w_{place}_limit'}) AS w_{place}"
+            )
+        for place, joined in db.rows(" UNION ALL ".join(selects), params) if missing else ():
+            clauses, most = missing[place]
+            indexed = np.fromstring(joined or "", np.int64, sep=",")
+            if few:  # an index is read faster forwards than backwards
+                indexed = indexed[::-1]
+            not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
+            if not_indexed:
+                indexed = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most]
+            postings[clauses, most] = indexed
+
     def newest(*clauses: Clause, most: int) -> NDArray[Any]:
         """The numbers of up to `most` rows that hold these clauses, the newest first."""
-        if (clauses, most) in postings:
-            return postings[clauses, most]
-        text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
-        indexed = db.numbers(
-            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where} AND {where}"
-            f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
-            {**where.params, **text.params, "w_limit": most},
-        )
-        if few:  # an index is read faster forwards than backwards
-            indexed = indexed[::-1]
-        not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
-        rows = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most] if not_indexed else indexed
-        postings[clauses, most] = rows
-        return rows
+        read((clauses, most))
+        return postings[clauses, most]
 
     def kept(*clauses: Clause, most: int) -> NDArray[Any]:
         """The same, of the rows that may be found."""
         return newest(*clauses, most=most) if only is None else _sift(newest, clauses, most, only)
 
-    rows = [kept(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
+    probed = CLAUSE_ROWS if few else PROBED_ROWS
+    read(*(((clause,), probed) for clause in query.clauses))
+    rows = [kept(clause, most=probed) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
     frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
     weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
