@@ -109,7 +109,7 @@ def rank_messages(
     query, (matches,) = match_words(
         without_names(request.text, history.names),
         lambda query: [
-            tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)), scope=scope)
+            tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)), known=scope)
         ],
     )
     now = _history_clock(history, request.now)

@@ -199,9 +199,9 @@ def part_clauses(text: str) -> tuple[Clause, ...]:
         if kind == "run":
             clauses[_run_clause(tokens)] = None
         elif kind == "word" and place == len(found) - 1:
-            clauses[Clause(tokens[1:], prefix=True) if len(tokens[1]) > 2 else Clause(tokens[:1])] = None
+            clauses[Clause((tokens[1],), prefix=True) if len(tokens[1]) > 2 else Clause((tokens[0],))] = None
         elif kind == "symbol" or place:
-            clauses[Clause(tokens[:1])] = None
+            clauses[Clause((tokens[0],))] = None
     return tuple(clauses)[-MAX_CLAUSES:]
 
 

@@ -202,7 +202,7 @@ def list_passages(
         archive = find_own_archive(tx, AgentId(owner_id))
     else:
         archive = tx.archives.get(ArchiveId(owner_id))
-    return () if archive is None else tx.passages.list(archive.id, where=where, limit=limit, after_seq=after_seq)
+    return () if archive is None else tx.passages.page(archive.id, where=where, limit=limit, above=after_seq)
 
 
 def page_of_text(

@@ -114,7 +114,8 @@ def _answered(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
         return Speak(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
     answer = log.places[place]
     if _failed(answer) and not _has(answer, "approval"):
-        return Finish("error", f"{manager.name}, the manager, could not answer: {_reason(answer)}")
+        reason = next((one.text for one in answer if one.kind == "failure"), "")
+        return Finish("error", f"{manager.name}, the manager, could not answer: {reason}")
     return Finish("end_turn")
 
 
@@ -162,8 +163,3 @@ def _failed(entries: Sequence[GroupMessage]) -> bool:
 
 def _has(entries: Sequence[GroupMessage], kind: str) -> bool:
     return any(one.kind == kind for one in entries)
-
-
-def _reason(entries: Sequence[GroupMessage]) -> str:
-    """Why an agent failed."""
-    return next((one.text for one in entries if one.kind == "failure"), "")

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
@@ -79,12 +79,6 @@ Weighed = tuple["NDArray[Any]", float]
 """Rows that hold a clause or a pair of clauses, and its weight."""
 
 
-class _Newest(Protocol):
-    """Reads the newest rows that hold some clauses."""
-
-    def __call__(self, *clauses: Clause, most: int) -> NDArray[Any]: ...
-
-
 PAIRS = 1  # pairs of frequent clauses that are looked up together
 
 
@@ -143,22 +137,30 @@ def matches(
             indexed = np.fromstring(joined or "", np.int64, sep=",")
             if few:  # an index is read faster forwards than backwards
                 indexed = indexed[::-1]
-            not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
+            held = [f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" for clause in clauses]
+            not_indexed = [seq for seq, words in waiting if all(one in f" {words} " for one in held)]
             if not_indexed:
                 indexed = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most]
             postings[clauses, most] = indexed
 
-    def newest(*clauses: Clause, most: int) -> NDArray[Any]:
-        """The numbers of up to `most` rows that hold these clauses, the newest first."""
-        read((clauses, most))
-        return postings[clauses, most]
-
     def kept(*clauses: Clause, most: int) -> NDArray[Any]:
-        """The same, of the rows that may be found."""
-        return newest(*clauses, most=most) if only is None else _sift(newest, clauses, most, only)
+        """The numbers of up to `most` rows that may be found and hold these clauses, the newest first."""
+        looked = most
+        while True:
+            read((clauses, looked))
+            rows = postings[clauses, looked]
+            found: NDArray[Any] = rows if only is None else rows[_are_in(only, rows)]
+            if len(found) >= most or len(rows) < looked or looked >= SIFTED_ROWS:
+                return found[:most]
+            looked *= SIFT_GROWTH
 
+    read(*(((clause,), CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses))
+    return _choose(query, kept, limit, few=few)
+
+
+def _choose(query: Query, kept: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:
+    """The best rows of a query. `kept`: the numbers of up to `most` rows that hold some clauses, the newest first."""
     probed = CLAUSE_ROWS if few else PROBED_ROWS
-    read(*(((clause,), probed) for clause in query.clauses))
     rows = [kept(clause, most=probed) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
     frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
@@ -177,17 +179,6 @@ def matches(
     return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
 
 
-def _sift(newest: _Newest, clauses: Sequence[Clause], most: int, only: NDArray[Any]) -> NDArray[Any]:
-    """The numbers of up to `most` rows among `only` that hold these clauses, the newest first."""
-    read = most
-    while True:
-        rows = newest(*clauses, most=read)
-        found: NDArray[Any] = rows[_are_in(only, rows)]
-        if len(found) >= most or len(rows) < read or read >= SIFTED_ROWS:
-            return found[:most]
-        read *= SIFT_GROWTH
-
-
 def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     """Which of these rows are among sorted ones."""
     import numpy as np
@@ -196,11 +187,6 @@ def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         return np.zeros(len(rows), np.bool_)
     places = np.minimum(only.searchsorted(rows), len(only) - 1)
     return np.asarray(only[places] == rows)
-
-
-def _holds(words: str, clause: Clause) -> bool:
-    """Whether a text with these words holds a clause."""
-    return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
 
 
 def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> list[int]:

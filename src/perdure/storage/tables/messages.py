@@ -74,7 +74,8 @@ WAITING_CHARS = 1_000
 @dataclass(frozen=True, slots=True)
 class MessageScope:
     """What a search of an agent's messages begins with: numbers of the agent, whether a reset is carried out, the graph
-    of its facts, and number and words of the messages that the index does not have yet, the newest first."""
+    of its facts, and number and words of the messages that the index does not have yet, the newest first.
+    Only `scopes` makes one, of agents of its organisation."""
 
     number: int
     words_seq: int
@@ -329,10 +330,10 @@ class Messages(Table):
         return scopes
 
     def match(
-        self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int, scope: MessageScope | None = None
+        self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int, known: MessageScope | None = None
     ) -> Matches:
-        """Candidates of a full-text search. `scope`: of the agent, with the same filter."""
-        scope = scope or self.scopes([agent_id], where=where).get(agent_id)
+        """Candidates of a full-text search. `known`: what `scopes` returned for the agent, with the same filter."""
+        scope = known or self.scopes([agent_id], where=where).get(agent_id)
         if scope is None or not query.clauses:
             return Matches()
         below = scope.words_seq if where.before_seq is None else min(where.before_seq, scope.words_seq)

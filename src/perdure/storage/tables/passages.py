@@ -99,10 +99,6 @@ class Passages(Table):
         found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
         return tuple(first(found, "passage", passage_id))
 
-    def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
-        """Id -> archive, of those of these passages that exist."""
-        return {id_: archive_id for id_, (archive_id, _) in self.find_places(ids).items()}
-
     def find_places(self, ids: Sequence[PassageId]) -> dict[PassageId, tuple[ArchiveId, int]]:
         """Id -> archive and number, of those of these passages that exist."""
         rows = find_all(self._db, self._org_id, ids)
@@ -204,12 +200,6 @@ class Passages(Table):
             "UPDATE archive_tags SET uses = uses - :uses WHERE archive_id = :archive_id AND tag = :tag", uses
         )
         self._run("DELETE FROM archive_tags WHERE archive_id = :archive_id AND uses <= 0", archive_id=archive_id)
-
-    def list(
-        self, archive_id: ArchiveId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
-    ) -> Sequence[Passage]:
-        """Passages behind a number that match the filter, in order."""
-        return self.page(archive_id, where=where, above=after_seq, limit=limit)
 
     def page(
         self,
@@ -318,11 +308,12 @@ class Passages(Table):
         if not ordered:
             return PassageTexts()
         _, _, numbers, texts, _, _, sources, _, times, _, _, uses = zip(*ordered, strict=True)
+        loaded: list[dict[str, Any]] = [{} if source == "{}" else row_format.load(source) for source in sources]
         return PassageTexts(
             numbers,
             list(map(row_format.restore, texts)),
             [time.timestamp() for time in map(datetime.fromisoformat, times)],
-            [None if source == "{}" else _origin(row_format.load(source)) for source in sources],
+            [one.get("file_id") or one.get("conversation_id") for one in loaded],
             ordered,
             uses,
             _PASSAGE.read,
@@ -459,11 +450,6 @@ def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[
         [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tags],
         [{"archive_id": archive_id, "tag": tag, "uses": count} for tag, count in uses.items()],
     )
-
-
-def _origin(source: Mapping[str, Any]) -> str | None:
-    """The file or conversation that a passage comes from."""
-    return source.get("file_id") or source.get("conversation_id")
 
 
 def passage_words_of(
