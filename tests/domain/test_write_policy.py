@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,11 +10,13 @@ import pytest
 from perdure.core.errors import UntrustedWrite
 from perdure.core.ids import ToolId
 from perdure.core.provenance.sources import Source, WriteSource
+from perdure.core.runs import Prefix
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
+from perdure.domain.provenance.context import context_sources
 from perdure.domain.provenance.policy import WriteGate, WritePolicy, foreign_sources, writes_memory
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore
-from tests.contracts.base import AT
+from tests.contracts.base import AT, Contract
 
 LOOK = Tool(id=ToolId("tool-1"), spec=ToolSpec(name="look", description="Look.", parameters={}, kind="custom"))
 CODE = ToolCode(source="def look(agent_state):\n    'Look.'\n", function="look", takes_agent=True)
@@ -36,6 +39,34 @@ async def test_a_tool_of_somebody_writes_memory_if_it_takes_the_agent(takes_agen
         return writes_memory(tx, LOOK)
 
     assert await InlineStore().write(put) is takes_agent
+
+
+@pytest.mark.parametrize(("pinned", "is_shown"), [((0,), True), ((), False)])
+async def test_a_message_that_is_pinned_before_the_view_brings_its_sources(
+    pinned: tuple[int, ...], is_shown: bool
+) -> None:
+    """The model sees it; one that left the view without a summary it does not see."""
+    contract, page = Contract(), Source("web", "https://one.example")
+
+    def fill(tx: Tx) -> Sequence[Source]:
+        agent = contract.add_agent(tx)
+        drafts = [replace(contract.draft("read"), sources=(page,)), contract.draft("hello"), contract.draft("there")]
+        tx.messages.append((agent.id, 0), drafts, [1, 1, 1], at=AT)
+        prefix = Prefix(
+            agent_id=agent.id,
+            seq=0,
+            conversation_seq=0,
+            reason="first",
+            system="s",
+            tools=(),
+            from_message_seq=1,
+            pinned=pinned,
+            created_at=AT,
+        )
+        tx.conversations.put_seen_versions(agent.id, 0, {}, prefix=tx.prefixes.add(prefix))
+        return [one.source for one in context_sources(tx, agent.id, 0, before_seq=3)]
+
+    assert await InlineStore().write(fill) == ([page] if is_shown else [])
 
 
 @pytest.mark.parametrize("policy", ["block", "approve", "label", "allow"])

@@ -265,21 +265,18 @@ class Search:
         else:
             request = await self._request(text, timezone=timezone, timeout_s=vector_timeout_s)
 
-        def unit(tx: Tx) -> Recalled:
-            return recall.recall(
-                tx,
-                scope,
-                turns,
-                request,
-                budget_tokens=budget_tokens,
-                count=count,
-                floor=floor,
-                explain=explain,
-                timezone=timezone,
-                in_words=in_words,
-            )
-
-        return await self._store.read(unit)
+        return await self._store.read(
+            recall.recall,
+            scope,
+            turns,
+            request,
+            budget_tokens=budget_tokens,
+            count=count,
+            floor=floor,
+            explain=explain,
+            timezone=timezone,
+            in_words=in_words,
+        )
 
     @property
     def has_embedder(self) -> bool:
