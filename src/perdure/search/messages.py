@@ -13,7 +13,7 @@ from perdure.core.agents import Agent
 from perdure.core.errors import NotFound
 from perdure.core.facts.values import Fact, FactFilter
 from perdure.core.ids import GraphId
-from perdure.core.messages import MessageFilter
+from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import Span, spans
@@ -26,7 +26,6 @@ from perdure.search.ranking.hints import hints_of, names_a_time
 from perdure.search.ranking.matching import clause_counts
 from perdure.search.ranking.pool import Pool, Scope
 from perdure.search.ranking.weights import HYBRID, LEXICAL
-from perdure.storage.tables.messages import MessageScope
 from perdure.storage.tx import Tx
 
 FEWEST_CANDIDATES, MOST_CANDIDATES, WORDS_CANDIDATES = 50, 120, 100

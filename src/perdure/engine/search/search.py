@@ -21,7 +21,7 @@ from perdure.core.errors import ModelError, NotFound
 from perdure.core.facts.values import FactFilter
 from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.messages import MessageFilter
+from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from perdure.search.ranking.fuse import Ranking
     from perdure.search.ranking.pool import Column
     from perdure.search.vectors.index import VectorIndexes
-    from perdure.storage.tables.messages import MessageScope
 
 
 Ranked = TypeVar("Ranked", "RankedMessages", "RankedPassages")

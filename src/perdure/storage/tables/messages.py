@@ -11,20 +11,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from perdure.core.blocks import Author
 from perdure.core.conversations import ConversationKey, ConversationState
 from perdure.core.errors import NotFound
-from perdure.core.ids import AgentId, GraphId, MessageId, OrgId, StepId, run_of
+from perdure.core.ids import AgentId, MessageId, OrgId, StepId, run_of
 from perdure.core.messages import (
     HISTORY_KINDS,
     Draft,
     Message,
     MessageFilter,
     MessageKind,
+    MessageScope,
     Part,
     check_same_calls,
     is_embedded,
@@ -69,21 +70,6 @@ WAITING_ROWS = 8
 """The index takes an agent's waiting rows at every multiple of this number."""
 WAITING_CHARS = 1_000
 """Longer messages, in their stored form, don't wait: each search splits the waiting ones into words."""
-
-
-@dataclass(frozen=True, slots=True)
-class MessageScope:
-    """What a search of an agent's messages begins with: numbers of the agent, whether a reset is carried out, the graph
-    of its facts, and number and words of the messages that the index does not have yet, the newest first.
-    Only `scopes` makes one, of agents of its organisation."""
-
-    number: int
-    words_seq: int
-    next_seq: int
-    count: int
-    is_resetting: bool
-    graph_id: GraphId | None
-    waiting: list[tuple[int, str]] = field(default_factory=list)
 
 
 class Messages(Table):
