@@ -11,6 +11,7 @@ import pytest
 from perdure import Agent, Perdure
 from perdure.core.ids import EpisodeId, GraphId
 from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.domain.facts.copies import copy_facts
 from perdure.storage.tx import Tx
 from perdure.testing.clock import START
 from tests.library.test_forgetting import bytes_left
@@ -95,3 +96,16 @@ def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Pa
     assert ada.facts.rules()[0].text == "the price of [redacted]"
     again = ada.facts.add(f"{SECRET} is a cheese.")
     assert ada.facts.get(again.fact.id).fact.text == f"{SECRET} is a cheese."
+
+
+def test_facts_that_were_forgotten_are_in_no_copy_of_the_graph(agent: tuple[Agent, Perdure, Path]) -> None:
+    """Nor the names that only they have; what a person deleted is, as deleted."""
+    ada, perdure, _ = agent
+    tea = ada.facts.add("Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
+    ada.facts.delete(tea.fact.id)
+    ada.forget(SECRET)
+    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, [], []))
+
+    assert "Ada likes tea." in [one.text for one in copy.facts]
+    assert not any(SECRET in one.text for one in copy.facts)
+    assert not any(SECRET in one.name for one in copy.entities)
