@@ -8,10 +8,8 @@ from perdure.context.tool_output.shorten import Room, shorten_table
 from perdure.context.tool_output.table import Columns
 
 ROWS, STATES = 80, 8
-TABLE = Columns(
-    ["name", "state"],
-    [[f"pod-{row}-x{row * 7919 % 97}" for row in range(ROWS)], [f"s{row % STATES}" for row in range(ROWS)]],
-)
+NAMES = [f"pod-{row}-x{row * 7919 % 97}" for row in range(ROWS)]
+TABLE = Columns(["name", "state"], [NAMES, [f"s{row % STATES}" for row in range(ROWS)]])
 
 
 def shortened(first: int) -> list[str]:

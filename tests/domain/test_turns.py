@@ -89,14 +89,3 @@ def test_a_turn_is_read_in_one_form_and_without_credentials() -> None:
 
     assert turn.text.startswith("My café has the key ")
     assert "sk-abcdef" not in turn.text
-
-
-def test_a_turn_holds_no_credential() -> None:
-    """No extractor reads one, of a passage as of a message."""
-    text = "The api_key is sk-abcdefghij0123456789abcd and the tea is green."
-    passage = Passage(
-        id=PassageId("passage-1"), archive_id=ArchiveId("archive-1"), text=text, created_at=AT, occurred_at=AT
-    )
-    turn = turn_of_passage(passage, 1, "User", AGENT)
-
-    assert "sk-abcdef" not in turn.text and "the tea is green" in turn.text
