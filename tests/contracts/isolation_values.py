@@ -41,7 +41,7 @@ from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
-from perdure.core.text.words import parse_query
+from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
@@ -52,6 +52,7 @@ NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
     **{"action": "companion", "traits": {"calling": "text"}},
+    **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
     **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},
@@ -213,7 +214,6 @@ class Values:
             "messages.append.to": of.run,
             "messages.find_existing.ids": [of.message.id],
             "messages.find_reset.ids": [of.reset_message.id],
-            "passages.find_archives.ids": [of.passage.id],
             "passages.find_places.ids": [of.passage.id],
             "passages.list_merged.into": of.passage.id,
             "upkeep.check.owner": of.owner,

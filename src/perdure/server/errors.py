@@ -250,8 +250,8 @@ def methods_at(request: Request) -> Sequence[str]:
     paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
     if not paths:
         return ()
-    first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
-    return sorted(_methods_of(routes, first))
+    # `.../passages/delete` rather than `.../passages/{passage_id}`
+    return sorted(_methods_of(routes, min(paths, key=lambda path: path.count("{"))))
 
 
 def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
@@ -288,8 +288,3 @@ def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
     """The methods of all routes of this path."""
     same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
     return {method for route in same for method in route.methods or ()}
-
-
-def _parameters(path: str) -> int:
-    """How many parameters a path has."""
-    return len(_PARAMETER.findall(path))

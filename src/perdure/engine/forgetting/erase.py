@@ -268,7 +268,7 @@ def _erase_passages(
 
 def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
     """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
-    passages = tx.passages.list(archive_id, limit=PAGE, after_seq=-1 if after is None else int(after[0]))
+    passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
     changed = 0
     masked = redactor.mask([one.text for one in passages], between="\n")
     for passage, text in zip(passages, masked, strict=True):
