@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from perdure.core.blocks import (
     rewrite,
 )
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
+from perdure.core.features import find_features
 from perdure.core.ids import ArchiveId, BlockId
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL
 from perdure.core.tools.spec import ToolOutcome
@@ -294,6 +296,12 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "context_expand": context_expand,
     "context_grep": context_grep,
     **SCHEDULE_TOOLS,
+    **{
+        name: getattr(feature.load(feature.tools), name)
+        for feature in find_features()
+        if feature.tools
+        for name in tomllib.loads(feature.tool_file.read_text(encoding="utf-8"))["memory"]
+    },
 }
 """Name -> function `(tx, call, **checked_arguments)`.
 
