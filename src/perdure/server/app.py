@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -118,11 +117,9 @@ class Api(FastAPI):
 @cache
 def build_document(has_key: bool) -> dict[str, Any]:
     """Build the OpenAPI document of servers with or without a key. The applications of a process share it."""
-    from perdure.server.openapi import complete  # its types take longer to build than most requests
+    from perdure.server.openapi import build  # its types take longer to build than most requests
 
-    document = get_openapi(title=TITLE, version=health.VERSION, routes=build_routes())
-    complete(document, build_routes(), has_key=has_key)
-    return document
+    return build(TITLE, health.VERSION, build_routes(), has_key=has_key)
 
 
 def create_app(

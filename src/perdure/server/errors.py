@@ -24,7 +24,7 @@ from perdure.core.ids import PREFIXES, is_id
 from perdure.core.runs import Failure
 from perdure.library.reply import Reply
 from perdure.server.access.scopes import ScopeTooSmall
-from perdure.server.http import json_bytes
+from perdure.server.http import Json, json_bytes
 from perdure.server.log import TRACE_HEADER, trace_id
 from perdure.server.problems import problems_text
 
@@ -77,7 +77,7 @@ def add_error_handlers(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http_error)
 
 
-def error_answer(error: errors.PerdureError) -> Response:
+def error_answer(error: errors.PerdureError) -> Json[Any]:
     """The answer for an error of Perdure."""
     match error:
         case errors.ModelNotFound():
@@ -126,7 +126,7 @@ def error_answer(error: errors.PerdureError) -> Response:
     return _answer(500, UNKNOWN)
 
 
-def _answer_of_request(error: errors.RequestRefused) -> Response:
+def _answer_of_request(error: errors.RequestRefused) -> Json[Any]:
     """The answer for a refused request of a batch: that of the request alone, with its place."""
     answer = error_answer(error.refusal)
     shape = json.loads(bytes(answer.body))
@@ -152,7 +152,7 @@ _FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] 
 """Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
 
-def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
+def failure_answer(failure: Failure, *, run_id: str | None = None) -> Json[Any]:
     """The answer for a failed run. The message is stored, so clients must not send it again."""
     default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
     status, title = FAILURES.get(failure.kind, (500, default))
@@ -164,7 +164,7 @@ def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
     return _answer(status, {"error": shape}, NO_RETRY)
 
 
-def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Response:
+def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Json[Any]:
     """The answer for a message whose run goes on, while this request ends: by `error`, or because the server stops."""
     reason = "the server is stopping" if error is None else str(error)
     if error is not None and not isinstance(error, errors.StoreError):
@@ -232,13 +232,13 @@ def _not_found(error: errors.NotFound) -> str:
     return str(error)
 
 
-def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Json[Any]:
     """A JSON answer; from 500 on, except for 501, with the trace id."""
     headers = dict(headers or {})
     if status >= 500 and status != NOT_IMPLEMENTED:
         trace = headers[TRACE_HEADER] = trace_id()
         shape = {**shape, "trace_id": trace}
-    return Response(json_bytes(shape), status, headers, "application/json")
+    return Json(json_bytes(shape), status, headers, "application/json")
 
 
 def methods_at(request: Request) -> Sequence[str]:

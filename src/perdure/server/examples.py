@@ -44,6 +44,7 @@ def add_examples(document: Shape) -> None:
     schemas = document["components"]["schemas"]
     for path, media_type, content, is_request in _contents(document):
         shape = content.get("schema", {})
+        (shape, *_) = shape.get("anyOf", [shape]) if is_request else [shape]  # a body that may be missing
         name = shape.get("$ref", "").rpartition("/")[2]
         if media_type == "text/event-stream":
             content["example"] = [

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from fastapi import APIRouter, Query
 from pydantic import Field
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
@@ -22,9 +22,10 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
 from perdure.library.client_tools import client_tools_of
 from perdure.library.reply import Reply
 from perdure.library.services.messages import NewMessage
-from perdure.server.http import Library, json_answer, while_connected
+from perdure.server.http import Json, Library, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
+from perdure.server.wire.answers import Completion, Generated, Model
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
 from perdure.server.wire.chunks import Chunk
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
@@ -239,7 +240,7 @@ async def list_models(
     provider_name: str | None = None,
     provider_type: str | None = None,
     provider_category: Annotated[Items[str] | None, Query()] = None,
-) -> Response:
+) -> Json[list[Model]]:
     """List the models that can be used now, the server's default first."""
     app = library.app
     await library.services.models.reload()
@@ -255,7 +256,7 @@ async def list_models(
 
 
 @router.get("/v1/models/embedding")
-async def list_embedding_models(library: Library) -> Response:
+async def list_embedding_models(library: Library) -> Json[list[dict[str, Any]]]:
     """List the server's own embedding model, if it has one. It makes all vectors, whatever clients choose."""
     embedder = library.app.embedder
     return json_answer([] if embedder is None else [embedding_model_shape(embedder)])
@@ -270,7 +271,7 @@ class GenerateRequest(WireRequest):
 
 
 @router.post("/v1/agents/{agent_id}/generate")
-async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Response:
+async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Json[Generated]:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
     work = library.services.prompts.generate(
         agent_id, body.prompt, system=body.system_prompt, model=body.override_model
@@ -282,7 +283,7 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
 
 
 @router.post("/v1/agents/{agent_id}/messages/preview-raw-payload")
-async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Response:
+async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Json[dict[str, Any]]:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
     messages, _ = body.contents()
     payload = await library.services.prompts.build_payload(
@@ -303,8 +304,10 @@ async def _without_results(library: Library, agent_id: AgentId, answers: Sequenc
     ]
 
 
-@router.post("/v1/chat/completions")
-async def complete_chat(body: CompletionRequest, library: Library, request: Request) -> Response:
+@router.post("/v1/chat/completions", response_model=None)
+async def complete_chat(
+    body: CompletionRequest, library: Library, request: Request
+) -> Json[Completion] | StreamingResponse:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
     messages = library.services.messages
