@@ -28,7 +28,7 @@ from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KeyRing
 from perdure.server.access.limits import Limiter
 from perdure.server.config import ServerConfig
-from perdure.server.errors import add_error_handlers, method_not_allowed_routes
+from perdure.server.errors import add_error_handlers
 from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
@@ -181,8 +181,8 @@ def build_routes() -> Sequence[BaseRoute]:
     """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
     hot_routes = (*messages.hot_routes, *conversations.hot_routes, *groups.hot_routes)
     # `include_router` would build each route a second time, for every application.
-    routes = [*hot_routes, *(route for module in MODULES for route in module.router.routes)]
-    return (*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :])
+    routes = (route for module in MODULES for route in module.router.routes)
+    return (*hot_routes, *absent_routes(), *routes)
 
 
 class _EitherSlash:

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, Route
+from starlette.routing import Match, Route
 
 from perdure.core import errors
 from perdure.core.errors.store import disk_error
@@ -191,9 +191,12 @@ async def _os_error(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer an invalid request, with an example of each id that has the wrong form."""
+    """Answer an invalid request, with an example of each id that has the wrong form; and one to a literal path, such as
+    `/v1/agents/count`, that only a route with an id in its place has the method for."""
     assert isinstance(error, RequestValidationError)
     found: Sequence[Mapping[str, Any]] = error.errors()
+    if any(one["loc"][0] == "path" for one in found) and request.method not in methods_at(request):
+        return await _http_error(request, HTTPException(405))
     examples = [
         f"{PREFIXES[kind]}-{_EXAMPLE}"
         for kind in PREFIXES
@@ -243,7 +246,7 @@ def _answer(status: int, shape: Mapping[str, Any], headers: Mapping[str, str] | 
 
 def methods_at(request: Request) -> Sequence[str]:
     """The methods of the request's path, sorted. Each method may have a route of its own."""
-    routes = [route for route in request.app.routes if isinstance(route, Route) and route.endpoint is not _refuse]
+    routes = [route for route in request.app.routes if isinstance(route, Route)]
     path = request.scope["path"].rstrip("/")
     scopes = [{**request.scope, "path": form} for form in (path, f"{path}/")]
     paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
@@ -251,36 +254,6 @@ def methods_at(request: Request) -> Sequence[str]:
         return ()
     first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
     return sorted(_methods_of(routes, first))
-
-
-def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
-    """Build the routes that answer 405 for other methods of a literal path, such as `/v1/agents/count`.
-
-    Without them, a route with an id, such as `/v1/agents/{agent_id}`, would answer 422. They must precede those.
-    """
-    plain = [route for route in routes if isinstance(route, Route)]
-    patterns = {route.path: (route.path_regex, _PARAMETER.findall(route.path)) for route in plain}
-    return [
-        Route(path, _refuse, methods=METHODS - _methods_of(plain, path) - {"HEAD"}, include_in_schema=False)
-        for path, (_, names) in patterns.items()
-        if any(_shadows(other, path, names) for other in patterns.values())
-    ]
-
-
-async def _refuse(request: Request) -> Response:
-    """Answer 405."""
-    raise HTTPException(405)
-
-
-def _shadows(other: tuple[re.Pattern[str], Sequence[str]], path: str, names: Sequence[str]) -> bool:
-    """Whether another route matches this path with these parameters, one of its words taken as an id.
-
-    A parameter that is no id, such as a name, may be any word.
-    """
-    pattern, others = other
-    if len(others) <= len(names) or not pattern.match(_PARAMETER.sub("x", path)):
-        return False
-    return all(name.endswith("_id") for name in others if name not in names)
 
 
 def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
