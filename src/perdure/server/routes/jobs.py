@@ -92,7 +92,7 @@ def wire_job(job: services.Job) -> dict[str, Any]:
 class Job(
     WireShape,
     of=Batch,
-    same="created_at",
+    fields="created_at",
     unlisted={"ttft_ns": None, "created_by_id": ACTOR_ID, "last_updated_by_id": ACTOR_ID},
 ):
     """A batch, or a run as older clients know it. `metadata.runs` counts the runs of a batch by status."""

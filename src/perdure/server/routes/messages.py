@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends, Query
@@ -225,7 +225,7 @@ async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportReq
     is_first = body.conversation_id in (None, "default")
     conversation = None if is_first else ConversationId(body.conversation_id or "")
     result = await library.services.messages.import_messages(agent_id, body.messages, conversation=conversation)
-    return json_answer(asdict(result) | {"hint": result.hint or None})
+    return json_answer(Imported.make(result))
 
 
 @router.get("/v1/messages/")

@@ -32,7 +32,7 @@ from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, Max
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
 from perdure.server.wire.models import embedding_model_shape, facts_of, handles_of, model_shape
-from perdure.server.wire.runs import usage_statistics
+from perdure.server.wire.runs import RequestUsage
 
 _DISPLAY = Display(types=frozenset({"assistant_message"}))
 
@@ -278,7 +278,7 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
     )
     generated = await while_connected(request, work)
     took = generated.usage
-    usage = usage_statistics(took, 1, took.input_tokens + took.output_tokens)
+    usage = RequestUsage.make(took, step_count=1, context_tokens=took.total_tokens)
     return json_answer({"content": generated.text, "model": generated.model, "usage": usage})
 
 

@@ -68,7 +68,7 @@ class ProviderCheckIn(ProviderChangesIn):
 class Provider(
     WireShape,
     of=ModelProvider,
-    same="id name provider_type",
+    fields="id name provider_type",
     last_synced="synced_at",
     unlisted=nulls("access_key", "api_key_enc", "access_key_enc") | {"organization_id": ORG_ID},
 ):

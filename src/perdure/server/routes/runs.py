@@ -23,7 +23,7 @@ from perdure.search.query import parse_time
 from perdure.server.http import Json, Library, Limit, json_answer, pages
 from perdure.server.sse import Streams
 from perdure.server.wire import runs as wire
-from perdure.server.wire.answers import Message, Trace, Usage
+from perdure.server.wire.answers import Message
 from perdure.server.wire.base import WIRE_SETTING, wire_members
 from perdure.server.wire.chunks import StreamMode
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault, Date, Items, JobIdIn, RunIdIn, StepIdIn, Tags
@@ -129,9 +129,10 @@ async def list_run_steps(
 
 
 @router.get("/v1/runs/{run_id}/usage")
-async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Json[Usage]:
+async def retrieve_run_usage(library: Library, run_id: RunIdIn) -> Json[wire.Usage]:
     """Get the usage of the run so far."""
-    return json_answer(wire.wire_usage(await library.services.runs.get_usage(run_id)))
+    usage = await library.services.runs.get_usage(run_id)
+    return json_answer(wire.Usage.make(usage, **wire.detail_fields(usage)))
 
 
 @router.post("/v1/runs/{run_id}/cancel")
@@ -255,7 +256,7 @@ async def retrieve_step_metrics(library: Library, step_id: StepIdIn) -> Json[wir
 
 
 @router.get("/v1/steps/{step_id}/trace")
-async def retrieve_trace(library: Library, step_id: StepIdIn) -> Json[Trace]:
+async def retrieve_trace(library: Library, step_id: StepIdIn) -> Json[wire.Trace]:
     """Get the request of this step (address and options; the messages are in the log) and its answer. 404 for a model
     without a provider."""
     run, step, exchange = await library.services.steps.get_trace(step_id)

@@ -74,7 +74,7 @@ class VariableChangesIn(WireRequest):
 _DEFAULTS = {"sandbox_dir": None, "use_venv": False, "venv_name": "venv"}
 
 
-class SandboxConfig(StampedShape, of=secrets.SandboxConfig, same="id"):
+class SandboxConfig(StampedShape, of=secrets.SandboxConfig, fields="id"):
     """The configuration of the sandbox."""
 
     type: Literal["local"] = "local"
@@ -84,7 +84,7 @@ class SandboxConfig(StampedShape, of=secrets.SandboxConfig, same="id"):
 class Variable(
     StampedShape,
     of=secrets.Variable,
-    same="id description",
+    fields="id description",
     key="name",
     sandbox_config_id="config_id",
     unlisted={"value_enc": None},

@@ -96,7 +96,7 @@ class RecallIn(_Recall):
     timezone: str = "UTC"
 
 
-class FoundPassage(WireShape, of=Passage, same="id timestamp content tags", timestamp="occurred_at", content="text"):
+class FoundPassage(WireShape, of=Passage, fields="id timestamp content tags", timestamp="occurred_at", content="text"):
     """A passage of an agent that a search found; with `explain` also why."""
 
 
@@ -115,7 +115,7 @@ def agent_passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> Obje
     return {"results": results, "count": len(hits)} | ({"ran": asdict(hits.ran)} if explain else {})
 
 
-class PassageHit(WireShape, of=found.PassageHit, same="passage score metadata"):
+class PassageHit(WireShape, of=found.PassageHit, fields="passage score metadata"):
     """A passage that a search found. The metadata of a file's passage are its lines, and its page if it has pages."""
 
     passage: archives.Passage
@@ -138,7 +138,7 @@ def passages_shape(hits: Hits[found.PassageHit], *, explain: bool) -> list[Objec
 class FoundMessage(
     WireShape,
     of=found.MessageHit,
-    same="message.agent_id message.name score",
+    fields="message.agent_id message.name score",
     message_id="message.id",
     content="message.text",
     created_at="message.occurred_at",
@@ -160,7 +160,7 @@ def messages_shape(
     ]
 
 
-class Recalled(WireShape, of=found.Recalled, same="text tokens budget_tokens left_out"):
+class Recalled(WireShape, of=found.Recalled, fields="text tokens budget_tokens left_out"):
     """A recalled text with its sources; a source has the fields of its kind, and `why` if the request has `explain`."""
 
     sources: list[Object] = computed(lambda recalled: [_source_shape(source) for source in recalled.sources])

@@ -385,7 +385,7 @@ def secret_shape(secret: stored.Secret) -> Object:
 class Agent(
     WireShape,
     of=AgentState,
-    same="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
+    fields="created_by_id last_updated_by_id agent.created_at agent.updated_at agent.id agent.name tool_rules"
     " message_ids system agent_type llm_config embedding_config agent.model embedding model_settings"
     " compaction_settings response_format agent.description agent.metadata memory blocks tools sources"
     " agent.tags tool_exec_environment_variables secrets project_id template_id base_template_id deployment_id"

@@ -35,7 +35,7 @@ from perdure.server.wire.messages import (
     second,
     wire_messages,
 )
-from perdure.server.wire.runs import stop_reason, usage_statistics
+from perdure.server.wire.runs import RequestUsage, stop_reason
 from perdure.server.wire.shapes import Object
 
 Chunk = dict[str, Any] | Failure
@@ -169,7 +169,8 @@ class Chunks:
         if self._end.failure is not None and self._end.stop_reason in FAILED_REASONS:
             yield self._end.failure
         else:
-            yield usage_statistics(self._end.usage, self._end.step_count, self._end.context_tokens)
+            end = self._end
+            yield RequestUsage.make(end.usage, step_count=end.step_count, context_tokens=end.context_tokens)
 
     def broken(self, failure: Failure) -> Iterator[Chunk]:
         """The last chunks of a stream that ends before its run."""

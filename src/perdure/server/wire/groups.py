@@ -24,7 +24,7 @@ from perdure.server.wire.chunks import Chunk, Chunks, StreamMode, error_shape, p
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
-from perdure.server.wire.runs import stop_reason, usage_statistics
+from perdure.server.wire.runs import RequestUsage, stop_reason
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
@@ -106,7 +106,7 @@ class GroupIn(GroupChangesIn):
 class Group(
     WireShape,
     of=core.Group,
-    same="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
+    fields="id manager_type agent_ids description project_id shared_block_ids manager_agent_id termination_token"
     " max_turns sleeptime_agent_frequency turns_counter last_processed_message_id max_message_buffer_length"
     " min_message_buffer_length hidden",
     manager_type="kind",
@@ -159,7 +159,7 @@ def _stop_shape(turn: core.GroupTurn) -> dict[str, Any]:
 
 def _usage_shape(turn: core.GroupTurn, run_ids: list[RunId]) -> dict[str, Any]:
     """The usage of a turn, with the runs of its speakers."""
-    return usage_statistics(turn.usage, turn.step_count, None) | {"run_ids": run_ids}
+    return RequestUsage.make(turn.usage, step_count=turn.step_count, context_tokens=None, run_ids=run_ids)
 
 
 def _by(speaker: core.Speaker, shape: dict[str, Any]) -> dict[str, Any]:
@@ -281,18 +281,18 @@ def _notice(entry: core.GroupMessage) -> str:
     return f"{entry.sender_name} failed: {entry.text}"
 
 
-class PassEditShape(WireShape, of=PassEdit, same="block_id label version diff"):
+class PassEditShape(WireShape, of=PassEdit, fields="block_id label version diff"):
     """A block as a pass left it, and the difference."""
 
 
-class PassFailure(WireShape, of=Failure, same="kind message"):
+class PassFailure(WireShape, of=Failure, fields="kind message"):
     """Why the run of a pass failed."""
 
 
 class PassShape(
     WireShape,
     of=PassInfo,
-    same="agent_id companion_id number cause outcome reason last_message_id run_id steps created_at ended_at",
+    fields="agent_id companion_id number cause outcome reason last_message_id run_id steps created_at ended_at",
     tokens="usage.total_tokens",
 ):
     """A pass of a companion: why it began, how it ended, and what it changed. `outcome` is null while it goes on."""

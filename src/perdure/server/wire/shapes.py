@@ -26,15 +26,17 @@ Object = dict[str, Any]
 
 
 class WireShape:
-    """An object of an answer: `EventShape.make(event)` is one, and `EventShape` a type of the document.
+    """An object of an answer: `make` builds it of a value, and the class is its type in the document.
 
-        class EventShape(WireShape, of=FactEvent, same="at kind fact.text", fact_id="fact.id"):
-            name: str | None
+        class EventShape(WireShape, of=FactEvent, fields="at kind fact.text fact_id ends", fact_id="fact.id"):
+            ends: bool = computed(lambda event: event.kind == "end")
 
-    `same` has the paths of attributes, whose last words are the names of the fields; a keyword is a field of another
-    name; both have the attribute's type, and are null behind a null. A field of the body has a type of its own, and the
-    value of its default, which may be `computed`, of its path, or of the attribute of its name; one that is a shape, or
-    a list of shapes, is made of that. `same` may name any of them too: fields have the order in which it names them.
+        EventShape.make(event)  # {"at": ..., "kind": "end", "text": event.fact.text, "fact_id": ..., "ends": True}
+
+    `fields` names the fields in their order. Each has the value and the type of the attribute of its name; with dots it
+    is a path of attributes, whose last is the name. A keyword gives a field of another name its path. Behind a null all
+    are null. A field of the body has a type of its own; its value is its default, what is `computed`, or that of its
+    path; where the type is a shape, or a list of shapes, they are made of that.
     """
 
     _of: ClassVar[Any] = None
@@ -46,15 +48,16 @@ class WireShape:
     _time: ClassVar[Callable[[Any], str]] = stamp
 
     def __init_subclass__(
-        cls, *, of: Any = None, same: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
+        cls, *, of: Any = None, fields: str = "", unlisted: Mapping[str, Any] = {}, optional: str = "", **others: str
     ) -> None:
         """`unlisted`: fields that clients expect and that are always the same; the document leaves them out.
-        `optional`: names of those that are left out where they would be null."""
+        `optional`: names of those that are left out where they would be null. A subclass adds fields to those of its
+        base, and moves those that it names again."""
         body = inspect.get_annotations(cls)
         own = {**cls._paths, **dict(zip(body, body, strict=True)), **others}
-        named = {path.rpartition(".")[2]: path for path in same.split()}
+        named = {path.rpartition(".")[2]: path for path in fields.split()}
         cls._of = of or cls._of
-        cls._order = (*cls._order, *named)
+        cls._order = (*(name for name in cls._order if name not in named), *named)
         cls._paths = own | {name: path for name, path in named.items() if name not in unlisted and path not in own}
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in body if name in cls.__dict__}}
         cls._unlisted = {**cls._unlisted, **unlisted}
@@ -115,7 +118,7 @@ def computed(of: Callable[[Any], Any]) -> Any:
     return _Computed(of)
 
 
-class StampedShape(WireShape, same="created_by_id last_updated_by_id created_at updated_at"):
+class StampedShape(WireShape, fields="created_by_id last_updated_by_id created_at updated_at"):
     """What most answers begin with: who created and changed a thing, and when."""
 
     created_by_id: str | None = ACTOR_ID

@@ -171,7 +171,7 @@ class ToolSearchIn(WireRequest):
     limit: Annotated[int, Field(ge=1, le=1_000)] = 50
 
 
-class JsonSchema(WireShape, of=core.Tool, same="spec.name spec.description"):
+class JsonSchema(WireShape, of=core.Tool, fields="spec.name spec.description"):
     """A tool's schema: name, description and parameters."""
 
     parameters: Object = computed(lambda tool: dict(tool.spec.parameters))
@@ -180,7 +180,7 @@ class JsonSchema(WireShape, of=core.Tool, same="spec.name spec.description"):
 class Tool(
     WireShape,
     of=core.Tool,
-    same="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
+    fields="id spec.tool_type spec.description source_type spec.name tags source_code json_schema args_json_schema"
     " return_char_limit pip_requirements npm_requirements default_requires_approval enable_parallel_execution"
     " created_by_id last_updated_by_id metadata_ project_id",
     return_char_limit="spec.return_limit_chars",
