@@ -25,7 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from perdure.server.config import ServerConfig
-from perdure.server.guards import OPEN_PATHS, RETRY_AFTER, answer
+from perdure.server.errors import refusal_answer
+from perdure.server.guards import OPEN_PATHS, RETRY_AFTER
 from perdure.server.log import current_trace
 
 log = logging.getLogger(__name__)
@@ -344,7 +345,7 @@ class _ProbesOnly:
         current_trace.set(secrets.token_hex(16))
         log.warning("a request was refused: all connections, or all of one address, are busy")
         text = "too many connections are busy: try again, or raise PERDURE_CONNECTIONS"
-        await answer(send, 503, text, RETRY_AFTER, (b"connection", b"close"))
+        await refusal_answer(503, text, RETRY_AFTER, (b"connection", b"close"))(scope, receive, send)
 
 
 def _kernel_bytes(transport: asyncio.Transport, queue: int) -> int:

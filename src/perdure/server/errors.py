@@ -176,6 +176,15 @@ def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Jso
     return _answer(status, {"detail": detail, "run_id": run_id}, NO_RETRY)
 
 
+def refusal_answer(status: int, detail: str, *headers: tuple[bytes, bytes]) -> Json[Any]:
+    """The answer for a request that reaches no route."""
+    refusal = _answer(status, _unprocessable(detail) if status == 422 else {"detail": detail})
+    refusal.raw_headers.extend(headers)
+    if status in (400, 413):
+        refusal.raw_headers.append((b"connection", b"close"))  # the rest of the body is not read
+    return refusal
+
+
 async def _perdure_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, errors.PerdureError)
     return error_answer(error)

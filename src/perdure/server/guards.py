@@ -17,12 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 from starlette.requests import ClientDisconnect, Request
@@ -38,8 +36,8 @@ from perdure.library.services.access.organisations import OrganisationGone
 from perdure.server.access.gate import PAGE_HEADER, WITHOUT_BODY, Gate
 from perdure.server.access.scopes import PAGES, Refusal
 from perdure.server.config import ANY, LOOPBACK_NAMES, NULL_ORIGIN, ServerConfig, is_loopback
-from perdure.server.errors import error_answer
-from perdure.server.log import TRACE_HEADER, current_trace, trace_id
+from perdure.server.errors import UNKNOWN, error_answer, refusal_answer
+from perdure.server.log import current_trace
 from perdure.server.wire.fields import request_limits
 
 log = logging.getLogger(__name__)
@@ -147,9 +145,9 @@ class Guard:
                 page.raw_headers.extend(refusal.headers)
                 await page(scope, receive, send)
             else:
-                await answer(send, refusal.status, refusal.detail, *refusal.headers)
+                await refusal_answer(refusal.status, refusal.detail, *refusal.headers)(scope, receive, send)
         except OrganisationGone:  # the key is remembered for a moment longer
-            await answer(send, 401, "Unauthorized")
+            await refusal_answer(401, "Unauthorized")(scope, receive, send)
         except StoreError as error:
             if started:
                 raise
@@ -160,7 +158,7 @@ class Guard:
             log.exception("%s %s stopped at a defect", scope["method"], scope["path"])
             # A response that has begun can't be replaced: the connection closes without its end.
             if not started:
-                await answer(send, 500, "An unknown error occurred")
+                await refusal_answer(500, UNKNOWN["detail"])(scope, receive, send)
 
     async def _admit(self, scope: Scope, receive: Receive) -> Receive:
         """Check a request, and return the `receive` for its body. Raises: Refusal; ClientDisconnect."""
@@ -304,23 +302,6 @@ async def _drain(receive: Receive) -> None:
                 if not message.get("more_body", False):  # the end of the body, or the client left
                     return
                 size += len(message.get("body", b""))
-
-
-async def answer(send: Send, status: int, detail: str, *extra_headers: tuple[bytes, bytes]) -> None:
-    """Send an error as JSON. A status from 500 on adds the request's trace id to body and headers."""
-    shape: dict[str, Any] = {"detail": detail}
-    headers = [(b"content-type", b"application/json"), *extra_headers]
-    if status >= 500:
-        shape["trace_id"] = trace_id()
-        headers.append((TRACE_HEADER.encode(), shape["trace_id"].encode()))
-    elif status == 422:
-        shape = {"trace_id": "", **shape, "examples": []}
-    if status in (400, 413):
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
-    body = json.dumps(shape).encode()
-    headers.append((b"content-length", str(len(body)).encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 class Origins:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -27,7 +27,7 @@ from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers import Completion, Generated, Model
 from perdure.server.wire.base import Part, WireRequest, parse_parts, parse_return
-from perdure.server.wire.chunks import Chunk
+from perdure.server.wire.chunks import Chunk, ChunkMaker
 from perdure.server.wire.fields import AgentIdIn, Filled, Items, JsonObject, MaxItems, Name, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import Display, wire_messages
@@ -121,10 +121,8 @@ def completion_shape(reply: Reply, run: Run) -> dict[str, Any]:
     return _head(run, "chat.completion") | {"choices": [choice], "usage": _usage_shape(reply.usage)}
 
 
-class CompletionChunks:
+class CompletionChunks(ChunkMaker[StoredEvent | Delta]):
     """The chunks of one stream: the role, the pieces of the text, and why it ends."""
-
-    owner: ClassVar[str] = "the agent or conversation of the run"
 
     def __init__(self, run: Run, *, with_usage: bool) -> None:
         self.run, self.name, self._with_usage = run, run.id, with_usage

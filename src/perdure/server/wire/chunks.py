@@ -8,10 +8,11 @@ alike, and nothing is sent twice or left out. A message that the client does not
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
@@ -37,6 +38,8 @@ from perdure.server.wire.messages import (
 )
 from perdure.server.wire.runs import RequestUsage, stop_reason
 from perdure.server.wire.shapes import Object
+
+E = TypeVar("E")
 
 Chunk = dict[str, Any] | Failure
 """A wire message; or why the run failed, which is sent as an event of its own kind."""
@@ -103,31 +106,55 @@ class _Preview:
         self.texts.setdefault(group, []).append(text)
 
 
-def ping_shape(now: datetime, run_id: RunId | None, number: int | None) -> Object:
-    """The chunk that keeps a quiet connection open."""
-    fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "seq_id": number}
-    return FIRST_FIELDS | fields | {"run_id": run_id}
-
-
-def error_shape(failure: Failure, run_id: RunId | None, number: int | None) -> Object:
-    """The chunk of a failure."""
-    return {
-        "message_type": "error_message",
-        "run_id": run_id,
-        "error_type": failure.kind,
-        "message": failure.message,
-        "detail": failure.message,
-        "seq_id": number,
-    }
-
-
-class Chunks:
-    """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
+class ChunkMaker(ABC, Generic[E]):
+    """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
+    what a deletion is told of."""
 
     owner: ClassVar[str] = "the agent or conversation of the run"
+    name: str
+    run_id: RunId | None = None
+    """The run that the chunks are of now."""
+
+    @abstractmethod
+    def of(self, event: E, *, now: datetime) -> Iterator[Chunk]:
+        """The chunks to send for an event; often none."""
+
+    @abstractmethod
+    def end(self) -> Iterator[Chunk]:
+        """The last chunks, after all events."""
+
+    def broken(self, failure: Failure) -> Iterator[Chunk]:
+        """The last chunks of a stream that ends before its run."""
+        yield stop_reason("error")
+        yield failure
+
+    def ping(self, now: datetime) -> Object:
+        """The chunk that keeps a quiet connection open."""
+        fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "seq_id": self.newest}
+        return FIRST_FIELDS | fields | {"run_id": self.run_id}
+
+    def error(self, failure: Failure) -> Object:
+        """The chunk of a failure."""
+        return {
+            "message_type": "error_message",
+            "run_id": self.run_id,
+            "error_type": failure.kind,
+            "message": failure.message,
+            "detail": failure.message,
+            "seq_id": self.newest,
+        }
+
+    @property
+    def newest(self) -> int | None:
+        """The number up to which the client has everything; None: the chunks have none."""
+        return None
+
+
+class Chunks(ChunkMaker[StoredEvent | Delta]):
+    """The chunks of one stream, in order; those numbered up to `starting_after` are left out."""
 
     def __init__(self, run: Run, mode: StreamMode, *, starting_after: int = 0) -> None:
-        self.run, self.name = run, run.id
+        self.name = self.run_id = run.id
         self._mode, self._display, self._after = mode, mode.display, starting_after
         self._numbered = run.background
         self._shift = 0  # how many numbers messages took beyond the one of their event
@@ -172,22 +199,11 @@ class Chunks:
             end = self._end
             yield RequestUsage.make(end.usage, step_count=end.step_count, context_tokens=end.context_tokens)
 
-    def broken(self, failure: Failure) -> Iterator[Chunk]:
-        """The last chunks of a stream that ends before its run."""
-        yield stop_reason("error")
-        yield failure
-
-    def ping(self, now: datetime) -> Object:
-        """The chunk that keeps a quiet connection open."""
-        return ping_shape(now, self.run.id, self._newest if self._numbered else None)
-
-    def error(self, failure: Failure) -> Object:
-        """The chunk of a failure."""
-        return error_shape(failure, self.run.id, self._newest if self._numbered else None)
-
     @property
-    def _newest(self) -> int:
+    def newest(self) -> int | None:
         """The number up to which the client has everything: without the results that are held back."""
+        if not self._numbered:
+            return None
         return self._last if not self._results else min(self._last, self._results_number - 1)
 
     def _is_new(self, number: int | None) -> bool:
@@ -270,7 +286,7 @@ class Chunks:
             "otid": otid(delta.message_id, preview.groups.index(group)),
             "step_id": delta.step_id,
             "seq_id": number,
-            "run_id": self.run.id,
+            "run_id": self.run_id,
             **fields,
         }
 

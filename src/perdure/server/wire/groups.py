@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 from perdure.core.errors import InvalidInput
 from perdure.core.groups import group as core
@@ -20,12 +20,12 @@ from perdure.library.services.groups.groups import GroupReply, SpeakerReply, ent
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
-from perdure.server.wire.chunks import Chunk, Chunks, StreamMode, error_shape, ping_shape
+from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode
 from perdure.server.wire.fields import AgentIdIn, BlockIdIn, Items, keywords
 from perdure.server.wire.input import SendRequest
 from perdure.server.wire.messages import FIRST_FIELDS, Display, content_shape, otid, second, wire_messages
 from perdure.server.wire.runs import RequestUsage, stop_reason
-from perdure.server.wire.shapes import Object, WireShape, computed
+from perdure.server.wire.shapes import WireShape, computed
 
 WireGroupKind = core.GroupKind | Literal["swarm"]
 """The kinds that clients know. No group is a `swarm`."""
@@ -190,10 +190,10 @@ def _reply_shapes(one: SpeakerReply, display: Display) -> list[dict[str, Any]]:
     return shapes + (entry_shapes(one.failure, None, display) if one.failure is not None else [])
 
 
-class GroupChunks:
+class GroupChunks(ChunkMaker[core.GroupEvent]):
     """The chunks of a stream of one turn: those of the speakers' runs, one after the other, and one end."""
 
-    owner: ClassVar[str] = "the group"
+    owner = "the group"
 
     def __init__(self, turn: core.GroupTurn, mode: StreamMode) -> None:
         self.name = f"turn {turn.seq} of {turn.group_id}"
@@ -208,6 +208,7 @@ class GroupChunks:
         match event:
             case core.SpeakerStarted(speaker=speaker, run=run):
                 self._speaker, self._chunks = speaker, Chunks(run, self._mode)
+                self.run_id = run.id
                 self._run_ids.append(run.id)
             case core.SpeakerEvent(speaker=speaker, event=inner) if self._chunks is not None:
                 for chunk in self._chunks.of(inner, now=now):
@@ -234,19 +235,6 @@ class GroupChunks:
         """The last chunks of a stream that ends before its turn."""
         yield stop_reason("error") | {"group_stop_reason": "error"}
         yield failure
-
-    def ping(self, now: datetime) -> Object:
-        """The chunk that keeps a quiet connection open."""
-        return ping_shape(now, self._run_id, None)
-
-    def error(self, failure: Failure) -> Object:
-        """The chunk of a failure."""
-        return error_shape(failure, self._run_id, None)
-
-    @property
-    def _run_id(self) -> RunId | None:
-        """The run of the speaker of now."""
-        return self._run_ids[-1] if self._run_ids else None
 
 
 def entry_shapes(entry: core.GroupMessage, message: Message | None, display: Display) -> list[dict[str, Any]]:
