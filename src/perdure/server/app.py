@@ -7,9 +7,11 @@ import base64
 import functools
 import hashlib
 import logging
+import pkgutil
 import re
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from perdure.app.metrics import Metrics
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.organisations import Organisations
+from perdure.server import routes
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate
 from perdure.server.access.keys import KeyRing
@@ -33,61 +36,11 @@ from perdure.server.guards import Guard, RefusedPage
 from perdure.server.http import json_answer
 from perdure.server.meter import Meter, metrics_route
 from perdure.server.prompt import READY_S, PromptRead
-from perdure.server.routes import (
-    access,
-    agents,
-    archives,
-    blocks,
-    conversations,
-    facts,
-    folders,
-    groups,
-    health,
-    identities,
-    jobs,
-    mcp_servers,
-    messages,
-    passages,
-    prompts,
-    providers,
-    runs,
-    sandbox,
-    schedules,
-    search,
-    sources,
-    tools,
-)
-from perdure.server.routes.agent_files import agent_files
+from perdure.server.routes import health, mcp_servers
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
 TITLE = "Perdure"
-MODULES = (
-    # The paths of jobs precede those of messages, which have an id in the same place.
-    health,
-    agents,
-    agent_files,
-    folders,
-    blocks,
-    archives,
-    search,
-    passages,
-    sources,
-    facts,
-    jobs,
-    messages,
-    schedules,
-    conversations,
-    runs,
-    identities,
-    groups,
-    sandbox,
-    tools,
-    prompts,
-    providers,
-    mcp_servers,
-    access,
-)
 
 
 class Api(FastAPI):
@@ -178,11 +131,15 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
 
 @cache
 def build_routes() -> Sequence[BaseRoute]:
-    """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
-    hot_routes = (*messages.hot_routes, *conversations.hot_routes, *groups.hot_routes)
+    """Every route of the API, in the order in which they are looked up: of each module of `server.routes` its `router`,
+    and before all others its `hot_routes`, if it has any. The applications of a process share them."""
+    # By name, so that the paths of jobs precede those of messages, which have an id in the same place.
+    names = sorted(one.name for one in pkgutil.walk_packages(routes.__path__, f"{routes.__name__}."))
+    modules = [import_module(name) for name in names]
+    hot_routes = [route for module in modules for route in getattr(module, "hot_routes", ())]
     # `include_router` would build each route a second time, for every application.
-    routes = (route for module in MODULES for route in module.router.routes)
-    return (*hot_routes, *absent_routes(), *routes)
+    others = [route for module in modules if hasattr(module, "router") for route in module.router.routes]
+    return (*hot_routes, *absent_routes(), *others)
 
 
 class _EitherSlash:
