@@ -181,6 +181,17 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def network_of(host: str) -> str:
+    """What a client is counted by: an IPv4 address, or the 64 bits of IPv6 that one subscriber has."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address) or address.is_loopback:
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
+
+
 def key_path(settings: Settings) -> Path:
     """The path of the key's file, which may not exist yet. Raises: InvalidInput: the data folder can't be used."""
     return settings.folder / KEY_FILE

@@ -20,22 +20,7 @@ from perdure.core.messages import Message, ToolCall
 from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.core.text.json_strings import StringMember
 from perdure.domain.conversations.units import batch_of, join_rows
-from perdure.server.wire.messages import (
-    CALL_NUMBERS,
-    FIRST_FIELDS,
-    GROUP_TYPES,
-    Display,
-    Group,
-    GroupKey,
-    call_shape,
-    common_fields,
-    count_numbers,
-    groups_of,
-    otid,
-    reasoning_fields,
-    second,
-    wire_messages,
-)
+from perdure.server.wire import messages as wire
 from perdure.server.wire.runs import RequestUsage, stop_reason
 from perdure.server.wire.shapes import Object
 
@@ -58,12 +43,12 @@ class StreamMode:
     tokens: bool = False
     pings: bool = True
     previews: bool = True
-    display: Display = field(default_factory=Display)
+    display: wire.Display = field(default_factory=wire.Display)
 
     @classmethod
     def of(cls, form: Mapping[str, Any], *, previews: bool = True) -> StreamMode:
         """Return the mode that a run was started with; token by token, if it was not started by a stream."""
-        return cls(form.get("stream_tokens", True), form.get("include_pings", True), previews, Display.of(form))
+        return cls(form.get("stream_tokens", True), form.get("include_pings", True), previews, wire.Display.of(form))
 
 
 @dataclass(slots=True)
@@ -89,18 +74,18 @@ class _Preview:
     """
 
     date: str
-    groups: list[GroupKey] = field(default_factory=list)
-    texts: dict[GroupKey, list[str]] = field(default_factory=dict)
+    groups: list[wire.GroupKey] = field(default_factory=list)
+    texts: dict[wire.GroupKey, list[str]] = field(default_factory=dict)
     calls: dict[int, _CallPreview] = field(default_factory=dict)
     speeches: dict[int, tuple[str, StringMember]] = field(default_factory=dict)
     holds_calls: bool = False
 
-    def begin(self, group: GroupKey) -> None:
+    def begin(self, group: wire.GroupKey) -> None:
         """Give a group the next number, unless it has one."""
         if group not in self.groups:
             self.groups.append(group)
 
-    def add_text(self, group: GroupKey, text: str) -> None:
+    def add_text(self, group: wire.GroupKey, text: str) -> None:
         """Remember a piece of a text."""
         self.begin(group)
         self.texts.setdefault(group, []).append(text)
@@ -130,8 +115,8 @@ class ChunkMaker(ABC, Generic[E]):
 
     def ping(self, now: datetime) -> Object:
         """The chunk that keeps a quiet connection open."""
-        fields = {"id": f"ping-{uuid.uuid4()}", "date": second(now), "message_type": "ping", "seq_id": self.newest}
-        return FIRST_FIELDS | fields | {"run_id": self.run_id}
+        fields = {"id": f"ping-{uuid.uuid4()}", "date": wire.second(now), "message_type": "ping", "seq_id": self.newest}
+        return wire.FIRST_FIELDS | fields | {"run_id": self.run_id}
 
     def error(self, failure: Failure) -> Object:
         """The chunk of a failure."""
@@ -180,7 +165,7 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
             case DeltaStreamed(delta=delta):
                 yield from self._delta(delta, number, event.created_at)
             case MessageAdded(message=Message() as message):
-                more = count_numbers(message) - 1
+                more = wire.count_numbers(message) - 1
                 self._shift += more
                 self._last += more
                 if self._display.is_in_reply(message):
@@ -233,33 +218,33 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
         """The chunks of a message that is whole now."""
         preview = self._previews.pop(message.id, None)
         if self._mode.tokens and message.role == "assistant":
-            for group in groups_of(message, self._display):
+            for group in wire.groups_of(message, self._display):
                 yield from self._rest(message, group, preview, number + group.offset)
             return
-        for shape in wire_messages(message, self._display, seq=number if self._numbered else None):
+        for shape in wire.wire_messages(message, self._display, seq=number if self._numbered else None):
             if self._is_new(shape["seq_id"]):
                 yield shape
 
-    def _rest(self, message: Message, group: Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
+    def _rest(self, message: Message, group: wire.Group, preview: _Preview | None, number: int) -> Iterator[Chunk]:
         """The chunks of a group that the deltas left out: usually none; all if there were no deltas."""
         if not self._display.includes(group.type):
             return
 
         def shape(offset: int = 0) -> dict[str, Any]:
-            return common_fields(message, group.type, group.index, number + offset if self._numbered else None)
+            return wire.common_fields(message, group.type, group.index, number + offset if self._numbered else None)
 
         if group.kind in ("calls", "waiting"):
             sent = {} if preview is None else {call.call_id: call for call in preview.calls.values()}
             for place, call in enumerate(group.calls):
                 for offset, piece in _rest_of_call(call, sent.get(call.call_id)):
-                    offset += place * CALL_NUMBERS
+                    offset += place * wire.CALL_NUMBERS
                     if self._is_new(number + offset):
                         yield shape(offset) | {"tool_call": piece, "tool_calls": piece}
             return
         pieces = preview.texts.get(group.key, []) if preview is not None else []
         rest = _rest_of_text(group.text, pieces)
         if rest and self._is_new(number):
-            yield shape() | (reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
+            yield shape() | (wire.reasoning_fields(rest) if group.kind == "reasoning" else {"content": rest})
 
     def _delta(self, delta: Delta, number: int | None, now: datetime) -> Iterator[Chunk]:
         """The chunk of a delta, if the client gets it."""
@@ -267,32 +252,32 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
             return
         preview = self._previews.get(delta.message_id)
         if preview is None:
-            preview = self._previews[delta.message_id] = _Preview(second(now))
+            preview = self._previews[delta.message_id] = _Preview(wire.second(now))
         if delta.kind == "text" or delta.kind == "reasoning":
-            group: GroupKey = (delta.kind, "")
+            group: wire.GroupKey = (delta.kind, "")
             preview.add_text(group, delta.text)
-            fields = {"content": delta.text} if delta.kind == "text" else reasoning_fields(delta.text)
+            fields = {"content": delta.text} if delta.kind == "text" else wire.reasoning_fields(delta.text)
         elif (piece := self._call_piece(delta, preview)) is not None:
             group, fields = piece
         else:
             return
-        message_type = GROUP_TYPES[group[0]]
+        message_type = wire.GROUP_TYPES[group[0]]
         if not self._is_new(number) or not self._display.includes(message_type):
             return
-        yield FIRST_FIELDS | {
+        yield wire.FIRST_FIELDS | {
             "id": delta.message_id,
             "date": preview.date,
             "message_type": message_type,
-            "otid": otid(delta.message_id, preview.groups.index(group)),
+            "otid": wire.otid(delta.message_id, preview.groups.index(group)),
             "step_id": delta.step_id,
             "seq_id": number,
             "run_id": self.run_id,
             **fields,
         }
 
-    def _call_piece(self, delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+    def _call_piece(self, delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[str, Any]] | None:
         """The group and the fields of a piece of a call, which `preview` remembers; None: nothing is sent for it."""
-        group: GroupKey = ("calls", "")
+        group: wire.GroupKey = ("calls", "")
         if delta.kind == "tool_name":
             call_id = delta.call_id or ""
             if self._display.speaks_by(delta.text) and delta.awaits is None and not delta.refused:
@@ -316,10 +301,10 @@ class Chunks(ChunkMaker[StoredEvent | Delta]):
         return group, {"tool_call": piece, "tool_calls": piece}
 
 
-def _speech_piece(delta: Delta, preview: _Preview) -> tuple[GroupKey, dict[str, Any]] | None:
+def _speech_piece(delta: Delta, preview: _Preview) -> tuple[wire.GroupKey, dict[str, Any]] | None:
     """The group and the field of a piece of a call that is displayed as a message; None: no text is in it."""
     call_id, reader = preview.speeches[delta.index]
-    group: GroupKey = ("speech", call_id)
+    group: wire.GroupKey = ("speech", call_id)
     text = reader.read(delta.text)
     if reader.has_begun:
         preview.begin(group)
@@ -344,7 +329,7 @@ def _rest_of_text(text: str, pieces: list[str]) -> str:
 
 def _rest_of_call(call: ToolCall, sent: _CallPreview | None) -> Iterator[tuple[int, dict[str, str]]]:
     """The pieces of a call that the client has not received, with their places: 0 its name, 1 its arguments."""
-    shape = call_shape(call)
+    shape = wire.call_shape(call)
     name = shape.pop("name")
     if sent is None:
         yield 0, {"name": name, "tool_call_id": call.call_id}
