@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from types import UnionType
@@ -54,7 +53,6 @@ FAILURES: Mapping[str, tuple[int, str]] = {
 }
 """Kind of a failure -> status and short sentence; `detail` holds the provider's own text. All others are 500."""
 
-_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"})
 
 
@@ -258,19 +256,8 @@ def methods_at(request: Request) -> Sequence[str]:
     routes = [route for route in request.app.routes if isinstance(route, Route)]
     path = request.scope["path"].rstrip("/")
     scopes = [{**request.scope, "path": form} for form in (path, f"{path}/")]
-    paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
-    if not paths:
-        return ()
-    first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
-    return sorted(_methods_of(routes, first))
-
-
-def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
-    """The methods of all routes of this path."""
-    same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
-    return {method for route in same for method in route.methods or ()}
-
-
-def _parameters(path: str) -> int:
-    """How many parameters a path has."""
-    return len(_PARAMETER.findall(path))
+    found = [route for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
+    # `.../passages/delete` rather than `.../passages/{passage_id}`
+    first = min(found, key=lambda route: len(route.param_convertors), default=None)
+    same = [route for route in found if first is not None and route.path.rstrip("/") == first.path.rstrip("/")]
+    return sorted({method for route in same for method in route.methods or ()})
