@@ -16,6 +16,7 @@ from perdure.core.runs import StopReason
 from perdure.library.services.history import ImportResult
 from perdure.server.wire import fields as ids
 from perdure.server.wire.agents import Agent
+from perdure.server.wire.chunks import ErrorMessage
 from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.messages import ToolReturn
 from perdure.server.wire.runs import RequestUsage
@@ -154,17 +155,6 @@ class Ping(_Common):
     """Keeps a quiet connection open."""
 
     message_type: Literal["ping"]
-
-
-class ErrorMessage(TypedDict):
-    """Why the run failed, after its `stop_reason`. The event has the name `error`."""
-
-    message_type: Literal["error_message"]
-    run_id: ids.RunIdIn | None
-    error_type: str
-    message: str
-    detail: str | None
-    seq_id: int | None
 
 
 class Stop(TypedDict):

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from perdure.core.events import Delta, DeltaStreamed, Event, MessageAdded, RunEnded, RunQueued, StepStarted, StoredEvent
 from perdure.core.ids import MessageId, RunId, StepId
@@ -21,8 +21,9 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run
 from perdure.core.text.json_strings import StringMember
 from perdure.domain.conversations.units import batch_of, join_rows
 from perdure.server.wire import messages as wire
+from perdure.server.wire.fields import RunIdIn
 from perdure.server.wire.runs import RequestUsage, stop_reason
-from perdure.server.wire.shapes import Object
+from perdure.server.wire.shapes import Object, WireShape
 
 E = TypeVar("E")
 
@@ -91,6 +92,20 @@ class _Preview:
         self.texts.setdefault(group, []).append(text)
 
 
+class ErrorMessage(
+    WireShape,
+    of=Failure,
+    fields="message_type run_id error_type message detail seq_id",
+    error_type="kind",
+    detail="message",
+):
+    """Why the run failed, after its `stop_reason`. The event has the name `error`."""
+
+    message_type: Literal["error_message"] = "error_message"
+    run_id: RunIdIn | None
+    seq_id: int | None
+
+
 class ChunkMaker(ABC, Generic[E]):
     """Makes the chunks of one stream: of its events, at its end, and where it breaks. `name` is for the log; `owner` is
     what a deletion is told of."""
@@ -120,14 +135,7 @@ class ChunkMaker(ABC, Generic[E]):
 
     def error(self, failure: Failure) -> Object:
         """The chunk of a failure."""
-        return {
-            "message_type": "error_message",
-            "run_id": self.run_id,
-            "error_type": failure.kind,
-            "message": failure.message,
-            "detail": failure.message,
-            "seq_id": self.newest,
-        }
+        return ErrorMessage.make(failure, run_id=self.run_id, seq_id=self.newest)
 
     @property
     def newest(self) -> int | None:
