@@ -21,7 +21,7 @@ from perdure.server.access.keys import KeyRing
 from perdure.server.config import ServerConfig
 from perdure.server.errors import UNKNOWN
 from perdure.server.http import Json, Library, json_answer, json_bytes
-from perdure.server.wire.answers import ToolHit, ToolRun
+from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, McpServerIdIn, ToolIdIn
 from perdure.server.wire.mcp import (
     Definition,
@@ -44,7 +44,7 @@ from perdure.server.wire.mcp import (
 )
 from perdure.server.wire.mcp import McpServer as WireMcpServer
 from perdure.server.wire.tools import Tool as WireTool
-from perdure.server.wire.tools import ToolSearchIn, execution_shape, hit_shape, tool_shape
+from perdure.server.wire.tools import ToolHit, ToolSearchIn, execution_shape, hit_shape, tool_shape
 
 router = APIRouter(tags=["mcp-servers"])
 log = logging.getLogger(__name__)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Annotated
-from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Query, Request
 
@@ -17,8 +15,7 @@ from perdure.library.checks import Page
 from perdure.server.http import Json, Library, json_answer, pages, while_connected
 from perdure.server.routes.agents import agent_answer, agent_reply
 from perdure.server.wire.agents import Agent
-from perdure.server.wire.answers import ToolHit, ToolMessage, ToolRun
-from perdure.server.wire.base import stamp
+from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.tools import (
     AgentToolRunIn,
@@ -27,10 +24,11 @@ from perdure.server.wire.tools import (
     JsonSchema,
     Tool,
     ToolChangesIn,
+    ToolHit,
     ToolIn,
+    ToolMessage,
     ToolRunIn,
     ToolSearchIn,
-    errors_of,
     execution_shape,
     hit_shape,
     tool_state_shape,
@@ -134,18 +132,7 @@ async def run(body: ToolRunIn, library: Library, request: Request) -> Json[ToolM
     """Run a source with arguments, in the sandbox; nothing is stored. The run ends when the client disconnects."""
     run = library.services.tools.run_source(body.new(), body.args)
     outcome = await while_connected(request, run)
-    shape = {
-        "id": f"message-{uuid4()}",
-        "date": stamp(datetime.now(UTC)),
-        "name": body.name,
-        "message_type": "tool_return_message",
-        "tool_return": outcome.text,
-        "status": outcome.status,
-        "tool_call_id": "null",
-        "stdout": list(outcome.stdout),
-        "stderr": errors_of(outcome),
-    }
-    return json_answer(shape)
+    return json_answer(ToolMessage.make(outcome, name=body.name))
 
 
 @router.get("/v1/tools/{tool_id}")

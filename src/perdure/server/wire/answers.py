@@ -21,7 +21,6 @@ from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.messages import ToolReturn
 from perdure.server.wire.runs import RequestUsage
 from perdure.server.wire.shapes import Object, WireShape, computed
-from perdure.server.wire.tools import Tool
 
 
 class _Common(TypedDict):
@@ -212,30 +211,12 @@ class Completion(TypedDict):
     usage: Object
 
 
-class ToolHit(TypedDict):
-    tool: Tool
-    embedded_text: str | None
-    fts_rank: int | None
-    vector_rank: int | None
-    combined_score: float
-
-
 class ToolRun(TypedDict):
     status: Literal["success", "error"]
     func_return: Any
     agent_state: Agent | None
     stdout: list[str] | None
     stderr: list[str] | None
-
-
-class ToolMessage(TypedDict):
-    id: ids.MessageIdIn
-    date: ids.Time
-    message_type: Literal["tool_return_message"]
-    tool_return: str
-    status: Literal["success", "error"]
-    stdout: list[str]
-    stderr: list[str]
 
 
 class Deleted(TypedDict):
