@@ -66,10 +66,13 @@ class WireShape:
     @classmethod
     def make(cls, value: object, **given: Any) -> Object:
         """The shape of a value. `given`: values of fields, also of some that the document does not list."""
-        constants, readers = cls._plan()
-        made = constants | {name: read(value) for name, read in readers if name not in given} | given
-        ordered = {name: made.pop(name) for name in cls._order if name in made} | made
-        return {name: one for name, one in ordered.items() if one is not None or name not in cls._optional}
+        made = {
+            name: given.pop(name) if name in given else constant if read is None else read(value)
+            for name, (constant, read) in cls._plan().items()
+        } | given
+        if not cls._optional:
+            return made
+        return {name: one for name, one in made.items() if one is not None or name not in cls._optional}
 
     @classmethod
     @functools.cache
@@ -80,17 +83,13 @@ class WireShape:
 
     @classmethod
     @functools.cache
-    def _plan(cls) -> tuple[Object, Sequence[tuple[str, Callable[[Any], Any]]]]:
-        """The fields that are always the same, and what reads each other one."""
-        hints, own = cls._hints(), cls._defaults
-        constants = {name: one for name, one in own.items() if not isinstance(one, _Computed)}
-        computed = {name: one.of for name, one in own.items() if isinstance(one, _Computed)}
-        readers = [
-            (name, computed.get(name) or _reader(path, hints.get(name), cls._time))
-            for name, path in cls._paths.items()
-            if name not in constants
-        ]
-        return {**cls._unlisted, **constants}, readers
+    def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
+        """Each field in its place: with its value if that is always the same, or with what reads it."""
+        hints, plan = cls._hints(), {name: (one, None) for name, one in cls._unlisted.items()}
+        for name, path in cls._paths.items():
+            one = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
+            plan[name] = (None, one.of) if isinstance(one, _Computed) else (one, None)
+        return {name: plan.pop(name) for name in cls._order if name in plan} | plan
 
     @classmethod
     @functools.cache
