@@ -24,6 +24,8 @@ from perdure.server.wire.fields import IdFormat
 
 Object = dict[str, Any]
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
 
 class WireShape:
     """An object of an answer: `make` builds it of a value, and the class is its type in the document.
@@ -131,12 +133,15 @@ def _reader(path: str, hint: Any, time: Callable[[Any], str]) -> Callable[[Any],
     shape = next((kind for kind in kinds if inspect.isclass(kind) and issubclass(kind, WireShape)), None)
 
     def read(value: Any) -> Any:
-        found = value
         for name in names:
-            found = None if found is None else getattr(found, name)
-        if shape is None or found is None:
-            return time(found) if isinstance(found, datetime) else list(found) if isinstance(found, tuple) else found
-        return [shape.make(one) for one in found] if get_origin(hint) is list else shape.make(found)
+            if value is None:
+                return None
+            value = getattr(value, name)
+        if type(value) in _PLAIN:
+            return value
+        if shape is None:
+            return time(value) if isinstance(value, datetime) else list(value) if isinstance(value, tuple) else value
+        return [shape.make(one) for one in value] if get_origin(hint) is list else shape.make(value)
 
     return read
 
