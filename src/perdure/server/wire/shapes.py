@@ -87,7 +87,8 @@ class WireShape:
     @functools.cache
     def _plan(cls) -> Mapping[str, tuple[Any, Callable[[Any], Any] | None]]:
         """Each field in its place: with its value if that is always the same, or with what reads it."""
-        hints, plan = cls._hints(), {name: (one, None) for name, one in cls._unlisted.items()}
+        hints = cls._hints()
+        plan: dict[str, tuple[Any, Any]] = {name: (one, None) for name, one in cls._unlisted.items()}
         for name, path in cls._paths.items():
             one = cls._defaults.get(name, _Computed(_reader(path, hints.get(name), cls._time)))
             plan[name] = (None, one.of) if isinstance(one, _Computed) else (one, None)
