@@ -23,6 +23,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
+from perdure.core.features import find_features
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.organisations import Organisations
 from perdure.server import routes
@@ -131,14 +132,15 @@ def gate_of(perdure: AsyncPerdure, config: ServerConfig) -> Gate:
 
 @cache
 def build_routes() -> Sequence[BaseRoute]:
-    """Every route of the API, in the order in which they are looked up: of each module of `server.routes` its `router`,
-    and before all others its `hot_routes`, if it has any. The applications of a process share them."""
+    """Every route of the API, in the order in which they are looked up: of each module of `server.routes` and of the
+    features its `router`, and before all others its `hot_routes`. The applications of a process share them."""
     # By name, so that the paths of jobs precede those of messages, which have an id in the same place.
-    names = sorted(one.name for one in pkgutil.walk_packages(routes.__path__, f"{routes.__name__}."))
+    names = sorted(one.name for one in pkgutil.iter_modules(routes.__path__, f"{routes.__name__}."))
     modules = [import_module(name) for name in names]
+    modules += [feature.load(module) for feature in find_features() for module in feature.routes]
     hot_routes = [route for module in modules for route in getattr(module, "hot_routes", ())]
     # `include_router` would build each route a second time, for every application.
-    others = [route for module in modules if hasattr(module, "router") for route in module.router.routes]
+    others = [route for module in modules for route in module.router.routes]
     return (*hot_routes, *absent_routes(), *others)
 
 

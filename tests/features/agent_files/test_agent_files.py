@@ -11,7 +11,7 @@ from letta_client import APIStatusError
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
-from perdure.server.wire.agent_files.messages import unpacked
+from perdure.features.agent_files.messages import unpacked
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
 
