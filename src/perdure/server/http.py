@@ -114,6 +114,12 @@ def json_answer(value: Any) -> Json[Any]:
     return Json(json_bytes(value), media_type="application/json")
 
 
+def forget_body(request: Request) -> None:
+    """Let go of a body that was read: the request stays until its answer ends, and a stream may take an hour."""
+    for name in ("_body", "_json"):
+        vars(request).pop(name, None)
+
+
 async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of `work`, or cancel it when the client disconnects. The request's body must have been read.
 

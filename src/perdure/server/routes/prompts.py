@@ -22,7 +22,7 @@ from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
 from perdure.library.client_tools import client_tools_of
 from perdure.library.reply import Reply
 from perdure.library.services.messages import NewMessage
-from perdure.server.http import Json, Library, json_answer, while_connected
+from perdure.server.http import Json, Library, forget_body, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
 from perdure.server.wire.answers import Completion, Generated, Model
@@ -319,6 +319,7 @@ async def complete_chat(
         return await reply_answer(
             streams, accepted, messages.reply(accepted), lambda reply: completion_shape(reply, accepted.run)
         )
+    forget_body(request)
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     chunks = CompletionChunks(accepted.run, with_usage=with_usage)
     return await streams.stream(messages.follow(accepted), chunks, pings=True)

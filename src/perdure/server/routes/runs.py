@@ -20,7 +20,7 @@ from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.steps import StepOfRun
 from perdure.search.query import parse_time
-from perdure.server.http import Json, Library, Limit, json_answer, pages
+from perdure.server.http import Json, Library, Limit, forget_body, json_answer, pages
 from perdure.server.sse import Streams
 from perdure.server.wire import runs as wire
 from perdure.server.wire.answers import Message
@@ -171,6 +171,7 @@ async def resume_stream(library: AsyncPerdure, request: Request, run: Run, body:
     if not library.services.runs.keeps_stream(run):
         retention = library.services.runs.stream_retention
         raise HTTPException(410, f"Run {run.id} was created more than {retention} ago, its stream is no longer kept.")
+    forget_body(request)
     streams: Streams = request.app.state.streams
     mode = StreamMode.of(run.options.form)
     mode = replace(mode, pings=mode.pings and body.include_pings)

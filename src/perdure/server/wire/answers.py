@@ -1,8 +1,5 @@
-"""Shapes of answers in the OpenAPI document that the other modules build by hand: the typed messages, the chunks of
-streams, and what is made of several things. The tests compare every answer with these.
-
-Only the first request for the document imports this module.
-"""
+"""Types of answers that the other modules build by hand: the typed messages, the chunks of streams, and what is made of
+several things. The tests compare every answer with these."""
 
 from __future__ import annotations
 
