@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     )
     from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome
     from perdure.library import *
+    from perdure.library.services.groups.companions import CompanionInfo, PassEdit, PassInfo
 
 # fmt: off
 __all__ = [

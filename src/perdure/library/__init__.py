@@ -10,18 +10,6 @@ from perdure.app import hook, tool
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.core.facts.values import (
-    Community,
-    CommunityHit,
-    Entity,
-    Fact,
-    FactContext,
-    FactEvent,
-    FactRule,
-    GraphCounts,
-    Profile,
-    ProfileEntry,
-)
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
@@ -38,7 +26,6 @@ from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.services.facts.facts import FactHistory
-from perdure.library.services.groups.companions import CompanionInfo, PassEdit, PassInfo
 from perdure.library.services.groups.groups import GroupReply, SpeakerReply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
@@ -63,25 +50,16 @@ __all__ = [
     "AsyncFolder",
     "AsyncGroup",
     "AsyncPerdure",
-    "Community",
-    "CommunityHit",
-    "CompanionInfo",
     "ContextOverview",
     "Correction",
     "CostLedger",
-    "Entity",
     "Explanation",
-    "Fact",
-    "FactContext",
-    "FactEvent",
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "FactRule",
     "Folder",
     "ForgetPreview",
     "ForgetResult",
-    "GraphCounts",
     "Group",
     "GroupReply",
     "Hits",
@@ -92,12 +70,8 @@ __all__ = [
     "MessageHit",
     "NewBlock",
     "NewPassage",
-    "PassEdit",
-    "PassInfo",
     "PassageHit",
     "Perdure",
-    "Profile",
-    "ProfileEntry",
     "Recalled",
     "Replay",
     "Reply",

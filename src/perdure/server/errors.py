@@ -150,8 +150,9 @@ _FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] 
 """Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
 
-def failure_answer(failure: Failure, *, run_id: str | None = None) -> Json[Any]:
-    """The answer for a failed run. The message is stored, so clients must not send it again."""
+def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Sequence[Any] = ()) -> Json[Any]:
+    """The answer for a failed run, with the messages that it made before. The message is stored, so clients must not
+    send it again."""
     default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
     status, title = FAILURES.get(failure.kind, (500, default))
     shape: dict[str, Any] = {"type": failure.kind, "message": title, "detail": failure.message}
@@ -159,7 +160,7 @@ def failure_answer(failure: Failure, *, run_id: str | None = None) -> Json[Any]:
         shape["run_id"] = run_id
     if status >= 500:  # without the provider's text, which may quote the message
         log.warning("%s failed: %s, answered with %d", run_id or "a model", failure.kind, status)
-    return _answer(status, {"error": shape}, NO_RETRY)
+    return _answer(status, {"error": shape} | ({"messages": messages} if messages else {}), NO_RETRY)
 
 
 def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Json[Any]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, get_args
 from fastapi import Header
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Route
@@ -88,6 +88,7 @@ class RunError(TypedDict):
     """Why a run failed."""
 
     error: RunFailure
+    messages: NotRequired[Annotated[list[Any], Field(description="What the run did before it failed, if anything.")]]
     trace_id: NotRequired[str]
 
 

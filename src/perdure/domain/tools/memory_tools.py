@@ -251,13 +251,19 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 
 
+def _send_message(tx: Tx, call: MemoryCall, message: str) -> ToolOutcome:
+    """Nothing more is to do: the call itself is the message, and clients are shown it in the agent's words."""
+    if not message.strip():
+        raise InvalidArguments("send_message", "'message' is empty: say something, or don't call it")
+    return ToolOutcome(text="Sent message successfully.")
+
+
 _rethink = _editing(
     lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory), whole=True
 )
 
 MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
-    # The call itself is the message: clients are shown it in the agent's words.
-    "send_message": lambda tx, call, message: ToolOutcome(text="Sent message successfully."),
+    "send_message": _send_message,
     "core_memory_append": _editing(lambda block, content: append_text(block, content)),
     "core_memory_replace": _editing(
         lambda block, old_content, new_content: replace_text(block, old_content, new_content)

@@ -31,7 +31,7 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender, outside
+from perdure.library.checks import callback_to_store, check_limit, check_number, check_sender, outside
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -126,7 +126,7 @@ class MessageService:
         """
         options, answers, seq = sent.get("options", NO_OPTIONS), sent.get("answers"), sent.get("conversation_seq", 0)
         max_steps, renew_steps = sent.get("max_steps"), sent.pop("renew_steps", False)
-        check_callback(sent.get("callback"))
+        sent["callback"] = callback_to_store(sent.get("callback"), self._ports.cipher)
         check_budget(options)
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))

@@ -24,6 +24,7 @@ from perdure.domain.archives.passages import (
     list_passages,
     new_passages,
     own_archive,
+    page_of_text,
     restore_passage,
     update_passage,
 )
@@ -192,7 +193,7 @@ def _find_named(tx: Tx, archive_id: ArchiveId, name: Sequence[str]) -> Sequence[
     things lead to a passage by its id, so they keep theirs."""
     forms = (name_form(name), name, [unicodedata.normalize("NFD", part) for part in name])
     ids = dict.fromkeys(_named_passage(archive_id, form) for form in forms)
-    found = tx.passages.find_archives(list(ids))
+    found = tx.passages.find_places(list(ids))
     return [id_ for id_ in ids if id_ in found]
 
 
@@ -222,7 +223,7 @@ def passages_page(
 ) -> Sequence[Passage]:
     """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
     tx.archives.get(archive_id)
-    query = partial(tx.passages.page, archive_id, where=where, text=text)
+    query = partial(page_of_text, tx, archive_id, text, where=where)
 
     def place_of(cursor: str) -> int:
         owner, seq = tx.passages.place(PassageId(cursor))
@@ -257,10 +258,11 @@ def _load_agent_page(
         for place in range(last, first - 1, -1) if newest_first else range(first, last + 1):
             if len(found) == limit:
                 break
-            found += tx.passages.page(
+            found += page_of_text(
+                tx,
                 archives[place],
+                text,
                 where=where,
-                text=text,
                 above=above[1] if above is not None and place == above[0] else None,
                 below=below[1] if below is not None and place == below[0] else None,
                 newest_first=newest_first,

@@ -18,7 +18,7 @@ from perdure.core.runs import Batch, Callback, Run, RunFilter, RunKey, Step, Usa
 from perdure.domain.conversations.spans import Span, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.batch import digest_of
-from perdure.library.checks import Page, check_callback, check_number, check_text
+from perdure.library.checks import Page, callback_to_store, check_number, check_text
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.messages import BatchPart, MessageService
 from perdure.storage.tx import Tx
@@ -256,7 +256,7 @@ class JobService:
             idempotency_key: the same key again is the same batch.
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
-        check_callback(callback)
+        callback = callback_to_store(callback, self._ports.cipher)
         requests = await self._messages.prepare_batch(parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:

@@ -127,9 +127,10 @@ async def _answer(request: Request, body: SendRequest) -> Json[Any] | StreamingR
     reply = await reply_or_answer(streams, groups.reply(turn), f"turn {turn.seq} of {turn.group_id}")
     if isinstance(reply, Json):
         return reply
+    shape = wire.group_response(reply, body.display)
     if reply.failure is not None and reply.stop_reason in GROUP_FAILED_REASONS:
-        return failure_answer(reply.failure)
-    return json_answer(wire.group_response(reply, body.display))
+        return failure_answer(reply.failure, messages=shape["messages"])
+    return json_answer(shape)
 
 
 @router.get("/v1/groups/{group_id}/messages")

@@ -13,7 +13,7 @@ from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
 from perdure.library.checks import Page
 from perdure.server.http import Json, Library, json_answer, pages, while_connected
-from perdure.server.routes.agents import agent_answer, agent_reply
+from perdure.server.routes.agents import agent_answer, agent_replies
 from perdure.server.wire.agents import Agent
 from perdure.server.wire.answers import ToolRun
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
@@ -205,4 +205,4 @@ async def run_of_agent(
     run = library.services.tools.run_of_agent(agent_id, tool_name, body.args)
     outcome = await while_connected(request, run)
     state = await library.services.agents.get_state(agent_id)
-    return json_answer(execution_shape(outcome, agent_reply(library, state)))
+    return json_answer(execution_shape(outcome, (await agent_replies(library, [state]))[0]))

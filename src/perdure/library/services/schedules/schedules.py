@@ -14,7 +14,7 @@ from perdure.domain.schedules import NewSchedule, create_schedule
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender, check_text
+from perdure.library.checks import callback_to_store, check_limit, check_number, check_sender, check_text
 from perdure.library.services.messages import MessageService, NewMessage
 from perdure.storage.tx import Tx
 
@@ -32,7 +32,7 @@ class ScheduleService:
             StoreError.
         """
         ports = self._ports
-        check_callback(new.callback)
+        new = replace(new, callback=callback_to_store(new.callback, ports.cipher))
         for message in messages:
             check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await self._messages.fetch_images(messages, None)
