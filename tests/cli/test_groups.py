@@ -8,7 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from perdure.cli.commands.groups.groups import cancel_on_interrupt
+from perdure.cli.commands.groups import cancel_on_interrupt
 from tests.cli.test_completion import completions
 from tests.support.library import SlowSpeaker, open_async, open_sync
 from tests.support.programs import run_inside

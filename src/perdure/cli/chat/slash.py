@@ -15,8 +15,8 @@ from perdure.cli.commands import conversations
 from perdure.cli.commands.agents import load_agents
 from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
 from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
-from perdure.cli.commands.provenance.sources import show_origin
 from perdure.cli.commands.search import show_hits
+from perdure.cli.commands.sources import show_origin
 from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape

@@ -1,20 +1,25 @@
-"""`perdure archive`: list archives with their agents; attach or delete one; show passages, bring them back."""
+"""`perdure archive`: list archives with their agents; attach or delete one; show passages, bring them back,
+and write and read them as lines of JSON.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing, nullcontext
 from typing import Annotated
 
 import typer
 
-from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, for_work, option
+from perdure.cli.run import LastAgent, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.console import RenderableType
     from rich.text import Text
 
+    from perdure.cli import work
     from perdure.cli.chat.agent_choice import chat_command
+    from perdure.cli.commands.conversations import skipped_text
     from perdure.cli.commands.memory import NO_STORE
     from perdure.cli.commands.search import passage_states
     from perdure.cli.views.json import fields, passage_shape
@@ -25,12 +30,13 @@ if for_work(__name__):
     from perdure.library.checks import Page
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.services.passages import passage_filter
-
+    from perdure.library.services.transfer import check_lines
 ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 
 NO_ARCHIVE = "There are no archives yet: an agent makes one when it puts something away; `perdure` starts the chat."
 
 TEXT_CHARS = 200
+NAMES_MAX = 3
 SHORT_CHARS = 16
 """Of an id in a list: enough to name it."""
 
@@ -146,3 +152,68 @@ def _table(passages: Sequence[Passage]) -> Sequence[RenderableType]:
     for one in passages:
         table.add_row(one.id[:SHORT_CHARS], visible(fold(one.text, TEXT_CHARS)), local_time(one.occurred_at), one.state)
     return [table]
+
+
+@command("archive export", json=False)
+async def export_archives(
+    view: View,
+    names: Annotated[list[str], argument("The archive, by name or id, and the file (- is stdout).", "[ARCHIVE] FILE")],
+    every: Annotated[bool, flag("--all", "All archives, into one file.")] = False,
+    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
+) -> None:
+    """Write an archive as lines of JSON."""
+    if len(names) != 2 - every:
+        raise typer.BadParameter("write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`")
+    file = names[-1]
+    async with work.open_store(view, empty="There is nothing to export: there is no data folder yet.") as perdure:
+        archives = await work.load_all(perdure.archives.list) if every else [await perdure.archives.get(names[0])]
+        total = sum(archive.info.passage_count for archive in archives)
+        target = nullcontext(view.print) if file == work.STDIN else work.output_lines(file, overwrite=overwrite)
+        with work.progress_bar() as progress, target as write:
+            done = 0
+            for archive in archives:
+                first = True  # the archive itself, before its passages
+                async for line in perdure.services.transfer.export_archive(archive.id):
+                    write(line)
+                    done += not first
+                    first = False
+                    progress("exporting", done, total)
+        count = f"{plural(len(archives), 'archive')} with {plural(total, 'passage')}"
+        hint = (
+            ""
+            if file == work.STDIN
+            else f" in {file}; `perdure archive import {file}` reads them again, here or elsewhere"
+        )
+        view.hint(f"Exported {count}{hint}.")
+
+
+@command("archive import", json=False)
+async def import_archives(
+    view: View,
+    file: Annotated[str, argument("A file of `perdure archive export`; - is stdin.", "FILE")],
+    into: Annotated[
+        str | None, option("Put everything into this one; by default each into its own.", "ARCHIVE")
+    ] = None,
+    agent: Annotated[str | None, agent_option("Let this agent search them.")] = None,
+) -> None:
+    """Read archives from lines of JSON. Passages that are there already are skipped."""
+    with closing(work.InputLines(file)) as lines:
+        total = check_lines(lines, headless=into is not None)
+        async with work.open_store(view) as perdure:
+            reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
+            target = None if into is None else (await perdure.archives.get(into)).id
+            with work.progress_bar() as progress:
+                counts = await perdure.services.transfer.import_archives(
+                    lines, into=target, progress=lambda done: progress("importing", done, total)
+                )
+            hint = "`perdure search TEXT --archive NAME` looks into one;"
+            hint += " `--agent AGENT` lets an agent find what is in them."
+            if reader is not None:
+                for archive in counts.archives:
+                    await reader.archives.attach(archive.id)
+                hint = f"`{chat_command(reader)}` asks an agent that finds them now."
+            names = ", ".join(repr(archive.name) for archive in counts.archives[:NAMES_MAX]) or "nothing"
+            if len(counts.archives) > NAMES_MAX:
+                names += f" and {len(counts.archives) - NAMES_MAX:,} more"
+            passages = plural(counts.imported, "passage")
+            view.hint(f"Imported {passages} into {names}{skipped_text(counts.skipped)}. {hint}")

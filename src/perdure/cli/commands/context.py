@@ -1,5 +1,5 @@
 """`perdure context`: what fills the window, the request of one step, the difference of two, or the costs as a plot and
-tables.
+tables; `perdure compress`: the output of a tool as a model would see it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from perdure.cli.run import LastAgent, command, flag, for_work, option
+from perdure.cli.run import LastAgent, argument, command, flag, for_work, option
 
 if for_work(__name__):
     import asyncio
@@ -35,15 +35,16 @@ if for_work(__name__):
     from perdure.cli.views.json import JsonView, context_shape, explanation_shape, step_shape
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
     from perdure.cli.work import no_agent, open_store
+    from perdure.context import compress
     from perdure.context.costs import plot
     from perdure.context.costs.ledger import REASONS, CostLedger, RequestCost
     from perdure.context.request.assemble import canonical
     from perdure.context.request.explain import SegmentUse
     from perdure.context.request.explain import diff as compare
+    from perdure.context.window.tokens import ScriptTokenCounter
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, StepId, is_id
     from perdure.library.agent import AsyncAgent
-
 PLOT_ROWS, PLOT_COLUMNS_MAX = 8, 100
 AXIS_CHARS = 7
 WIDE_COLUMNS = 30  # so few requests get columns with a gap between them
@@ -316,3 +317,38 @@ async def _show_diff(agent: AsyncAgent, conversation: ConversationId, pair: Sequ
     names = (short_id(old), short_id(new))
     view.show({"diff": {"steps": [old, new], **asdict(diff)}}, request_diff_view(diff, names=names))
     view.hint(f"`{context_command(agent)} --step {short_id(new)}` tells what the provider's cache gave of it")
+
+
+@command("compress")
+async def compress_file(
+    view: View,
+    file: Annotated[str, argument("What a tool printed; -: stdin.")],
+    level: Annotated[
+        Literal["lossless", "full"], option("lossless keeps everything; full also leaves out what is typical.")
+    ] = "full",
+    budget: Annotated[int | None, option("Above this, full leaves something out.", "TOKENS", min=0)] = None,
+) -> None:
+    """Print a tool's output in fewer tokens, as an agent sees it."""
+    try:
+        text = _read(file).decode()
+    except OSError as error:
+        raise InvalidInput(f"{file!r} can't be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{file!r} is no text in UTF-8: byte {error.start + 1} is none") from error
+    compressed = compress(text, level=level, budget=budget, handle=file)
+    count = ScriptTokenCounter().count
+    before, after = count(text), count(compressed.text)
+    shape = {
+        "text": compressed.text,
+        "kind": compressed.kind,
+        "form": compressed.form,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
+    view.show(shape, compressed.text)
+    kind = f", {compressed.kind}" if compressed.kind else ""
+    view.hint(f"{compressed.form}{kind}: about {after:,} of {before:,} tokens")
+
+
+def _read(file: str) -> bytes:
+    return sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()

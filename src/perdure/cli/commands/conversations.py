@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Annotated, Any
 
 from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
@@ -13,14 +16,26 @@ if for_work(__name__):
     from perdure.cli.views.json import conversation_shape, fields, message_shape
     from perdure.cli.views.text import about_conversation, conversations_view, last_turns, transcript_view
     from perdure.cli.views.view import ConversationRow, View, plural
-    from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, load_conversations, no_agent, open_store
+    from perdure.cli.work import (
+        NO_AGENT,
+        InputLines,
+        confirm,
+        deleted,
+        get_agent,
+        load_conversations,
+        named_agent,
+        no_agent,
+        open_store,
+        progress_bar,
+    )
     from perdure.core.conversations import Conversation
-    from perdure.core.errors import NotFound
+    from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.ids import ConversationId, is_id
+    from perdure.domain.conversations.importing import ImportedMessage, imported_message
     from perdure.library.agent import AsyncAgent
     from perdure.library.checks import LIMIT_MAX
     from perdure.library.services.transcripts import TranscriptEntry
-
+    from perdure.settings import Settings
 Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
 
 MESSAGES = 100
@@ -163,3 +178,61 @@ async def show_last_turns(
     line = (await agent.find_conversation(conversation)).id
     entries = await agent.transcript(conversation=line, limit=TURN_MESSAGES_MAX)
     view.print(*transcript_view(last_turns(entries, turns), agent.name, style="dim"))
+
+
+@command("conversation import", json=False)
+async def import_messages(
+    view: View,
+    agent: Annotated[str, argument("Whose history, by name or id.", "AGENT")],
+    file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
+    conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
+) -> None:
+    """Add messages from elsewhere to the history of an agent.
+
+    Each line has "role" (user, assistant or system), "text" and "occurred_at" (with a zone), and may have "name" (who
+    spoke) and "id". What is there already is skipped.
+    """
+    limit_chars = Settings.from_environment().message_limit_chars
+    with closing(InputLines(file)) as lines:
+        total = sum(1 for _ in _parse_messages(lines, limit_chars))
+        async with named_agent(view, agent, change=True) as (perdure, target):
+            if conversation == "new":
+                into = await target.new_conversation()
+            else:
+                into = await conversation_named(target, conversation or "default")
+            with progress_bar() as progress:
+                counts = await perdure.services.messages.import_messages(
+                    target.id,
+                    _parse_messages(lines, limit_chars),
+                    conversation=into.id,
+                    checked=True,
+                    progress=lambda done: progress("importing", done, total),
+                )
+            if counts.out_of_order:
+                older = f"{counts.out_of_order:,} of them are older than a message above them"
+                view.note(f"{older}; the order is the file's.")
+            if counts.hint:
+                view.note(f"{counts.hint}: `--conversation new`.")
+            messages = plural(counts.imported, "message")
+            view.hint(
+                f"Imported {messages} into {counts.conversation_id}{skipped_text(counts.skipped)}."
+                f" `{chat_command(target)}` goes on from there; `perdure search TEXT` finds them."
+            )
+
+
+def skipped_text(count: int) -> str:
+    """How many of the lines were there already; empty for none."""
+    return f", {count:,} {'was' if count == 1 else 'were'} there already" if count else ""
+
+
+def _parse_messages(lines: Iterable[str], limit_chars: int) -> Iterator[ImportedMessage]:
+    """The messages of a file. Raises: InvalidInput, naming the line, from 1."""
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            yield imported_message(json.loads(text), limit_chars=limit_chars)
+        except InvalidInput as error:
+            raise InvalidInput(f"line {number}: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"line {number}: it is no JSON ({error})") from error

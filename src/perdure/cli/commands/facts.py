@@ -14,7 +14,7 @@ if for_work(__name__):
 
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.memory import NO_STORE
-    from perdure.cli.commands.provenance.sources import show_origin
+    from perdure.cli.commands.sources import show_origin
     from perdure.cli.views.facts import SHORT_CHARS, fact_shape, fact_view, facts_view
     from perdure.cli.views.view import View, plural, visible
     from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
