@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -13,11 +14,11 @@ from perdure.cli.run import group_of, store_option
 
 VERBS: Mapping[str, tuple[str, str]] = {
     "chat": ("", "Chat with an agent."),
-    "history": ("conversations", "Print what was said, with tool calls and edits of memory."),
-    "search": ("search", "Search messages and archives."),
-    "why": ("sources", "Show where a memory comes from, or what was behind an answer."),
-    "forget": ("forget", "Show where a text stands in memory and history, and take it out."),
-    "undo": ("forget", "Undo what was forgotten or corrected in an agent."),
+    "history": ("agents", "Print what was said, with tool calls and edits of memory."),
+    "search": ("archives", "Search messages and archives."),
+    "why": ("memory", "Show where a memory comes from, or what was behind an answer."),
+    "forget": ("memory", "Show where a text stands in memory and history, and take it out."),
+    "undo": ("memory", "Undo what was forgotten or corrected in an agent."),
     "event": ("schedules", "Tell an agent that something happened, and print what it says."),
     "context": ("context", "Show what fills the context window, what a model was sent, and what it cost."),
     "compress": ("context", "Print a tool's output in fewer tokens, as an agent sees it."),
@@ -32,8 +33,8 @@ VERBS: Mapping[str, tuple[str, str]] = {
 
 NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
-    "memory": (("memory", "sources"), "List, show, restore or revert memory blocks; history."),
-    "source": (("sources",), "List, show or revert what memory came from."),
+    "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
+    "source": (("memory",), "List, show or revert what memory came from."),
     "fact": (
         ("facts", "fact_views"),
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
@@ -41,8 +42,8 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "group": (("groups",), "List, show, create, update, cancel, reset, delete; send."),
     "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
-    "conversation": (("conversations",), "List, rename, delete or import conversations."),
-    "approval": (("approvals",), "List, approve or deny the tool calls that wait."),
+    "conversation": (("agents",), "List, rename, delete or import conversations."),
+    "approval": (("runs",), "List, approve or deny the tool calls that wait."),
     "schedule": (("schedules",), "Add, list, show, cancel or delete what wakes agents."),
     "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
     "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
@@ -51,7 +52,7 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "model": (("perdure.features.local.commands",), "List, get, use or remove models that run on this machine."),
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
     "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
-    "secret": (("secrets",), "Set, list, delete or rotate values that tools need, encrypted."),
+    "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
     "hook": (("doctor",), "List the hooks of this machine."),
     "org": (("access",), "Create, list or delete organisations; audit."),
     "user": (("access",), "Create, list or delete users."),
@@ -61,9 +62,8 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """Noun -> (modules of `commands`, or of a feature, with its verbs, help)."""
 
 
-def is_word(text: str) -> bool:
-    """Whether a text could be the name of a command."""
-    return text.isascii() and text[:1].isalpha() and text.replace("-", "").isalnum()
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+"""What could be the name of a command."""
 
 
 class Root(TyperGroup):
@@ -86,9 +86,10 @@ class Root(TyperGroup):
         return self.commands.get(cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
-        if args[0].endswith("s") and args[0][:-1] in NOUNS:  # a plural; alone it lists
-            args = [args[0][:-1], *(args[1:] or ["list"])]
-        if not is_word(args[0]):
+        if args[0].endswith("s") and args[0][:-1] in NOUNS:  # a plural; without a verb it lists
+            is_bare = not args[1:] or (args[1].startswith("-") and args[1] not in ctx.help_option_names)
+            args = [args[0][:-1], *(["list"] if is_bare else []), *args[1:]]
+        if not _WORD.fullmatch(args[0]):
             args = ["chat", "--prompt", *args]
         elif args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
             similar = get_close_matches(args[0], self.list_commands(ctx), n=1)

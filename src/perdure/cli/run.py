@@ -7,20 +7,21 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
 from types import ModuleType
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand, TyperGroup, TyperOption
 
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
 BUSY_TIMEOUT_S = 0.2
 SERVER_TIMEOUT_S = 2  # a shell waits
+NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 
 def agent_names(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -83,15 +84,25 @@ def agent_option(help: str, *, name: str = "--agent") -> Any:
     return option(help, "AGENT", name=name, autocompletion=agent_names)
 
 
-Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names)]
-LastAgent = Annotated[
-    str | None, argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
-]
+LAST_AGENT = argument("Name or id; by default the agent used last.", "AGENT", autocompletion=agent_names)
+IS_AGENT = object()
+"""Marks an argument that names an agent: the function of the command gets the agent itself."""
+
+if TYPE_CHECKING:
+    from perdure.library.agent import AsyncAgent
+
+    Agent = AsyncAgent
+    LastAgent = AsyncAgent
+else:
+    Agent = Annotated[str, argument("Name or id.", "AGENT", autocompletion=agent_names), IS_AGENT]
+    LastAgent = Annotated[str | None, LAST_AGENT, IS_AGENT]
+
 AsJson = Annotated[bool, flag("--json", "Print one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")]
 NewProfile = Annotated[
     str | None, option("Of a new agent: `small` or `full`; by default as its model needs.", "NAME", name="--profile")
 ]
+Limit = Annotated[int, option("How many.", name="--limit", min=1, max=10_000)]
 Org = Annotated[str | None, option("Name or id of the organisation; by default the default one.", "ORG", name="--org")]
 
 
@@ -108,29 +119,13 @@ def for_work(module: str) -> bool:
     return not module.startswith(READ)
 
 
-@functools.cache
 def store_option(*, hidden: bool) -> Any:
     """The option --store, which every command has. It sets PERDURE_STORE while the command runs."""
-    one = typer.Typer(add_completion=False)
-
-    @one.command()
-    def only(
-        store: str | None = typer.Option(
-            None,
-            "--store",
-            metavar="ADDRESS",
-            help="A file or postgresql://...",
-            callback=_set_store,
-            expose_value=False,
-            hidden=hidden,
-        ),
-    ) -> None:
-        raise AssertionError("unreachable: it lends its option")
-
-    return typer.main.get_command(one).params[0]
+    about = {"metavar": "ADDRESS", "help": "A file or postgresql://...", "hidden": hidden}
+    return TyperOption(param_decls=["--store"], callback=_set_store, expose_value=False, **about)
 
 
-def _set_store(context: typer.Context, address: str | None) -> None:
+def _set_store(context: typer.Context, _: Any, address: str | None) -> None:
     """Set the variable until the command ends."""
     if address is None:
         return
@@ -168,46 +163,89 @@ class Noun(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
-def command(name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None) -> Callable[[Work], Work]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What the function of a command gets beside its arguments, and what becomes of it where there is no store yet.
+
+    Args:
+        given: of `perdure`, the open store, and `access`, who may use it: those that it takes. Both are those of the
+            organisation in the argument `org`.
+        agents: the arguments that it gets as agents; without any, and without a reason below, the store is made.
+        change: whether an agent is changed, so that a name which several have is refused; or a function of the
+            arguments that says so.
+        refuses: (whether it refuses these arguments, why, the option that the error is about) of arguments that do not
+            go together.
+        finds: the kind of the thing that its first argument, `named`, is about: it is not found without a store.
+        none: the hint with which it ends without a store, or without any agent; `shape` is what programs get.
+        lacks: the end of the error that there is no store yet.
+    """
+
+    given: Sequence[str] = ()
+    agents: Sequence[str] = ()
+    change: bool | Callable[[Mapping[str, Any]], bool] = False
+    refuses: Sequence[tuple[Callable[[Mapping[str, Any]], object], str, str | None]] = ()
+    finds: str = ""
+    named: str = ""
+    none: str = ""
+    shape: object = ()
+    lacks: str = ""
+
+
+def command(
+    name: str, *, json: bool = True, loop: Callable[[], Any] = lambda: None, **needs: Any
+) -> Callable[[Work], Work]:
     """Declare a command, such as `agent create`: its arguments are those of the function behind the `View`, where a
     dataclass stands for its fields, and the docstring is its help. The function returns the exit code; None is 0.
 
     Args:
         json: whether it has the option --json, which decides on the view.
         loop: gives the factory of its event loop; None: asyncio's own.
+        needs: fields of `Needs`.
     """
 
     def register(work: Work) -> Work:
         if not for_work(work.__module__):
-            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop)
+            _callbacks[work.__module__][name] = _callback(work, json=json, loop=loop, needs=needs)
         return work
 
     return register
 
 
-def _callback(work: Callable[..., Any], *, json: bool, loop: Callable[[], Any]) -> Callable[..., None]:
+def _callback(
+    work: Callable[..., Any], *, json: bool, loop: Callable[[], Any], needs: Mapping[str, Any]
+) -> Callable[..., None]:
     """What typer calls: it imports the module for its work, and runs the function of the same name."""
-    del work.__annotations__["view"]  # not imported
+    given = [name for name in ("view", "perdure", "access") if work.__annotations__.pop(name, None)]  # not imported
     hints = get_type_hints(work, include_extras=True)
+    agents = [name for name, hint in hints.items() if IS_AGENT in getattr(hint, "__metadata__", ())]
     parameters: list[Parameter] = []
     groups: dict[str, Any] = {}  # argument -> dataclass
-    for name, own in [*signature(work).parameters.items()][1:]:
-        if is_dataclass(hints[name]):
-            groups[name] = hints[name]
-            parameters += signature(hints[name], eval_str=True).parameters.values()
+    for name, own in signature(work).parameters.items():
+        if name in given:
+            continue
+        hint: Any = hints[name]
+        if is_dataclass(hint):
+            groups[name] = hint
+            parameters += signature(groups[name], eval_str=True).parameters.values()
         else:
-            parameters.append(own.replace(annotation=hints[name]))
+            is_last = name in agents and type(None) in get_args(get_args(hint)[0])
+            parameters.append(own.replace(annotation=hint, default=None if is_last else own.default))
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
+    named = parameters[0].name if parameters else ""
+    needed = Needs(given=given, agents=agents, named=named, **needs)
 
     def run(**arguments: Any) -> None:
-        from perdure.cli.work import show_errors
+        for is_wrong, why, about in needed.refuses:
+            if is_wrong(arguments):
+                raise typer.BadParameter(why, param_hint=about)
+        from perdure.cli.work import run_work
 
         module = import_module(work.__module__.removeprefix(READ))
         for name, group in groups.items():
             values = {field.name: arguments.pop(field.name) for field in fields(group)}
             arguments[name] = getattr(module, group.__name__)(**values)
-        run_and_exit(show_errors(getattr(module, work.__name__), **arguments), loop_factory=loop())
+        run_and_exit(run_work(getattr(module, work.__name__), needed, **arguments), loop_factory=loop())
 
     run.__doc__ = work.__doc__
     run.__signature__ = Signature([one.replace(kind=Parameter.KEYWORD_ONLY) for one in parameters])  # type: ignore[attr-defined]

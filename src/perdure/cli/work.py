@@ -1,4 +1,4 @@
-"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person, files of lines."""
+"""Helpers of commands: the view and its errors, the open store, whole lists, questions to a person, what files hold."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
 
 import typer
 
 from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.run import NO_AGENT, Needs
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View, local_time
@@ -26,6 +27,7 @@ from perdure.core.tools.arguments import read_json
 from perdure.library.agent import AsyncAgent
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.services.access.access import open_access
 from perdure.library.services.access.organisations import open_organisation
 from perdure.settings import Settings
 
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
 
 PAGE = 100
 MAKERS = {
-    "tool": ": `perdure tool add FILE.py` makes one",
-    "secret": ": `perdure secret set NAME` makes one",
-    "folder": ": `perdure file upload PATH --folder NAME` makes one",
-    "fact": ": facts are extracted from what is said, or `perdure fact add TEXT` adds one",
-    "group": ": `perdure group create round_robin AGENT AGENT` makes one",
-    "MCP server": ": `perdure mcp add NAME --url URL` registers one",
+    "tool": "`perdure tool add FILE.py` makes one",
+    "secret": "`perdure secret set NAME` makes one",
+    "folder": "`perdure file upload PATH --folder NAME` makes one",
+    "file": "`perdure file upload PATH --folder NAME` adds one",
+    "fact": "facts are extracted from what is said, or `perdure fact add TEXT` adds one",
+    "group": "`perdure group create round_robin AGENT AGENT` makes one",
+    "MCP server": "`perdure mcp add NAME --url URL` registers one",
 }
-"""Kind -> what makes the first one."""
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
+"""Kind -> what makes the first one, of those that need no agent."""
 STDIN = "-"
 SAME_NAME_MAX = 10
 MEMORY_BYTES = 16_000_000  # of stdin; more goes to a temporary file
@@ -62,15 +64,57 @@ def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
     return JsonView(out) if as_json else TextView(Terminal(out, err, interactive=interactive))
 
 
-async def show_errors(work: Callable[..., Awaitable[int | None]], *, as_json: bool = False, **arguments: Any) -> int:
-    """Run the work of a command with its view and arguments, show an error, and return the exit code."""
+async def run_work(
+    work: Callable[..., Awaitable[int | None]], needs: Needs, *, as_json: bool = False, **arguments: Any
+) -> int:
+    """Run the work of a command with its view, its arguments and what it needs, show an error, and return the exit
+    code."""
     view = standard_view(as_json=as_json)
     try:
-        return await work(view, **arguments) or 0
+        async with _find(view, needs, arguments) as found:
+            code = await work(view, **arguments | found)
+        view.finish()
+        return code or 0
     except PerdureError as error:
         view.clear_status()
         view.error(error)
         return 1
+
+
+@asynccontextmanager
+async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    """What a command needs, under the names of its arguments. Raises: PerdureError."""
+    org = arguments.get("org")
+    if "access" in needs.given:
+        async with open_access(Settings.from_environment(), org) as access:
+            yield {"access": access}
+    elif needs.agents or "perdure" in needs.given:
+        change = needs.change if isinstance(needs.change, bool) else needs.change(arguments)
+        empty = _without_store(needs, arguments)
+        async with open_store(view, empty=empty, empty_shape=needs.shape, org=org) as perdure:
+            found: dict[str, Any] = {"perdure": perdure} if "perdure" in needs.given else {}
+            for name in needs.agents:
+                if needs.none and arguments[name] is None and await perdure.last_agent() is None:
+                    _end(view, needs.none, needs.shape)
+                found[name] = await get_agent(view, perdure, arguments[name], change=change)
+            yield found
+    else:
+        yield {}
+
+
+def _without_store(needs: Needs, arguments: Mapping[str, Any]) -> str | PerdureError | None:
+    """The hint or error of a command where there is no store yet; None: it makes the store."""
+    if needs.none:
+        return needs.none
+    if needs.lacks:
+        return no_store(needs.lacks)
+    if needs.finds:
+        name = arguments[needs.named]
+        return none_yet(needs.finds, name if isinstance(name, str) else name[0])
+    if needs.agents:
+        name = arguments[needs.agents[0]]
+        return no_agent() if name is None else none_yet("agent", name)
+    return None
 
 
 @asynccontextmanager
@@ -88,9 +132,7 @@ async def open_store(
     if empty is not None and not has_store(settings):
         if isinstance(empty, PerdureError):
             raise empty
-        view.show(empty_shape)
-        view.hint(empty)
-        raise typer.Exit
+        _end(view, empty, empty_shape)
     # A command ends soon: it must not begin runs that nobody goes on with.
     async with await AsyncPerdure.open(settings=replace(settings, schedules="off")) as perdure:
         if org is None:
@@ -98,6 +140,13 @@ async def open_store(
         else:
             async with open_organisation(perdure, org) as other:
                 yield other
+
+
+def _end(view: View, hint: str, shape: object) -> NoReturn:
+    """End a command that has nothing to show."""
+    view.show(shape)
+    view.hint(hint)
+    raise typer.Exit
 
 
 def has_store(settings: Settings) -> bool:
@@ -112,13 +161,12 @@ def no_store(consequence: str) -> InvalidInput:
 
 def none_yet(kind: str, name: str) -> NotFound:
     """The error about a missing thing where there is no store yet."""
-    hint = NO_AGENT if kind == "agent" else "there is none yet"
-    return NotFound(kind, name, hint=f"{hint}{MAKERS.get(kind, '')}")
+    return NotFound(kind, name, hint=f"there is none yet: {MAKERS[kind]}" if kind in MAKERS else NO_AGENT)
 
 
-def no_agent(name: str | None) -> NotFound:
+def no_agent() -> NotFound:
     """The error where there is no agent at all."""
-    error = NotFound("agent", name or "")
+    error = NotFound("agent", "")
     error.args = (NO_AGENT,)
     return error
 
@@ -128,11 +176,11 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
 
     Args:
         change: something of the agent is changed or deleted, so that a name which several have is refused.
-    Raises: NotFound; InvalidInput: there is none at all, or several have the name.
+    Raises: NotFound; InvalidInput: several have the name.
     """
     agent = await perdure.last_agent() if name is None else await perdure.agent(name)
     if agent is None:
-        raise InvalidInput(NO_AGENT)
+        raise no_agent()
     if name is not None and name != agent.id:
         several = await describe_same_name(perdure, name)
         if several and change:
@@ -140,20 +188,6 @@ async def get_agent(view: View, perdure: AsyncPerdure, name: str | None, *, chan
         if several:
             view.hint(f"{several[0]}; this is the newest, {agent.id}. By id: {several[1]}.")
     return agent
-
-
-@asynccontextmanager
-async def named_agent(
-    view: View, name: str | None, *, change: bool = False, empty: PerdureError | None = None, org: str | None = None
-) -> AsyncIterator[tuple[AsyncPerdure, AsyncAgent]]:
-    """The open store, and the agent as `get_agent` has it.
-
-    Args:
-        empty: the error where there is no store yet; by default that there is no such agent.
-    """
-    none = no_agent(None) if name is None else none_yet("agent", name)
-    async with open_store(view, empty=empty or none, org=org) as perdure:
-        yield perdure, await get_agent(view, perdure, name, change=change)
 
 
 async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
@@ -169,12 +203,12 @@ async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str
     return f"{count:,} agents are named {name!r}", ", ".join(ids)
 
 
-def read_pairs(what: str, texts: Sequence[str]) -> dict[str, str]:
-    """Name -> value of texts as NAME=VALUE. Raises: InvalidInput."""
-    pairs = [text.partition("=") for text in texts]
+def read_pairs(what: str, texts: Sequence[str] | None, form: str = "NAME=VALUE") -> dict[str, str]:
+    """Name -> value of texts of this form. Raises: InvalidInput."""
+    pairs = [text.partition("=") for text in texts or ()]
     for name, equals, value in pairs:
         if not name or not equals:
-            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write NAME=VALUE")
+            raise InvalidInput(f"{what} is {name + equals + value!r:.80}: write {form}")
     return {name: value for name, _, value in pairs}
 
 
@@ -184,6 +218,36 @@ def read_value(text: str) -> Any:
         return read_json(text)
     except (ValueError, RecursionError):
         return text
+
+
+def read_object(what: str, text: str, example: str) -> dict[str, Any]:
+    """The JSON object in the text of an argument. Raises: InvalidInput."""
+    why = ""
+    try:
+        value = read_json(text)
+    except (ValueError, RecursionError) as error:
+        value, why = None, f" is no JSON ({error!s:.200})" if str(error) else ""
+    if not isinstance(value, dict):
+        raise InvalidInput(
+            f"{what} is {text[:80]!r}{why and f', which{why}'}: write a JSON object, such as '{example}'"
+        )
+    return value
+
+
+def read_bytes(name: str) -> bytes:
+    """What a file holds, or stdin for `-`. Raises: InvalidInput."""
+    try:
+        return sys.stdin.buffer.read() if name == STDIN else Path(name).expanduser().read_bytes()
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{name!r} can't be read: {getattr(error, 'strerror', None) or error}") from error
+
+
+def read_text(name: str) -> str:
+    """The same as text in UTF-8. Raises: InvalidInput."""
+    try:
+        return read_bytes(name).decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{name!r} is no text in UTF-8: byte {error.start + 1} is none") from error
 
 
 async def load_all(list_page: Callable[..., Awaitable[Sequence[Item]]]) -> list[Item]:
@@ -220,9 +284,22 @@ def confirm(view: View, question: str, *, action: str, yes: bool) -> None:
         raise typer.Exit(1)
 
 
-def deleted(what: str, more: str = "") -> str:
-    """The line about a deletion that nothing takes back; `more`: what stays, or what helps."""
-    return f"Deleted {what}. This can't be undone{f'; {more}' if more else ''}."
+@contextmanager
+def deleting(view: View, what: str, more: str = "", *, yes: bool, again: str = "", gone: str = "") -> Iterator[None]:
+    """Ask before something is deleted for good, which is done meanwhile, and say that it was.
+
+    Args:
+        more: what stays, or whom it is taken from, for the question.
+        again: what helps afterwards; by default the same.
+        gone: the id, for programs.
+    """
+    question = f"{what[0].upper()}{what[1:]} will be gone for good{more and f'; {more}'}. Delete?"
+    confirm(view, question, action=f"delete the {what}", yes=yes)
+    yield
+    if gone:
+        view.show({"deleted": gone})
+    after = again or more
+    view.hint(f"Deleted {what}. This can't be undone{after and f'; {after}'}.")
 
 
 @contextmanager
@@ -282,11 +359,15 @@ def _seekable(stream: BinaryIO) -> BinaryIO:
 
 
 @contextmanager
-def output_lines(name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
-    """A function that writes one line; the file appears under its name when all lines are written.
+def output_lines(view: View, name: str, *, overwrite: bool) -> Iterator[Callable[[str], None]]:
+    """A function that writes one line to a file, which appears under its name when all are written, or for `-` to
+    stdout.
 
     Raises: InvalidInput: the file can't be written, or it exists.
     """
+    if name == STDIN:
+        yield view.print
+        return
     file = Path(name).expanduser()
     if file.exists() and not overwrite:
         raise InvalidInput(f"{name} exists already: choose another name, or replace it with --overwrite")

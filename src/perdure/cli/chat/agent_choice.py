@@ -95,25 +95,11 @@ async def open_agent(
     if profile is not None and profile != agent.info.settings.get(PROFILE):
         helps = f"`perdure agent settings {shlex.quote(agent.name)} profile={shlex.quote(profile)}` changes it"
         raise InvalidInput(f"--profile {profile} is for an agent that is made, and there is {agent.name!r}: {helps}")
-    return Target(await look_for_default(agent, perdure, view), False, await last_conversation(agent))
-
-
-async def look_for_default(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> AsyncAgent:
-    """The agent; one that follows the default, and has only the built-in program, with a model that is found now."""
-    if agent.info.follows_default and agent.info.model == EXTRACTIVE:
+    if agent.info.follows_default and agent.info.model == EXTRACTIVE:  # a language model can be there by now
         await perdure.app.choose(progress=view.show_status)
         view.clear_status()
-        return await perdure.agent(agent.id)
-    return agent
-
-
-async def existing_agent(view: View, perdure: AsyncPerdure, name: str | None) -> Target | None:
-    """The agent of this name, or the one used last, in its last conversation; None when there is none at all.
-
-    Raises: NotFound: there is none of this name.
-    """
-    agent = await _find_agent(view, perdure, name, new=False)
-    return None if agent is None else Target(agent, False, await last_conversation(agent))
+        agent = await perdure.agent(agent.id)
+    return Target(agent, False, await last_conversation(agent))
 
 
 async def choose_model(perdure: AsyncPerdure, view: View) -> None:

@@ -9,8 +9,9 @@ from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import ListedLines, Source, StdinLines
-from perdure.cli.commands.conversations import conversation_named, show_last_turns
-from perdure.cli.work import NO_AGENT, has_store, standard_view
+from perdure.cli.commands.agents import conversation_named, show_last_turns
+from perdure.cli.run import NO_AGENT
+from perdure.cli.work import has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.text.addresses import without_password
 from perdure.library.perdure import AsyncPerdure

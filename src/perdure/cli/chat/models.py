@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from perdure.app import App, ModelRegistry, facts_of
-from perdure.cli.views.view import ModelRow
+from perdure.cli.views.view import ModelRow, first_names
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE
 from perdure.library.agent import AsyncAgent
@@ -17,8 +17,7 @@ DEFAULT = "default"
 
 def known_models(handles: Sequence[str]) -> str:
     """The first handles, and how many more there are."""
-    first = ", ".join(handles[:MODELS_MAX])
-    return f"{first}, and {len(handles) - MODELS_MAX:,} more" if len(handles) > MODELS_MAX else first
+    return first_names(handles, MODELS_MAX)
 
 
 def model_row(agent: AsyncAgent, app: App) -> ModelRow:

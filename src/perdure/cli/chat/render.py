@@ -10,7 +10,7 @@ from datetime import datetime
 from rich.text import Text as Line
 
 from perdure.cli.chat.terminal import Terminal
-from perdure.cli.views.view import View, call_line, fold, outcome, places_read, plural, visible
+from perdure.cli.views.view import View, call_line, first_names, fold, outcome, places_read, plural, visible
 from perdure.core import events
 from perdure.core.groups.group import COMPANION
 from perdure.core.ids import StepId
@@ -129,8 +129,7 @@ class RunRenderer:
     def _show_recall(self, event: events.MemoryRecalled) -> None:
         """Show what memory goes with the message."""
         names = list(dict.fromkeys(visible(str(source["name"])) for source in event.sources))
-        more = f", and {len(names) - RECALLED_MAX} more" if len(names) > RECALLED_MAX else ""
-        text = f"recalled {len(event.sources)}: {', '.join(names[:RECALLED_MAX])}{more}"
+        text = f"recalled {len(event.sources)}: {first_names(names, RECALLED_MAX)}"
         if event.problem is not None:
             text = f"nothing recalled: {visible(event.problem)}"
         self._terminal.note(Line(f"◆ {text}", style="dim"))

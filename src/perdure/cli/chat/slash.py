@@ -11,12 +11,8 @@ from rich.text import Text
 from perdure.cli.chat.agent_choice import context_command
 from perdure.cli.chat.models import known_models, model_row, set_model
 from perdure.cli.chat.session import Session
-from perdure.cli.commands import conversations
-from perdure.cli.commands.agents import load_agents
-from perdure.cli.commands.forget import forget_shape, forget_view, preview_view, undo_shape, undo_view
-from perdure.cli.commands.memory import restore_version, show_blocks, show_versions
-from perdure.cli.commands.search import show_hits
-from perdure.cli.commands.sources import show_origin
+from perdure.cli.commands import agents, memory
+from perdure.cli.commands.archives import show_hits
 from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
 from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
@@ -56,18 +52,13 @@ async def run_command(session: Session, line: str) -> None:
     name = _ALIASES.get(name, name)
     command = COMMANDS.get(name)
     if command is None:
-        similar = _similar_command(name)
-        suggestion = f"did you mean {similar}? " if similar else ""
+        begun = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
+        similar = begun or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+        suggestion = f"did you mean {similar[0]}? " if similar else ""
         raise InvalidInput(
             f"there is no command {name}: {suggestion}/help lists them; // at the start sends the text itself"
         )
     await command.run(session, argument.strip())
-
-
-def _similar_command(name: str) -> str | None:
-    """The command that `name` abbreviates or resembles."""
-    matches = [command for command in COMMANDS if len(name) > 1 and command.startswith(name)]
-    return next(iter(matches or difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)), None)
 
 
 def command_help() -> Mapping[str, str]:
@@ -97,16 +88,16 @@ async def _memory(session: Session, argument: str) -> None:
     agent, view, words = session.agent, session.view, argument.split()
     match words:
         case []:
-            show_blocks(view, await agent.blocks.list())
+            memory.show_blocks(view, await agent.blocks.list())
             view.hint("/memory LABEL history shows how a block came to be what it is")
         case [label]:
-            show_blocks(view, [await agent.blocks.get(label)])
+            memory.show_blocks(view, [await agent.blocks.get(label)])
             view.hint(f"/memory {label} history shows how it came to be what it is")
         case [label, "history"]:
-            await show_versions(view, agent, label)
+            await memory.show_versions(view, agent, label)
             view.hint(f"/memory {label} restore N brings the value of version N back")
         case [label, "restore", number] if number.isdecimal():
-            await restore_version(view, agent, label, int(number))
+            await memory.restore_version(view, agent, label, int(number))
             view.hint(f"the agent sees it from the next message on; /memory {label} history shows it")
         case _:
             raise _wrong_usage("/memory")
@@ -147,7 +138,7 @@ async def _why(session: Session, argument: str) -> None:
         if answer is None:
             raise InvalidInput("there is no answer yet: /why ID shows where a memory comes from")
         argument = answer.id
-    show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
+    memory.show_origin(session.view, await session.agent.why(argument, conversation=session.conversation))
 
 
 @_command("/recall [on | off]")
@@ -193,8 +184,8 @@ async def _forget(session: Session, argument: str) -> None:
         raise _wrong_usage("/forget")
     preview = await session.agent.find_mentions(argument)
     result = await session.agent.forget(argument)
-    parts = forget_view(result) if result.correction else ()
-    session.view.show(forget_shape(session.agent, preview, result), *preview_view(preview), *parts)
+    parts = memory.forget_view(result) if result.correction else ()
+    session.view.show(memory.forget_shape(session.agent, preview, result), *memory.preview_view(preview), *parts)
     left = sum(preview.counts.values()) - preview.in_view
     back = "/undo brings it back" if result.correction else "nothing was in view"
     hint = f"; old versions and records hold it: `perdure forget {session.agent.name} TEXT --erase` removes those"
@@ -206,8 +197,7 @@ async def _undo(session: Session, argument: str) -> None:
     """Undo what was forgotten or corrected last."""
     if argument and not argument.isdecimal():
         raise _wrong_usage("/undo")
-    result = await session.agent.undo(int(argument) if argument else None)
-    session.view.show(undo_shape(result), *undo_view(result))
+    memory.show_undone(session.view, await session.agent.undo(int(argument) if argument else None))
     session.view.hint("the agent sees it from the next message on")
 
 
@@ -246,7 +236,7 @@ async def _new(session: Session, argument: str) -> None:
 @_command("/conversations")
 async def _conversations(session: Session, argument: str) -> None:
     """List the conversations."""
-    await conversations.show_conversations(session.view, session.agent, session.conversation)
+    await agents.show_conversations(session.view, session.agent, session.conversation)
     session.view.hint("/switch NUMBER goes on with another one; /rename NAME says what this one is about")
 
 
@@ -255,10 +245,10 @@ async def _switch(session: Session, argument: str) -> None:
     """Go on with another conversation."""
     if not argument:
         raise _wrong_usage("/switch", "; /conversations lists them")
-    conversation = await conversations.conversation_named(session.agent, argument)
-    await conversations.show_conversation(session.view, session.agent, conversation)
+    conversation = await agents.conversation_named(session.agent, argument)
+    await agents.show_conversation(session.view, session.agent, conversation)
     if session.interactive:
-        await conversations.show_last_turns(session.view, session.agent, conversation.id, conversations.LAST_TURNS)
+        await agents.show_last_turns(session.view, session.agent, conversation.id, agents.LAST_TURNS)
     await session.switch_to(conversation.id)
     session.view.hint("what you say now goes there; memory and search are the same")
 
@@ -270,7 +260,7 @@ async def _rename(session: Session, argument: str) -> None:
         raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
-    await conversations.show_conversation(session.view, session.agent, conversation)
+    await agents.show_conversation(session.view, session.agent, conversation)
     session.view.hint("/conversations lists it by this name")
 
 
@@ -326,7 +316,7 @@ async def _context(session: Session, argument: str) -> None:
 @_command("/agents")
 async def _agents(session: Session, argument: str) -> None:
     """List the agents."""
-    rows = await load_agents(session.perdure)
+    rows = await agents.load_agents(session.perdure)
     session.view.show({"agents": [agent_shape(row) for row in rows]}, agents_view(rows))
     session.view.hint("`perdure chat NAME` talks to another one; `perdure chat NAME --new` makes it")
 

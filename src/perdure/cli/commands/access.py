@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
-from perdure.cli.run import Org, Yes, argument, command, for_work, option
+from perdure.cli.run import Limit, Org, Yes, argument, command, for_work, option
 
 if for_work(__name__):
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, local_time, visible
-    from perdure.cli.work import confirm, deleted, load_all
-    from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
+    from perdure.cli.work import confirm, deleting, load_all
+    from perdure.core.access.values import ApiKey, AuditFilter, Organisation, User, as_scope, limits_of
     from perdure.core.errors import InvalidInput
-    from perdure.library.services.access.access import LAST_WRITES_S, open_access
+    from perdure.library.services.access.access import LAST_WRITES_S, Access
     from perdure.server.config import ServerConfig, key_path, load_key
     from perdure.settings import Settings
 
@@ -40,102 +40,86 @@ class LimitOptions:
 
 
 @command("org create")
-async def create_org(view: View, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]) -> None:
+async def create_org(
+    view: View, access: Access, name: Annotated[str, argument("Its name, which no other one has.", "NAME")]
+) -> None:
     """Create an organisation: agents, tools, keys and users of its own, which no other one sees."""
-    async with open_access(Settings.from_environment()) as access:
-        made = await access.create_organisation(name)
-        view.show(fields(made, "id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
-        view.hint(f"`perdure key create admin --scope admin --org {visible(made.name)}` makes its first key.")
+    made = await access.create_organisation(name)
+    view.show(fields(made, "id", "name", "created_at"), _owner_line(made))
+    view.hint(f"`perdure key create admin --scope admin --org {visible(made.name)}` makes its first key.")
 
 
 @command("org list")
-async def list_orgs(view: View) -> None:
+async def list_orgs(view: View, access: Access) -> None:
     """List the organisations."""
-    async with open_access(Settings.from_environment()) as access:
-        found = await load_all(access.organisations)
-        lines = (
-            f"{one.id}  {visible(one.name)}{'  (is being removed)' if one.deleted_at is not None else ''}"
-            for one in found
-        )
-        view.show([fields(one, "id", "name", "created_at", "deleted_at") for one in found], *lines)
+    found = await load_all(access.organisations)
+    lines = (f"{_owner_line(one)}{'' if one.deleted_at is None else '  (is being removed)'}" for one in found)
+    view.show([fields(one, "id", "name", "created_at", "deleted_at") for one in found], *lines)
 
 
 @command("org delete", json=False)
-async def delete_org(view: View, name: OrgName, yes: Yes = False) -> None:
+async def delete_org(view: View, access: Access, name: OrgName, yes: Yes = False) -> None:
     """Delete an organisation with everything in it, for good. Its keys count no more at once."""
-    settings = Settings.from_environment()
-    async with open_access(settings) as access:
-        found = await access.organisation(name)
-        question = (
-            f"Organisation {visible(found.name)!r}, its users, keys, agents and files will be gone for good. Delete?"
-        )
-        confirm(view, question, action="delete the organisation", yes=yes)
+    found = await access.organisation(name)
+    what, helps = f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"
+    with deleting(view, what, "its users, keys, agents and files too", yes=yes, again=helps):
         await access.delete_organisation(found.id)
         view.show_status(f"removing; servers may know its keys for {LAST_WRITES_S:g} seconds…")
-        await access.remove_organisation(found.id, settings)
+        await access.remove_organisation(found.id, Settings.from_environment())
         view.clear_status()
-        view.hint(deleted(f"organisation {visible(found.name)!r}", "`perdure store scrub` empties free space too"))
 
 
 @command("org audit")
 async def list_audit(
     view: View,
+    access: Access,
     org: Org = None,
     action: Annotated[str | None, option("Only actions with this in them.", "TEXT")] = None,
-    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
+    limit: Limit = 50,
 ) -> None:
     """List who did what, newest first: administration, and changes of agents and memory through servers."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await access.audit(AuditFilter(action=action), limit=limit)
-        names = ("seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
-        lines = (
-            "  ".join(
-                (local_time(one.at), one.user_id or one.key_id or "this machine", visible(one.action), one.object_id)
-            )
-            for one in found
-        )
-        view.show([fields(one, *names) for one in found], *lines)
-        if not found:
-            view.hint("The audit log is empty.")
+    found = await access.audit(AuditFilter(action=action), limit=limit)
+    names = ("seq", "at", "user_id", "key_id", "action", "object_id", "trace_id")
+    lines = (
+        f"{local_time(one.at)}  {one.user_id or one.key_id or 'this machine'}  {visible(one.action)}  {one.object_id}"
+        for one in found
+    )
+    view.show([fields(one, *names) for one in found], *lines)
+    if not found:
+        view.hint("The audit log is empty.")
 
 
 @command("user create")
 async def create_user(
-    view: View, name: Annotated[str, argument("The name, such as an address.", "NAME")], org: Org = None
+    view: View, access: Access, name: Annotated[str, argument("The name, such as an address.", "NAME")], org: Org = None
 ) -> None:
     """Create a user. What a key of the user writes carries the user's id."""
-    async with open_access(Settings.from_environment(), org) as access:
-        made = await access.create_user(name)
-        view.show(fields(made, "id", "org_id", "name", "created_at"), f"{made.id}  {visible(made.name)}")
-        view.hint(f"`perdure key create NAME --user {visible(made.name)}` makes a key of that user.")
+    made = await access.create_user(name)
+    view.show(_user_shape(made), _owner_line(made))
+    view.hint(f"`perdure key create NAME --user {visible(made.name)}` makes a key of that user.")
 
 
 @command("user list")
-async def list_users(view: View, org: Org = None) -> None:
+async def list_users(view: View, access: Access, org: Org = None) -> None:
     """List the users."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await load_all(access.users)
-        shapes = [fields(one, "id", "org_id", "name", "created_at") for one in found]
-        view.show(shapes, *(f"{one.id}  {visible(one.name)}" for one in found))
-        if not found:
-            view.hint("There are no users yet: `perdure user create NAME` makes one.")
+    found = await load_all(access.users)
+    view.show(list(map(_user_shape, found)), *map(_owner_line, found))
+    if not found:
+        view.hint("There are no users yet: `perdure user create NAME` makes one.")
 
 
 @command("user delete", json=False)
-async def delete_user(view: View, name: UserName, org: Org = None, yes: Yes = False) -> None:
+async def delete_user(view: View, access: Access, name: UserName, org: Org = None, yes: Yes = False) -> None:
     """Delete a user with the user's keys."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await access.user(name)
-        confirm(
-            view, f"User {visible(found.name)!r} and the keys will be gone. Delete?", action="delete the user", yes=yes
-        )
+    found = await access.user(name)
+    with deleting(view, f"user {visible(found.name)!r}", "the user's keys too", yes=yes):
         await access.delete_user(found.id)
-        view.hint(deleted(f"user {visible(found.name)!r}"))
 
 
 @command("key create")
 async def create_key(
     view: View,
+    access: Access,
     *,
     name: Annotated[str, argument("What the key is for.", "NAME")],
     scope: Annotated[str, option("`admin`, `builder`, `user` or `read-only`.", "SCOPE")] = "user",
@@ -145,57 +129,48 @@ async def create_key(
     limits: LimitOptions,
 ) -> None:
     """Create an API key and print it, once: only its digest is stored."""
-    as_scope(scope)
-    async with open_access(Settings.from_environment(), org) as access:
-        user_id = None if user is None else (await access.user(user)).id
-        is_first = not await access.has_keys()
-        made, text = await access.create_key(
-            name,
-            as_scope(scope),
-            user_id=user_id,
-            expires_at=None if expires is None else read_moment(expires),
-            limits=limits_of({key: value for key, value in asdict(limits).items() if value is not None}),
-        )
-        view.show({**_shape(made), "key": text}, text)
-        view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
-        if is_first:
-            view.note("It is the first key: from now on every client of a server of this store needs one.")
-        if is_first and made.scope != "admin":
-            view.note("`perdure key create NAME --scope admin` makes one that may change the settings too.")
+    is_first = not await access.has_keys()
+    made, text = await access.create_key(
+        name,
+        as_scope(scope),
+        user_id=None if user is None else (await access.user(user)).id,
+        expires_at=None if expires is None else read_moment(expires),
+        limits=limits_of({key: value for key, value in asdict(limits).items() if value is not None}),
+    )
+    view.show({**_shape(made), "key": text}, text)
+    view.hint("Keep it now: only its digest is stored, and nobody can show it again.")
+    if is_first:
+        view.note("It is the first key: from now on every client of a server of this store needs one.")
+    if is_first and made.scope != "admin":
+        view.note("`perdure key create NAME --scope admin` makes one that may change the settings too.")
 
 
 @command("key list")
-async def list_keys(view: View, org: Org = None) -> None:
+async def list_keys(view: View, access: Access, org: Org = None) -> None:
     """List the API keys of the store, without their texts."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await load_all(access.keys)
-        now = datetime.now(UTC)
-        view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
-        if not found:
-            view.hint("There are no keys yet: `perdure key create NAME` makes one.")
+    found, now = await load_all(access.keys), datetime.now(UTC)
+    view.show([_shape(one) for one in found], *(_line(one, now) for one in found))
+    if not found:
+        view.hint("There are no keys yet: `perdure key create NAME` makes one.")
 
 
 @command("key revoke")
-async def revoke_key(view: View, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+async def revoke_key(view: View, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
     """Revoke an API key; servers refuse it within seconds."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await access.key(key)
-        confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
-        revoked = await access.revoke_key(found.id)
-        view.show(_shape(revoked))
-        view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
+    found = await access.key(key)
+    confirm(view, f"Key {visible(found.name)!r} will count no more. Revoke?", action="revoke the key", yes=yes)
+    view.show(_shape(await access.revoke_key(found.id)))
+    view.hint(f"Revoked {visible(found.name)!r}; servers refuse it within seconds.")
 
 
 @command("key delete", json=False)
-async def delete_key(view: View, key: KeyName, org: Org = None, yes: Yes = False) -> None:
+async def delete_key(view: View, access: Access, key: KeyName, org: Org = None, yes: Yes = False) -> None:
     """Delete an API key with its line in the list. A store without any keys is open to this machine again."""
-    async with open_access(Settings.from_environment(), org) as access:
-        found = await access.key(key)
-        confirm(view, f"Key {visible(found.name)!r} will be gone. Delete?", action="delete the key", yes=yes)
+    found = await access.key(key)
+    with deleting(view, f"key {visible(found.name)!r}", "servers refuse it within seconds", yes=yes):
         is_guarded = await access.delete_key(found.id)
-        view.hint(deleted(f"key {visible(found.name)!r}", "servers refuse it within seconds"))
-        if not is_guarded:
-            view.note("That was the last key: a server on loopback is now open to every program of this machine.")
+    if not is_guarded:
+        view.note("That was the last key: a server on loopback is now open to every program of this machine.")
 
 
 @command("key show", json=False)
@@ -219,6 +194,14 @@ def read_moment(text: str) -> datetime:
     except ValueError as error:
         raise InvalidInput(f"{text!r:.60} is no time: write 90d, 12h, or 2027-01-31") from error
     return at if at.tzinfo is not None else at.astimezone()
+
+
+def _owner_line(one: Organisation | User) -> str:
+    return f"{one.id}  {visible(one.name)}"
+
+
+def _user_shape(user: User) -> dict[str, Any]:
+    return fields(user, "id", "org_id", "name", "created_at")
 
 
 def _shape(key: ApiKey) -> dict[str, Any]:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, get_args
 
-from perdure.cli.run import LastAgent, Yes, argument, command, for_work, option
+from perdure.cli.run import LastAgent, Limit, Yes, argument, command, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
 
     from perdure.cli.chat.agent_choice import chat_command
-    from perdure.cli.commands.memory import NO_STORE
-    from perdure.cli.commands.sources import show_origin
-    from perdure.cli.views.facts import SHORT_CHARS, fact_shape, fact_view, facts_view
-    from perdure.cli.views.view import View, plural, visible
-    from perdure.cli.work import confirm, get_agent, no_store, none_yet, open_store, read_pairs
+    from perdure.cli.commands.memory import show_origin
+    from perdure.cli.views.facts import fact_shape, fact_view, facts_view
+    from perdure.cli.views.view import View, plural, short_id, visible
+    from perdure.cli.work import confirm, read_pairs
     from perdure.core.errors import InvalidInput
     from perdure.core.facts.values import FACT_STATES, KNOWN_STATES
     from perdure.core.ids import FactId
     from perdure.core.provenance.sources import TrustLabel
     from perdure.domain.facts.graphs import FactFields
-    from perdure.library.agent import AsyncAgent
-    from perdure.library.facts import AsyncFacts
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.services.facts.views import FactConditions
     from perdure.search.query import parse_time
@@ -61,18 +57,13 @@ class Options:
 
 
 @command("fact list")
-async def list_facts(
-    view: View,
-    *,
-    agent: LastAgent = None,
-    options: Options,
-    limit: Annotated[int, option("How many.", min=1, max=10_000)] = 50,
-) -> None:
+async def list_facts(view: View, *, agent: LastAgent, options: Options, limit: Limit = 50) -> None:
     """List what an agent knows as facts, newest first."""
-    async with owner_of(view, agent) as owner:
-        hits = await owner.facts.list(limit=limit, **_conditions(options, owner.info.timezone))
-        view.show([fact_shape(hit) for hit in hits], *facts_view(hits, owner.info.timezone))
-        view.hint(await _next_steps(owner.facts))
+    hits = await agent.facts.list(limit=limit, **_conditions(options, agent.info.timezone))
+    view.show([fact_shape(hit) for hit in hits], *facts_view(hits, agent.info.timezone))
+    waiting = (await agent.facts.counts()).waiting
+    more = f" {plural(waiting, 'message')} wait for extraction." if waiting else ""
+    view.hint(f"`perdure fact edit ID TEXT` corrects one, `forget ID` takes it away, `history ID` says whence.{more}")
 
 
 @command("fact search")
@@ -80,41 +71,40 @@ async def search_facts(
     view: View,
     *,
     text: Annotated[str, argument("What to search for.", "TEXT")],
-    agent: LastAgent = None,
+    agent: LastAgent,
     options: Options,
     limit: Annotated[int, option("How many.", min=1, max=1_000)] = 10,
 ) -> None:
     """Search the facts of an agent, best first."""
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
-    async with owner_of(view, agent) as owner:
-        hits = await owner.facts.search(text, limit=limit, **_conditions(options, owner.info.timezone))
-        view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits, owner.info.timezone))
-        view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
+    hits = await agent.facts.search(text, limit=limit, **_conditions(options, agent.info.timezone))
+    view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits, agent.info.timezone))
+    view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
 
 
-@command("fact show")
-async def show_fact(view: View, fact: FactName) -> None:
+@command("fact show", finds="fact")
+async def show_fact(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show a fact with its times and its entities."""
-    async with named_facts(view, fact) as (perdure, [fact_id], home):
-        hit = await perdure.services.facts.get(fact_id)
-        view.show(fact_shape(hit), *fact_view(hit, home))
-        view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
+    [fact_id], home = await find_facts(perdure, fact)
+    hit = await perdure.services.facts.get(fact_id)
+    view.show(fact_shape(hit), *fact_view(hit, home))
+    view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
 
-@command("fact history")
-async def history(view: View, fact: FactName) -> None:
+@command("fact history", finds="fact")
+async def history(view: View, perdure: AsyncPerdure, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
-    async with named_facts(view, fact) as (perdure, [fact_id], _):
-        show_origin(view, await perdure.services.why.find_origin(fact_id))
-        view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
+    [fact_id], _ = await find_facts(perdure, fact)
+    show_origin(view, await perdure.services.why.find_origin(fact_id))
+    view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
-@command("fact add")
+@command("fact add", change=True)
 async def add(
     view: View,
     text: Annotated[str, argument("A sentence, such as 'Ada lives in Turin.'", "TEXT")],
-    agent: LastAgent = None,
+    agent: LastAgent,
     subject: Annotated[str, option("Whom it is about; by default the user.", "NAME")] = "",
     relation: Annotated[str, option("Such as LIVES_IN.", "NAME")] = "REMEMBERS",
     object_: Annotated[str, option("What it is related to.", "NAME", name="--object")] = "",
@@ -122,17 +112,17 @@ async def add(
     until: ToDate = None,
 ) -> None:
     """Add a fact."""
-    async with owner_of(view, agent, change=True) as owner:
-        home, given = owner.info.timezone, (("valid_at", since), ("invalid_at", until))
-        times = {name: parse_time(value, timezone=home) for name, value in given if value}
-        hit = await owner.facts.add(text, subject=subject, relation=relation, object=object_, **times)
-        view.show(fact_shape(hit), *fact_view(hit, home))
-        view.hint(f"The agent finds it: `{chat_command(owner)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
+    home, given = agent.info.timezone, (("valid_at", since), ("invalid_at", until))
+    times = {name: parse_time(value, timezone=home) for name, value in given if value}
+    hit = await agent.facts.add(text, subject=subject, relation=relation, object=object_, **times)
+    view.show(fact_shape(hit), *fact_view(hit, home))
+    view.hint(f"The agent finds it: `{chat_command(agent)}`. `perdure fact forget {short_id(hit.fact.id)}` undoes.")
 
 
-@command("fact edit")
+@command("fact edit", finds="fact")
 async def edit(
     view: View,
+    perdure: AsyncPerdure,
     fact: FactName,
     text: Annotated[str | None, argument("The sentence; by default it stays.", "TEXT")] = None,
     since: FromDate = None,
@@ -140,46 +130,35 @@ async def edit(
     rating: Annotated[float | None, option("How much it matters.", min=0, max=1)] = None,
 ) -> None:
     """Correct a fact; the version before stays in its history. '' takes a date away."""
+    [fact_id], home = await find_facts(perdure, fact)
     changes: FactFields = {}
     if text is not None:
         changes["text"] = text
     if rating is not None:
         changes["rating"] = rating
-    if not changes and since is None and until is None:
+    if since is not None:
+        changes["valid_at"] = parse_time(since, timezone=home)
+    if until is not None:
+        changes["invalid_at"] = parse_time(until, timezone=home)
+    if not changes:
         raise InvalidInput("nothing changes: give the new text, --since, --until or --rating")
-    async with named_facts(view, fact) as (perdure, [fact_id], home):
-        if since is not None:
-            changes["valid_at"] = parse_time(since, timezone=home)
-        if until is not None:
-            changes["invalid_at"] = parse_time(until, timezone=home)
-        hit = await perdure.services.facts.update(fact_id, changes)
-        view.show(fact_shape(hit), *fact_view(hit, home))
-        view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
+    hit = await perdure.services.facts.update(fact_id, changes)
+    view.show(fact_shape(hit), *fact_view(hit, home))
+    view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
 
-@command("fact forget")
-async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
+@command("fact forget", finds="fact")
+async def forget(view: View, perdure: AsyncPerdure, facts: FactNames, yes: Yes = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
-    async with named_facts(view, *facts) as (perdure, fact_ids, _):
-        hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
-        what = plural(len(hits), "fact")
-        confirm(
-            view,
-            f"{'; '.join(visible(hit.fact.text) for hit in hits)}\nForget {what}?",
-            action=f"forget the {what}",
-            yes=yes,
-        )
-        gone = await perdure.services.facts.delete(fact_ids)
-        view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
-        command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
-        view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
-
-
-async def _next_steps(facts: AsyncFacts) -> str:
-    """What can be done with facts, and how much waits."""
-    counts = await facts.counts()
-    waiting = f" {plural(counts.waiting, 'message')} wait for extraction." if counts.waiting else ""
-    return f"`perdure fact edit ID TEXT` corrects one, `forget ID` takes it away, `history ID` says whence.{waiting}"
+    fact_ids, _ = await find_facts(perdure, *facts)
+    hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
+    what = plural(len(hits), "fact")
+    texts = "; ".join(visible(hit.fact.text) for hit in hits)
+    confirm(view, f"{texts}\nForget {what}?", action=f"forget the {what}", yes=yes)
+    gone = await perdure.services.facts.delete(fact_ids)
+    view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
+    command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
+    view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
 
 
 def _conditions(options: Options, timezone: str) -> FactConditions:
@@ -203,25 +182,11 @@ def _conditions(options: Options, timezone: str) -> FactConditions:
         min_rating=options.min_rating,
         states=states,
         trust=tuple(one for one in TRUSTS if one in said_by) or None,
-        scope=read_pairs("--scope", options.scope or ()),
+        scope=read_pairs("--scope", options.scope),
     )
 
 
-@asynccontextmanager
-async def owner_of(view: View, name: str | None, *, change: bool = False) -> AsyncIterator[AsyncAgent]:
-    """The agent of this name, or the one used last; `change` as `get_agent` has it."""
-    async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        yield await get_agent(view, perdure, name, change=change)
-
-
-@asynccontextmanager
-async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId], str]]:
-    """The open store, the facts whose ids begin so, and the time zone of the first."""
-    async with open_store(view, empty=none_yet("fact", starts[0])) as perdure:
-        ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
-        yield perdure, ids, await perdure.services.facts.timezone(ids[0])
-
-
-def short_id(fact_id: FactId) -> str:
-    """The beginning of an id, as lists show it."""
-    return fact_id[:SHORT_CHARS]
+async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[FactId], str]:
+    """The facts whose ids begin so, and the time zone of the first. Raises: NotFound, InvalidInput."""
+    ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
+    return ids, await perdure.services.facts.timezone(ids[0])

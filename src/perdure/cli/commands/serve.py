@@ -38,7 +38,6 @@ if for_work(__name__):
     from perdure.settings import Settings
 
 if TYPE_CHECKING:
-    import httpx
     from rich.console import RenderableType
 
 log = logging.getLogger(__name__)
@@ -77,41 +76,28 @@ async def ui(
     """Open the dashboard in a browser, and serve it if nobody does."""
     config = ServerConfig.from_environment(host=host, port=port)
     address = f"http://{config.host}:{config.port}"
-    if not config.port or not await _answers(address):
+    status, about = await _ask(f"{address}/v1/health/") if config.port else (0, None)
+    if status != 200 or not isinstance(about, dict) or "version" not in about:
         return await _run(config, browse=browse)
     link = dashboard_link(address, config)
     if browse:
         webbrowser.open(link)
     view.print(link)
-    if config.api_key is None and await _needs_key(address):
+    if config.api_key is None and (await _ask(f"{address}/v1/tags/"))[0] == 401:
         view.hint("Sign in with a key of the store: `perdure key create NAME --scope admin` makes one.")
     return 0
 
 
-async def _answers(address: str) -> bool:
-    """Whether a server of Perdure answers there."""
-    answer = await _get(f"{address}/v1/health/")
-    try:
-        return answer is not None and answer.status_code == 200 and "version" in answer.json()
-    except ValueError:
-        return False
-
-
-async def _needs_key(address: str) -> bool:
-    """Whether the server there answers nobody without a key."""
-    answer = await _get(f"{address}/v1/tags/")
-    return answer is not None and answer.status_code == 401
-
-
-async def _get(url: str) -> httpx.Response | None:
-    """What a server on this machine answers; None: nothing."""
+async def _ask(url: str) -> tuple[int, Any]:
+    """The status and the JSON that a server on this machine answers; 0: none does."""
     import httpx
 
     try:
         async with httpx.AsyncClient(timeout=2, trust_env=False) as client:
-            return await client.get(url)
-    except httpx.HTTPError:
-        return None
+            answer = await client.get(url)
+        return answer.status_code, answer.json()
+    except (httpx.HTTPError, ValueError):
+        return 0, None
 
 
 def dashboard_link(address: str, config: ServerConfig) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import time
 from collections import defaultdict
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
@@ -30,7 +29,8 @@ if for_work(__name__):
     from perdure.cli.work import confirm, get_agent, no_store, open_store, progress_bar
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.core.text.addresses import check_store_address, is_postgres, without_password
-    from perdure.library.services.upkeep import Comparison, EmbeddingReport
+    from perdure.library.perdure import AsyncPerdure
+    from perdure.library.services.upkeep import Comparison
     from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
@@ -40,14 +40,15 @@ def _expanded(path: str) -> Path:
     return Path(path).expanduser()
 
 
-@command("backup")
-async def backup(view: View, path: Annotated[str, argument("The file to make.", "PATH")]) -> None:
+@command("backup", lacks="nothing to back up")
+async def backup(
+    view: View, perdure: AsyncPerdure, path: Annotated[str, argument("The file to make.", "PATH")]
+) -> None:
     """Copy the store as it is now to a new file, while agents work."""
     file = _expanded(path)
-    async with open_store(view, empty=no_store("nothing to back up")) as perdure:
-        with progress_bar() as progress:
-            await perdure.services.upkeep.backup(file, lambda done, total: progress("copying", done, total))
-        place = perdure.services.upkeep.place
+    with progress_bar() as progress:
+        await perdure.services.upkeep.backup(file, lambda done, total: progress("copying", done, total))
+    place = perdure.services.upkeep.place
     summary = look_at_backup(file)
     size = file.stat().st_size
     view.show(
@@ -136,21 +137,16 @@ async def verify(
         async with open_store(view, empty=no_store("nothing to compare")) as perdure:
             upkeep = perdure.services.upkeep
             if problems := await upkeep.find_damage():
-                return _show_damage(view, problems)
+                # Nothing in such a file can be trusted, so nothing else is compared.
+                view.print(*(Text.assemble(("✗ ", "bold red"), visible(one)) for one in problems))
+                view.print(Text("The file is damaged.", "bold red"))
+                view.hint(RESTORE)
+                return 1
             with progress_bar() as progress:
                 comparison = await upkeep.compare(repair=repair, progress=progress)
             return _show_comparison(view, comparison)
     except StoreDamaged as error:
         raise StoreDamaged(_ADVICE.sub("", str(error))) from error
-
-
-def _show_damage(view: View, problems: Sequence[str]) -> int:
-    """Print what SQLite's own check found. Nothing in such a file can be trusted, so nothing else is compared."""
-    for problem in problems:
-        view.print(Text.assemble(("✗ ", "bold red"), visible(problem)))
-    view.print(Text("The file is damaged.", "bold red"))
-    view.hint(RESTORE)
-    return 1
 
 
 def _show_comparison(view: View, comparison: Comparison) -> int:
@@ -180,18 +176,17 @@ def _show_comparison(view: View, comparison: Comparison) -> int:
     return int(any(not fault.repaired for fault in faults))
 
 
-@command("store scrub", json=False)
-async def scrub(view: View) -> None:
+@command("store scrub", json=False, lacks="nothing to scrub")
+async def scrub(view: View, perdure: AsyncPerdure) -> None:
     """Remove every trace of what was deleted from the indexes, the free space of the database and its log.
 
     The database is written anew, and others can't write meanwhile. Run it after deleting what nobody may find.
     """
-    async with open_store(view, empty=no_store("nothing to scrub")) as perdure:
-        began = time.monotonic()
-        with progress_bar() as progress:
-            await perdure.services.upkeep.scrub(progress)
-        view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
-        view.hint("Backups and copies keep what was in the store when they were made.")
+    began = time.monotonic()
+    with progress_bar() as progress:
+        await perdure.services.upkeep.scrub(progress)
+    view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
+    view.hint("Backups and copies keep what was in the store when they were made.")
 
 
 @command("store split", json=False)
@@ -213,9 +208,10 @@ async def split(view: View, parts: Annotated[int, option("How many parts of each
     )
 
 
-@command("store reindex", json=False)
+@command("store reindex", json=False, lacks="nothing to embed")
 async def reindex(
     view: View,
+    perdure: AsyncPerdure,
     archive: Annotated[str | None, option("The passages of this archive, by name or id.", "ARCHIVE")] = None,
     agent: Annotated[str | None, agent_option("The messages of this agent, by name or id.")] = None,
     again: Annotated[bool, flag("--again", "Embed also texts that have a vector.")] = False,
@@ -224,28 +220,21 @@ async def reindex(
 
     It can be stopped and started again at any time; searches go on with what is there.
     """
-    async with open_store(view, empty=no_store("nothing to embed")) as perdure:
-        owners: list[str] = [] if archive is None else [(await perdure.archives.get(archive)).id]
-        owners += [] if agent is None else [(await get_agent(view, perdure, agent)).id]
-        start = time.monotonic()
-        try:
-            with progress_bar() as progress:
-                result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
-        except asyncio.CancelledError:
-            view.hint(
-                "Stopped. What is done stays; `perdure store reindex` goes on, and so does any process with the store."
-            )
-            raise
-        return _show_embedding_report(view, result, seconds=time.monotonic() - start)
-
-
-def _show_embedding_report(view: View, result: EmbeddingReport, *, seconds: float) -> int:
-    """Print how many texts have a vector, and which failed; return the exit code."""
-    rate = (
-        f", {result.made:,} of them now ({result.made / max(seconds, 0.001):,.0f} a second)" if result.made > 0 else ""
-    )
+    owners: list[str] = [] if archive is None else [(await perdure.archives.get(archive)).id]
+    owners += [] if agent is None else [(await get_agent(view, perdure, agent)).id]
+    start = time.monotonic()
+    try:
+        with progress_bar() as progress:
+            result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
+    except asyncio.CancelledError:
+        view.hint(
+            "Stopped. What is done stays; `perdure store reindex` goes on, and so does any process with the store."
+        )
+        raise
+    rate = result.made / max(time.monotonic() - start, 0.001)
+    now = f", {result.made:,} of them now ({rate:,.0f} a second)" if result.made > 0 else ""
     texts = plural(sum(scope.scope.row_count for scope in result.counts), "text")
-    view.print(f"{texts} with a vector of {result.model}{rate if result.made > 0 else ''}.")
+    view.print(f"{texts} with a vector of {result.model}{now}.")
     failed = [scope for scope in result.counts if scope.failed]
     for scope in failed:
         view.error(PerdureError(f"{scope.failed:,} of {scope.scope.owner_id} could not be embedded: {scope.failure}"))

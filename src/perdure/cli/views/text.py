@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -22,7 +23,8 @@ from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import AgentId
-from perdure.core.messages import Message, ToolCall, ToolResult
+from perdure.core.messages import ToolCall, ToolResult
+from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.transcripts import TranscriptEntry
@@ -45,12 +47,18 @@ class TextView(view.View):
         self._run = RunRenderer(terminal)
         self._resume_calls: Sequence[ToolCall] = ()  # of the next run
         self._resumed = False  # whether the current run began with such calls
+        self._waiting: list[Callable[[], None]] | None = None  # what `finish` shows
 
     def show(self, shape: object, *parts: RenderableType) -> None:
         self.print(*parts)
 
     def show_long(self, shape: object, *parts: RenderableType) -> None:
-        self._terminal.page(*parts)
+        self._waiting = [partial(self._terminal.page, *parts)]
+
+    def finish(self) -> None:
+        waiting, self._waiting = self._waiting or (), None
+        for show in waiting:
+            show()
 
     def print(self, *parts: RenderableType) -> None:
         self._terminal.show(*parts)
@@ -64,7 +72,10 @@ class TextView(view.View):
             self.note("(the agent said nothing)")
 
     def hint(self, text: str) -> None:
-        self._terminal.hint(text)
+        if self._waiting is None:
+            self._terminal.hint(text)
+        else:
+            self._waiting.append(partial(self._terminal.hint, text))
 
     def note(self, text: str) -> None:
         self._terminal.note(Text(view.visible(text), style="yellow"))
@@ -166,7 +177,7 @@ class _Agents:
                 "id": row.info.id,
                 "model": f"{view.visible(row.info.model)}{' (default)' if row.info.follows_default else ''}",
                 "last used": view.local_time(row.used_at),
-                "messages": f"{row.message_count:,}",
+                "messages": f"{row.info.message_count:,}",
             }
             table.add_row(*(cells[name] for name in names))
         yield table
@@ -260,19 +271,13 @@ def transcript_view(
         if conversations and message.conversation_seq != line:
             line, speaker = message.conversation_seq, None
             yield Text(f"── conversation {line} ──", style="dim")
-        now = (view.local_time(message.occurred_at), _speaker(message, agent_name))
+        name = message.name or ("You" if message.role == "user" else message.role.capitalize())
+        now = (view.local_time(message.occurred_at), agent_name if message.role == "assistant" else name)
         if now != speaker:
             yield Text.assemble((view.visible(now[1]), f"bold {style}"), (f"  {now[0]}", "dim"))
             speaker = now
         for part in _parts(entry, results, style):
             yield Padding(part, (0, 0, 0, 2))
-
-
-def _speaker(message: Message, agent_name: str) -> str:
-    """Who a message is from."""
-    if message.role == "assistant":
-        return agent_name
-    return message.name or ("You" if message.role == "user" else message.role.capitalize())
 
 
 def _parts(entry: TranscriptEntry, results: dict[str, ToolResult], style: str) -> Iterator[RenderableType]:
@@ -347,13 +352,7 @@ def _lines(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def pending_shape(call: PendingCall) -> dict[str, Any]:
     """A waiting call as JSON."""
-    return {
-        "agent_id": call.agent_id,
-        "conversation_id": call.conversation_id,
-        "run_id": call.run_id,
-        **call_shape(call.call),
-        "reason": call.reason,
-    }
+    return attributes(call, "agent_id", "conversation_id", "run_id", "reason") | call_shape(call.call)
 
 
 def call_shape(call: ToolCall) -> dict[str, Any]:

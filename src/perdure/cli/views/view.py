@@ -58,6 +58,17 @@ def fold(text: str, chars: int) -> str:
     return line if len(line) <= chars and len(text) <= chars * 8 else f"{line[: chars - 1]}…"
 
 
+def first_names(names: Sequence[str], count: int) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - count
+    return ", ".join(names[:count]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def short_id(name: str) -> str:
+    """The beginning of an id, enough to name it."""
+    return name[: name.find("-") + 9]
+
+
 def local_time(at: datetime) -> str:
     """Date and minute in this machine's time zone."""
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
@@ -160,7 +171,6 @@ class AgentRow:
 
     info: Agent
     used_at: datetime
-    message_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +208,9 @@ class View:
     def show_long(self, shape: object, *parts: RenderableType) -> None:
         """Show a result that can be longer than the screen, as by `show`."""
         self.show(shape, *parts)
+
+    def finish(self) -> None:
+        """Show what waits until the store is closed: a person can read a long result for hours."""
 
     def error(self, error: PerdureError) -> None:
         """Show an error."""
