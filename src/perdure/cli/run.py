@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand, TyperGroup, TyperOption
+from typer.core import TyperCommand, TyperGroup
 
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
@@ -119,13 +119,29 @@ def for_work(module: str) -> bool:
     return not module.startswith(READ)
 
 
+@functools.cache
 def store_option(*, hidden: bool) -> Any:
     """The option --store, which every command has. It sets PERDURE_STORE while the command runs."""
-    about = {"metavar": "ADDRESS", "help": "A file or postgresql://...", "hidden": hidden}
-    return TyperOption(param_decls=["--store"], callback=_set_store, expose_value=False, **about)
+    one = typer.Typer(add_completion=False)
+
+    @one.command()
+    def only(
+        store: str | None = typer.Option(
+            None,
+            "--store",
+            metavar="ADDRESS",
+            help="A file or postgresql://...",
+            callback=_set_store,
+            expose_value=False,
+            hidden=hidden,
+        ),
+    ) -> None:
+        raise AssertionError("unreachable: it lends its option")
+
+    return typer.main.get_command(one).params[0]
 
 
-def _set_store(context: typer.Context, _: Any, address: str | None) -> None:
+def _set_store(context: typer.Context, address: str | None) -> None:
     """Set the variable until the command ends."""
     if address is None:
         return

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, Protocol, TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import typer
 
-from perdure.cli.chat.terminal import Terminal, standard_streams
+from perdure.cli.chat.terminal import standard_streams
 from perdure.cli.run import NO_AGENT, Needs
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
@@ -61,7 +61,7 @@ Item = TypeVar("Item", bound=HasId)
 def standard_view(*, as_json: bool = False, interactive: bool = False) -> View:
     """The view on stdout and stderr, for people or for programs."""
     out, err = standard_streams()
-    return JsonView(out) if as_json else TextView(Terminal(out, err, interactive=interactive))
+    return JsonView(out) if as_json else TextView(out, err, interactive=interactive)
 
 
 async def run_work(
@@ -89,64 +89,52 @@ async def _find(view: View, needs: Needs, arguments: Mapping[str, Any]) -> Async
         async with open_access(Settings.from_environment(), org) as access:
             yield {"access": access}
     elif needs.agents or "perdure" in needs.given:
-        change = needs.change if isinstance(needs.change, bool) else needs.change(arguments)
-        empty = _without_store(needs, arguments)
-        async with open_store(view, empty=empty, empty_shape=needs.shape, org=org) as perdure:
+        if not has_store(Settings.from_environment()):
+            _end_without_store(view, needs, arguments)
+        async with open_store(org=org) as perdure:
+            change = needs.change if isinstance(needs.change, bool) else needs.change(arguments)
             found: dict[str, Any] = {"perdure": perdure} if "perdure" in needs.given else {}
             for name in needs.agents:
                 if needs.none and arguments[name] is None and await perdure.last_agent() is None:
-                    _end(view, needs.none, needs.shape)
+                    _end(view, needs)
                 found[name] = await get_agent(view, perdure, arguments[name], change=change)
             yield found
     else:
         yield {}
 
 
-def _without_store(needs: Needs, arguments: Mapping[str, Any]) -> str | PerdureError | None:
-    """The hint or error of a command where there is no store yet; None: it makes the store."""
+def _end_without_store(view: View, needs: Needs, arguments: Mapping[str, Any]) -> None:
+    """End a command where there is no store yet, unless it makes the store. Raises: PerdureError."""
     if needs.none:
-        return needs.none
+        _end(view, needs)
     if needs.lacks:
-        return no_store(needs.lacks)
+        raise no_store(needs.lacks)
     if needs.finds:
         name = arguments[needs.named]
-        return none_yet(needs.finds, name if isinstance(name, str) else name[0])
+        raise none_yet(needs.finds, name if isinstance(name, str) else name[0])
     if needs.agents:
         name = arguments[needs.agents[0]]
-        return no_agent() if name is None else none_yet("agent", name)
-    return None
+        raise no_agent() if name is None else none_yet("agent", name)
+
+
+def _end(view: View, needs: Needs) -> NoReturn:
+    """End a command that has nothing to show."""
+    view.show(needs.shape)
+    view.hint(needs.none)
+    raise typer.Exit
 
 
 @asynccontextmanager
-async def open_store(
-    view: View, *, empty: str | PerdureError | None = None, empty_shape: object = (), org: str | None = None
-) -> AsyncIterator[AsyncPerdure]:
-    """The open store of the settings.
-
-    Args:
-        org: the name or id of the organisation; by default the default one.
-        empty: the hint or the error with which the command ends where there is no store yet; None makes the store.
-        empty_shape: what programs get in place of the hint.
-    """
-    settings = Settings.from_environment()
-    if empty is not None and not has_store(settings):
-        if isinstance(empty, PerdureError):
-            raise empty
-        _end(view, empty, empty_shape)
+async def open_store(*, org: str | None = None) -> AsyncIterator[AsyncPerdure]:
+    """The open store of the settings, which is made if it is not there; of an organisation by its name or id."""
     # A command ends soon: it must not begin runs that nobody goes on with.
-    async with await AsyncPerdure.open(settings=replace(settings, schedules="off")) as perdure:
+    settings = replace(Settings.from_environment(), schedules="off")
+    async with await AsyncPerdure.open(settings=settings) as perdure:
         if org is None:
             yield perdure
         else:
             async with open_organisation(perdure, org) as other:
                 yield other
-
-
-def _end(view: View, hint: str, shape: object) -> NoReturn:
-    """End a command that has nothing to show."""
-    view.show(shape)
-    view.hint(hint)
-    raise typer.Exit
 
 
 def has_store(settings: Settings) -> bool:
@@ -329,9 +317,12 @@ class InputLines:
     """
 
     def __init__(self, name: str) -> None:
-        self.name = "stdin" if name == STDIN else name
         try:
-            self._file: BinaryIO = _seekable(sys.stdin.buffer) if name == STDIN else Path(name).expanduser().open("rb")
+            if name != STDIN:
+                self._file: Any = Path(name).expanduser().open("rb")
+            else:  # a stream can be read only once
+                self._file = SpooledTemporaryFile(MEMORY_BYTES)  # noqa: SIM115
+                shutil.copyfileobj(sys.stdin.buffer, self._file)
         except OSError as error:
             raise InvalidInput(f"{name} can't be read: {error.strerror or error}") from error
 
@@ -348,14 +339,6 @@ class InputLines:
 
     def close(self) -> None:
         self._file.close()
-
-
-def _seekable(stream: BinaryIO) -> BinaryIO:
-    """A file with the content of a stream, at its end; the caller closes it."""
-    file: Any = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115
-    shutil.copyfileobj(stream, file)
-    copy: BinaryIO = file
-    return copy
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent, warn_of_model
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
-from perdure.cli.chat.source import ListedLines, Source, StdinLines
+from perdure.cli.chat.source import Source, StdinLines
 from perdure.cli.commands.agents import conversation_named, show_last_turns
 from perdure.cli.run import NO_AGENT
 from perdure.cli.work import has_store, standard_view
@@ -55,15 +55,11 @@ async def chat(
                 await show_last_turns(view, target.agent, conversation_id, turns)
             if message is None:
                 warn_of_model(target.agent, perdure, view)
-            source: Source
-            if message is not None:
-                source = ListedLines([])
-            elif interactive:
+            source: Source = StdinLines()
+            if interactive:
                 from perdure.cli.chat.prompt import PromptLines
 
                 source = PromptLines(settings.folder, command_help(), view.hint)
-            else:
-                source = StdinLines()
             session = Session(
                 perdure, target.agent, source, view, conversation=conversation_id, run_command=run_command
             )

@@ -58,7 +58,10 @@ async def run_command(session: Session, line: str) -> None:
         raise InvalidInput(
             f"there is no command {name}: {suggestion}/help lists them; // at the start sends the text itself"
         )
-    await command.run(session, argument.strip())
+    argument = argument.strip()
+    if not argument and " " in command.usage and "[" not in command.usage:
+        raise _wrong_usage(name)
+    await command.run(session, argument)
 
 
 def command_help() -> Mapping[str, str]:
@@ -77,9 +80,9 @@ def _command(usage: str) -> Callable[[Run], Run]:
     return add
 
 
-def _wrong_usage(name: str, more: str = "") -> InvalidInput:
+def _wrong_usage(name: str) -> InvalidInput:
     """The error for a command whose argument does not fit its usage."""
-    return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}{more}")
+    return InvalidInput(f"that is not how {name} is used: {COMMANDS[name].usage}")
 
 
 @_command("/memory [LABEL [history | restore N]]")
@@ -122,8 +125,6 @@ async def _facts(session: Session, argument: str) -> None:
 @_command("/search TEXT")
 async def _search(session: Session, argument: str) -> None:
     """Search everything that was said, and the archive."""
-    if not argument:
-        raise InvalidInput("there is nothing to look for: /search TEXT")
     messages = await session.agent.search(argument, limit=SEARCH_LIMIT)
     show_hits(session.view, argument, messages, await session.agent.search_archive(argument, limit=SEARCH_LIMIT))
     session.view.hint('/search "some words" finds them only next to each other')
@@ -170,8 +171,6 @@ async def _recall(session: Session, argument: str) -> None:
 @_command("/remember TEXT")
 async def _remember(session: Session, argument: str) -> None:
     """Store a text in the agent's archive."""
-    if not argument:
-        raise _wrong_usage("/remember")
     passage = await session.agent.archive(argument)
     session.view.show({"remembered": passage.id}, Text(f"Remembered: {fold(visible(argument), ABOUT_CHARS)}"))
     session.view.hint("the agent finds it by searching its archive; /forget TEXT takes it out again")
@@ -180,8 +179,6 @@ async def _remember(session: Session, argument: str) -> None:
 @_command("/forget TEXT")
 async def _forget(session: Session, argument: str) -> None:
     """Take a text out of memory and history; /undo brings it back."""
-    if not argument:
-        raise _wrong_usage("/forget")
     preview = await session.agent.find_mentions(argument)
     result = await session.agent.forget(argument)
     parts = memory.forget_view(result) if result.correction else ()
@@ -243,8 +240,6 @@ async def _conversations(session: Session, argument: str) -> None:
 @_command("/switch NUMBER")
 async def _switch(session: Session, argument: str) -> None:
     """Go on with another conversation."""
-    if not argument:
-        raise _wrong_usage("/switch", "; /conversations lists them")
     conversation = await agents.conversation_named(session.agent, argument)
     await agents.show_conversation(session.view, session.agent, conversation)
     if session.interactive:
@@ -256,8 +251,6 @@ async def _switch(session: Session, argument: str) -> None:
 @_command("/rename NAME")
 async def _rename(session: Session, argument: str) -> None:
     """Say what this conversation is about."""
-    if not argument:
-        raise _wrong_usage("/rename")
     conversation = await session.agent.find_conversation(session.conversation)
     conversation = await session.agent.update_conversation(conversation.id, summary=argument)
     await agents.show_conversation(session.view, session.agent, conversation)
@@ -275,33 +268,21 @@ async def _reset(session: Session, argument: str) -> None:
 @_command("/model [HANDLE]")
 async def _model(session: Session, argument: str) -> None:
     """Show the agent's model, or pin another; `default` has it follow the default."""
-    app = session.perdure.app
-    if not argument:
-        if app.models.endpoints and not app.models.listings:
-            await _refresh_models(session)
+    app, view = session.perdure.app, session.view
+    if app.models.endpoints and (argument or not app.models.listings):
+        view.show_status("asking for models…")
+        await app.models.refresh()
+        view.clear_status()
+    if argument:
+        session.agent = await set_model(session.agent, argument, app)
+        more = "it answers from the next message on; what was said and memory stay"
+    else:
         session.agent = await session.perdure.agent(session.agent.id)  # its model can have changed
-        _show_model(session)
         known = known_models(session.perdure.models)
-        session.view.hint(f"/model HANDLE pins one of {known}; /model default follows the default")
-        return
-    if app.models.endpoints:
-        await _refresh_models(session)
-    session.agent = await set_model(session.agent, argument, app)
-    _show_model(session)
-    session.view.hint("it answers from the next message on; what was said and memory stay")
-
-
-def _show_model(session: Session) -> None:
-    """Show the model of the agent."""
-    row = model_row(session.agent, session.perdure.app)
-    session.view.show({"model": model_shape(row)}, *model_view(row))
-
-
-async def _refresh_models(session: Session) -> None:
-    """Ask the providers which models they have."""
-    session.view.show_status("asking for models…")
-    await session.perdure.app.models.refresh()
-    session.view.clear_status()
+        more = f"/model HANDLE pins one of {known}; /model default follows the default"
+    row = model_row(session.agent, app)
+    view.show({"model": model_shape(row)}, *model_view(row))
+    view.hint(more)
 
 
 @_command("/context")

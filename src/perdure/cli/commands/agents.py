@@ -57,7 +57,7 @@ async def create_agent(
 ) -> None:
     """Create an agent. `perdure chat NAME` talks to it."""
     await check_first_model(Settings.from_environment(), model)
-    async with work.open_store(view) as perdure:
+    async with work.open_store() as perdure:
         target = await open_agent(perdure, name=name, new=True, model=model, view=view, profile=profile)
         agent = target.agent
         if sleeptime:
@@ -126,7 +126,7 @@ async def import_agents(
     from perdure.server.wire.agent_files.reading import read_agent_file
 
     read = read_agent_file(work.read_bytes(file))
-    async with work.open_store(view, org=org) as perdure:
+    async with work.open_store(org=org) as perdure:
         importer = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
         agents = [await perdure.agent(agent_id) for agent_id in await importer.run()]
         for warning in importer.warnings:
@@ -323,10 +323,11 @@ async def show_last_turns(
     view.print(*transcript_view(last_turns(entries, turns), agent.name, style="dim"))
 
 
-@command("conversation import", json=False)
+@command("conversation import", json=False, change=True)
 async def import_messages(
     view: View,
-    agent: Annotated[str, argument("Whose history, by name or id.", "AGENT")],
+    perdure: AsyncPerdure,
+    agent: Agent,
     file: Annotated[str, argument("One JSON object a line, oldest first; - is stdin.", "FILE")],
     conversation: Annotated[str | None, option("Where they go, a number or id: `new` creates one.", "NUMBER")] = None,
 ) -> None:
@@ -338,30 +339,27 @@ async def import_messages(
     limit_chars = Settings.from_environment().message_limit_chars
     with closing(work.InputLines(file)) as lines:
         total = sum(1 for _ in _parse_messages(lines, limit_chars))
-        async with work.open_store(view, empty=work.none_yet("agent", agent)) as perdure:
-            target = await work.get_agent(view, perdure, agent, change=True)
-            if conversation == "new":
-                into = await target.new_conversation()
-            else:
-                into = await conversation_named(target, conversation or "default")
-            with work.progress_bar() as progress:
-                counts = await perdure.services.messages.import_messages(
-                    target.id,
-                    _parse_messages(lines, limit_chars),
-                    conversation=into.id,
-                    checked=True,
-                    progress=lambda done: progress("importing", done, total),
-                )
-            if counts.out_of_order:
-                older = f"{counts.out_of_order:,} of them are older than a message above them"
-                view.note(f"{older}; the order is the file's.")
-            if counts.hint:
-                view.note(f"{counts.hint}: `--conversation new`.")
-            view.hint(
-                f"Imported {plural(counts.imported, 'message')} into {counts.conversation_id}"
-                f"{skipped_text(counts.skipped)}. `{chat_command(target)}` goes on from there;"
-                " `perdure search TEXT` finds them."
+        if conversation == "new":
+            into = await agent.new_conversation()
+        else:
+            into = await conversation_named(agent, conversation or "default")
+        with work.progress_bar() as progress:
+            counts = await perdure.services.messages.import_messages(
+                agent.id,
+                _parse_messages(lines, limit_chars),
+                conversation=into.id,
+                checked=True,
+                progress=lambda done: progress("importing", done, total),
             )
+    if counts.out_of_order:
+        older = f"{counts.out_of_order:,} of them are older than a message above them"
+        view.note(f"{older}; the order is the file's.")
+    if counts.hint:
+        view.note(f"{counts.hint}: `--conversation new`.")
+    view.hint(
+        f"Imported {plural(counts.imported, 'message')} into {counts.conversation_id}{skipped_text(counts.skipped)}."
+        f" `{chat_command(agent)}` goes on from there; `perdure search TEXT` finds them."
+    )
 
 
 def skipped_text(count: int) -> str:

@@ -198,7 +198,7 @@ async def import_archives(
     """Read archives from lines of JSON. Passages that are there already are skipped."""
     with closing(work.InputLines(file)) as lines:
         total = check_lines(lines, headless=into is not None)
-        async with work.open_store(view) as perdure:
+        async with work.open_store() as perdure:
             reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
             target = None if into is None else (await perdure.archives.get(into)).id
             with work.progress_bar() as progress:

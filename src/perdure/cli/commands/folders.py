@@ -96,7 +96,7 @@ async def upload(
     skipped = [entry for entry in entries if entry.skipped]
     if not selected:
         raise InvalidInput(f"there is nothing to upload: {skipped[0] if skipped else 'the folder is empty'}")
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         path = paths[0].expanduser().resolve()
         name = folder or (path.name if path.is_dir() and path.name else "files")
         try:

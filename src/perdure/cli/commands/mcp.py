@@ -66,7 +66,7 @@ async def add_server(
     token = None if token_from is None else _read_variable(token_from)
     headers = read_pairs("--header-from-env", headers_from, "HEADER=VARIABLE, as in X-Api-Key=MY_KEY")
     environment = dict(_parse_variable(option) for option in variables or ())
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         view.show_status(f"connecting to {name}…")
         server = await perdure.mcp.add(
             name,

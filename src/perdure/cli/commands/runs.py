@@ -16,7 +16,7 @@ if for_work(__name__):
 
     from perdure.cli.chat.agent_choice import chat_command, context_command
     from perdure.cli.chat.session import Session
-    from perdure.cli.chat.source import ListedLines
+    from perdure.cli.chat.source import StdinLines
     from perdure.cli.commands.agents import conversation_named
     from perdure.cli.views.context import cost, steps_view
     from perdure.cli.views.json import fields, message_shape, step_shape
@@ -221,7 +221,7 @@ async def approve(
     """Approve waiting calls of an agent, and print its answer."""
     if arguments is not None:
         read_object("--arguments", arguments, '{"city": "Rome"}')
-    session = Session(perdure, agent, ListedLines([]), view)
+    session = Session(perdure, agent, StdinLines(), view)
     session.conversation = await _find_conversation(perdure, agent, call, conversation)
     return await session.run_decision(True, call, arguments=arguments)
 
@@ -236,7 +236,7 @@ async def deny(
     conversation: InConversation = None,
 ) -> int:
     """Refuse waiting calls of an agent, and print its answer."""
-    session = Session(perdure, agent, ListedLines([]), view)
+    session = Session(perdure, agent, StdinLines(), view)
     session.conversation = await _find_conversation(perdure, agent, call, conversation)
     return await session.run_decision(False, call, reason=reason)
 

@@ -56,7 +56,7 @@ async def add_tool(
     timeout_s: Annotated[float | None, option("By default 30.", "SECONDS", name="--timeout")] = None,
 ) -> None:
     """Create a tool from a file, or change the tool of that name. The file is read, not run."""
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         options: dict[str, Any] = {} if name is None else {"name": name}
         tool = await perdure.tools.upsert(
             _read_source(file),
@@ -117,7 +117,7 @@ async def test_tool(
     def progress(line: str) -> None:
         print(line, file=sys.stderr)
 
-    async with open_store(view) as perdure:
+    async with open_store() as perdure:
         values = read_object("ARGS", arguments, '{"city": "Rome"}')
         if agent is not None:
             outcome = await (await get_agent(view, perdure, agent)).tools.run(name, values)
@@ -238,7 +238,7 @@ async def set_secret(view: View, name: SecretName, agent: SecretOwner = None, or
     """
     check_secret(name, "")  # a wrong name is refused before anybody types a value
     value = _read_value(name)
-    async with open_store(view, org=org) as perdure:
+    async with open_store(org=org) as perdure:
         await (await _secrets_of(view, perdure, agent, change=True)).set(name, value)
         use = "the custom tools of that agent have it"
         if agent is None:

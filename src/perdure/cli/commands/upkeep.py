@@ -26,7 +26,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import shell_word
     from perdure.cli.views.json import fields
     from perdure.cli.views.view import View, plural, visible
-    from perdure.cli.work import confirm, get_agent, no_store, open_store, progress_bar
+    from perdure.cli.work import confirm, get_agent, has_store, no_store, open_store, progress_bar
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.core.text.addresses import check_store_address, is_postgres, without_password
     from perdure.library.perdure import AsyncPerdure
@@ -134,7 +134,9 @@ async def verify(
     if accept_loss and (path := Settings.from_environment().store_path).exists():
         accept_lost_log(path)
     try:
-        async with open_store(view, empty=no_store("nothing to compare")) as perdure:
+        if not has_store(Settings.from_environment()):
+            raise no_store("nothing to compare")
+        async with open_store() as perdure:
             upkeep = perdure.services.upkeep
             if problems := await upkeep.find_damage():
                 # Nothing in such a file can be trusted, so nothing else is compared.

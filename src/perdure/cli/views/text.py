@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.padding import Padding
@@ -39,12 +39,12 @@ _INVISIBLE = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 else than what runs."""
 
 
-class TextView(view.View):
+class TextView(Terminal, view.View):
     """Text on a terminal."""
 
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._run = RunRenderer(terminal)
+    def __init__(self, out: TextIO, err: TextIO, *, interactive: bool, coloured: bool | None = None) -> None:
+        super().__init__(out, err, interactive=interactive, coloured=coloured)
+        self._run = RunRenderer(self)
         self._resume_calls: Sequence[ToolCall] = ()  # of the next run
         self._resumed = False  # whether the current run began with such calls
         self._waiting: list[Callable[[], None]] | None = None  # what `finish` shows
@@ -53,55 +53,45 @@ class TextView(view.View):
         self.print(*parts)
 
     def show_long(self, shape: object, *parts: RenderableType) -> None:
-        self._waiting = [partial(self._terminal.page, *parts)]
+        self._waiting = [partial(self.page, *parts)]
 
     def finish(self) -> None:
         waiting, self._waiting = self._waiting or (), None
         for show in waiting:
             show()
 
-    def print(self, *parts: RenderableType) -> None:
-        self._terminal.show(*parts)
+    def hint(self, text: str) -> None:
+        if self._waiting is None:
+            super().hint(text)
+        else:
+            self._waiting.append(partial(super().hint, text))
 
     def error(self, error: PerdureError) -> None:
-        self._terminal.error(str(error))
+        self.print_error(str(error))
 
     def show_reply(self, agent: AsyncAgent, reply: Reply) -> None:
         complete = reply.failure is None and reply.stop_reason not in ("cancelled", "requires_approval")
         if complete and not reply.text and not self._resumed:
             self.note("(the agent said nothing)")
 
-    def hint(self, text: str) -> None:
-        if self._waiting is None:
-            self._terminal.hint(text)
-        else:
-            self._waiting.append(partial(self._terminal.hint, text))
-
     def note(self, text: str) -> None:
-        self._terminal.note(Text(view.visible(text), style="yellow"))
-
-    def show_status(self, text: str) -> None:
-        self._terminal.show_status(text)
-
-    def clear_status(self) -> None:
-        self._terminal.clear_status()
-        self._terminal.end_line()
+        self.print_note(Text(view.visible(text), style="yellow"))
 
     def greet(self, *lines: str) -> None:
-        self._terminal.note(*(Text(view.visible(line)) for line in lines))
+        self.print_note(*(Text(view.visible(line)) for line in lines))
 
     def show_event(self, event: StoredEvent | Delta) -> None:
         if isinstance(event, StoredEvent) and isinstance(event.event, RunQueued):
-            self._run = RunRenderer(self._terminal, self._resume_calls)
+            self._run = RunRenderer(self, self._resume_calls)
             self._resumed, self._resume_calls = bool(self._resume_calls), ()
         self._run.show_event(event)
 
     def show_stop(self, calls: Sequence[PendingCall]) -> None:
         for call in calls:
-            self._terminal.note(pending_view(call))
+            self.print_note(pending_view(call))
 
     def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        self._terminal.note(pending_view(call, f"{number} of {count}" if count > 1 else ""))
+        self.print_note(pending_view(call, f"{number} of {count}" if count > 1 else ""))
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         self._resume_calls = calls
