@@ -130,12 +130,6 @@ async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
     )
 
 
-def warn_of_model(agent: AsyncAgent, perdure: AsyncPerdure, view: View) -> None:
-    """Show a note if the agent's model is not available; the / commands still work."""
-    if agent.info.model not in perdure.models:
-        view.note(f"The model {agent.info.model} is not available here: there are {known_models(perdure.models)}.")
-
-
 def chat_command(agent: AsyncAgent) -> str:
     """The command that continues the chat with this agent."""
     return f"{program()} chat {shlex.quote(agent.name)}"

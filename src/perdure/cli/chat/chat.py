@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent, warn_of_model
+from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent
+from perdure.cli.chat.models import known_models
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import Source, StdinLines
@@ -53,8 +54,9 @@ async def chat(
                 await greet(target, view, place=without_password(settings.store_address), reason=reason)
             if interactive and not target.is_new:
                 await show_last_turns(view, target.agent, conversation_id, turns)
-            if message is None:
-                warn_of_model(target.agent, perdure, view)
+            model_name = target.agent.info.model
+            if message is None and model_name not in perdure.models:  # the / commands still work
+                view.note(f"The model {model_name} is not available here: there are {known_models(perdure.models)}.")
             source: Source = StdinLines()
             if interactive:
                 from perdure.cli.chat.prompt import PromptLines

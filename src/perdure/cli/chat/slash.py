@@ -15,7 +15,7 @@ from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits
 from perdure.cli.views.context import context_view
 from perdure.cli.views.facts import fact_shape, facts_view
-from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape
+from perdure.cli.views.json import agent_shape, context_shape, model_shape, reset_shape, score_shape
 from perdure.cli.views.text import ABOUT_CHARS, agents_view, model_view, reset_view
 from perdure.cli.views.view import fold, new_table, visible
 from perdure.core.errors import InvalidInput
@@ -112,7 +112,7 @@ async def _facts(session: Session, argument: str) -> None:
     home = session.agent.info.timezone
     if argument:
         hits = await session.agent.facts.search(argument, limit=SEARCH_LIMIT)
-        session.view.show({"facts": [fact_shape(hit, with_score=True) for hit in hits]}, *facts_view(hits, home))
+        session.view.show({"facts": [fact_shape(hit) | score_shape(hit) for hit in hits]}, *facts_view(hits, home))
     else:
         newest = await session.agent.facts.list(limit=FACTS_LIMIT)
         session.view.show({"facts": [fact_shape(hit) for hit in newest]}, *facts_view(newest, home))

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 from perdure.cli.run import NO_AGENT, LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
 
@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.agents import skipped_text
     from perdure.cli.views.facts import fact_shape
-    from perdure.cli.views.json import fields, message_shape, passage_shape
+    from perdure.cli.views.json import fields, message_shape, passage_shape, score_shape
     from perdure.cli.views.view import (
         View,
         first_names,
@@ -311,18 +311,13 @@ def show_hits(
     """
     shape = {
         "query": query,
-        "messages": [message_shape(hit.message) | _score_shape(hit) for hit in messages or ()],
-        "passages": [passage_shape(hit.passage) | _score_shape(hit) for hit in passages],
-        "facts": [fact_shape(hit, with_score=True) for hit in facts or ()],
+        "messages": [message_shape(hit.message) | score_shape(hit) for hit in messages or ()],
+        "passages": [passage_shape(hit.passage) | score_shape(hit) for hit in passages],
+        "facts": [fact_shape(hit) | score_shape(hit) for hit in facts or ()],
         "ran": {"messages": None if messages is None else asdict(messages.ran), "passages": asdict(passages.ran)}
         | ({} if facts is None else {"facts": asdict(facts.ran)}),
     }
     view.show(shape, *_lines(query, messages, passages, facts, why=why))
-
-
-def _score_shape(hit: MessageHit | PassageHit) -> dict[str, Any]:
-    """The score of a hit for programs, and why it was found where that is known."""
-    return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 
 def _lines(

@@ -14,6 +14,7 @@ if for_work(__name__):
     from perdure.cli.chat.agent_choice import chat_command
     from perdure.cli.commands.memory import show_origin
     from perdure.cli.views.facts import fact_shape, fact_view, facts_view
+    from perdure.cli.views.json import score_shape
     from perdure.cli.views.view import View, plural, short_id, visible
     from perdure.cli.work import confirm, read_pairs
     from perdure.core.errors import InvalidInput
@@ -79,7 +80,7 @@ async def search_facts(
     if not text.strip():
         raise InvalidInput("there is nothing to look for: perdure fact search TEXT")
     hits = await agent.facts.search(text, limit=limit, **_conditions(options, agent.info.timezone))
-    view.show([fact_shape(hit, with_score=True) for hit in hits], *facts_view(hits, agent.info.timezone))
+    view.show([fact_shape(hit) | score_shape(hit) for hit in hits], *facts_view(hits, agent.info.timezone))
     view.hint("`perdure fact history ID` shows where one comes from; `perdure why ID` too.")
 
 

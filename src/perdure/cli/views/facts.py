@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
@@ -21,13 +20,10 @@ from perdure.search.hits import FactHit
 FIELDS = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "state")
 
 
-def fact_shape(hit: FactHit, *, with_score: bool = False) -> dict[str, Any]:
+def fact_shape(hit: FactHit) -> dict[str, Any]:
     """A fact with the names of its entities."""
     shape = fields(hit.fact, *FIELDS, "change", "trust")
-    shape |= {"subject": hit.subject.name, "object": hit.object.name}
-    if with_score:
-        shape["score"] = hit.score
-    return shape if hit.why is None else shape | {"why": asdict(hit.why)}
+    return shape | fields(hit, subject="subject.name", object="object.name")
 
 
 def entity_shape(entity: Entity) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from perdure.core.text.reprs import attributes
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
 from perdure.library.services.steps import StepInfo
+from perdure.search.hits import FactHit, MessageHit, PassageHit
 
 FILE_FIELDS = ("file_name", "first_line", "last_line", "page")
 """Further fields of a passage that is part of a file."""
@@ -100,6 +101,11 @@ def passage_shape(passage: Passage) -> dict[str, Any]:
     """A passage, with its place where it is part of a file."""
     place = {name: passage.source[name] for name in FILE_FIELDS if name in passage.source}
     return fields(passage, "id", "text", "tags", "occurred_at", "state") | place
+
+
+def score_shape(hit: FactHit | MessageHit | PassageHit) -> dict[str, Any]:
+    """The score of what a search found, and why it was found where that is known."""
+    return {"score": hit.score} | ({"why": asdict(hit.why)} if hit.why is not None else {})
 
 
 def block_shape(block: Block) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views import view
 from perdure.core.answers import PendingCall
-from perdure.core.blocks import Author, Block, BlockVersion
+from perdure.core.blocks import Block, BlockVersion
 from perdure.core.conversations import Reset
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, RunQueued, StoredEvent
@@ -128,10 +128,13 @@ def blocks_view(blocks: Iterable[Block]) -> Iterator[RenderableType]:
 def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) -> Iterator[RenderableType]:
     """The versions of a block of the agent `own`: when, by whom and why each was written, and its diff."""
     for version in versions:
-        name = "" if version.author.agent_id == own else version.agent_name
+        author = version.author
+        agent = "the agent" if author.agent_id == own else view.visible(version.agent_name) or "the agent"
+        who = {"user": "you", "agent": agent, "system": "Perdure"}[author.kind]
+        who += f" in {author.run_id}" if author.run_id else ""
         yield Text.assemble(
             (f"{view.visible(label)} version {version.version}", "bold"),
-            (f"  {view.local_time(version.created_at)}  by {author_name(version.author, name)}", "dim"),
+            (f"  {view.local_time(version.created_at)}  by {who}", "dim"),
         )
         if version.reason:
             yield Text(f"    {view.visible(version.reason)}")
@@ -142,12 +145,6 @@ def versions_view(label: str, versions: Iterable[BlockVersion], own: AgentId) ->
         diff = diff_view(version.diff)
         no_diff = Text("    (as it was made)" if version.version == 0 else "    (the value stayed)", style="dim")
         yield diff if diff.plain else no_diff
-
-
-def author_name(author: Author, agent_name: str = "") -> str:
-    """The author of an edit and its run."""
-    name = {"user": "you", "agent": view.visible(agent_name) or "the agent", "system": "Perdure"}[author.kind]
-    return f"{name} in {author.run_id}" if author.run_id else name
 
 
 @dataclass(frozen=True, slots=True)
