@@ -79,7 +79,7 @@ async def send(view: View, name: Annotated[str, argument("Whose.", "NAME")] = "a
 @command(
     "parcel weigh",
     change=lambda given: given["heavy"],
-    refuses=[(lambda given: given["times"] > 9, "too often", "--times")],
+    refuses=[(lambda given: given["times"] > 9, "{times} times is too often", "--times")],
 )
 async def weigh(
     view: View,
@@ -231,7 +231,7 @@ def test_arguments_that_do_not_go_together_are_refused_before_anything_is_opened
     """As typer does, naming the option; also where there is no store."""
     code, _, said = run("weigh", "--times", "10")
 
-    assert (code, "Invalid value for --times: too often" in said, home.exists()) == (2, True, False)
+    assert (code, "Invalid value for --times: 10 times is too often" in said, home.exists()) == (2, True, False)
 
 
 def test_without_a_store_a_command_says_what_it_lacks_and_makes_none(run: Run, home: Path) -> None:

@@ -190,7 +190,7 @@ class Needs:
         change: whether an agent is changed, so that a name which several have is refused; or a function of the
             arguments that says so.
         refuses: (whether it refuses these arguments, why, the option that the error is about) of arguments that do not
-            go together.
+            go together; `{kind}` in the reason stands for that argument.
         finds: the kind of the thing that its first argument, `named`, is about: it is not found without a store.
         none: the hint with which it ends without a store, or without any agent; `shape` is what programs get.
         lacks: the end of the error that there is no store yet.
@@ -254,7 +254,7 @@ def _callback(
     def run(**arguments: Any) -> None:
         for is_wrong, why, about in needed.refuses:
             if is_wrong(arguments):
-                raise typer.BadParameter(why, param_hint=about)
+                raise typer.BadParameter(why.format(**arguments), param_hint=about)
         from perdure.cli.work import run_work
 
         module = import_module(work.__module__.removeprefix(READ))

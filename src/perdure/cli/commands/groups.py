@@ -102,8 +102,8 @@ async def show(
     refuses=(
         (
             lambda given: given["kind"] != "round_robin" and given["manager"] is None,
-            "a group of this kind needs an agent that leads it: add --manager AGENT",
-            "KIND",
+            "a {kind} group needs an agent that leads it: add --manager AGENT",
+            None,
         ),
         (
             lambda given: given["kind"] == "round_robin" and given["manager"] is not None,
