@@ -8,10 +8,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.text import Text
+
 from perdure.app import LocalModels, model_registry
 from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
-from perdure.cli.views.view import View, plural
+from perdure.cli.views.view import View, plural, visible
 from perdure.cli.work import get_agent, has_store, load_conversations
 from perdure.core.errors import AlreadyExists, InvalidInput, ModelNotFound, NotFound
 from perdure.core.ids import ConversationId
@@ -120,14 +122,17 @@ async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
     agent = target.agent
     if not target.is_new:
         count = plural(await agent.message_count(), "message")
-        view.greet(f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands.")
-        return
-    hint = f"`{program()} model get small` fetches a language model that runs on this machine, without a key."
-    view.greet(
-        f"Made agent {agent.name!r}; its memory is in {place}",
-        f"Model {agent.info.model} ({reason}). Tell it something, such as “My name is Ada.”; /help lists the commands.",
-        *([hint] if agent.info.model == EXTRACTIVE else []),
-    )
+        lines = [f"Agent {agent.name!r} (model {agent.info.model}), {count} remembered. /help lists the commands."]
+    else:
+        first = "Tell it something, such as “My name is Ada.”; /help lists the commands."
+        lines = [
+            f"Made agent {agent.name!r}; its memory is in {place}",
+            f"Model {agent.info.model} ({reason}). {first}",
+        ]
+        if agent.info.model == EXTRACTIVE:
+            get = f"`{program()} model get small`"
+            lines.append(f"{get} fetches a language model that runs on this machine, without a key.")
+    view.print_note(*(Text(visible(line)) for line in lines))
 
 
 def chat_command(agent: AsyncAgent) -> str:

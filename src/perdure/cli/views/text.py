@@ -77,21 +77,11 @@ class TextView(Terminal, view.View):
     def note(self, text: str) -> None:
         self.print_note(Text(view.visible(text), style="yellow"))
 
-    def greet(self, *lines: str) -> None:
-        self.print_note(*(Text(view.visible(line)) for line in lines))
-
     def show_event(self, event: StoredEvent | Delta) -> None:
         if isinstance(event, StoredEvent) and isinstance(event.event, RunQueued):
             self._run = RunRenderer(self, self._resume_calls)
             self._resumed, self._resume_calls = bool(self._resume_calls), ()
         self._run.show_event(event)
-
-    def show_stop(self, calls: Sequence[PendingCall]) -> None:
-        for call in calls:
-            self.print_note(pending_view(call))
-
-    def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        self.print_note(pending_view(call, f"{number} of {count}" if count > 1 else ""))
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         self._resume_calls = calls

@@ -16,7 +16,6 @@ from rich.table import Table
 
 from perdure.app import ModelFacts
 from perdure.core.agents import Agent
-from perdure.core.answers import PendingCall
 from perdure.core.conversations import Conversation
 from perdure.core.errors import PerdureError
 from perdure.core.events import Delta, StoredEvent
@@ -226,6 +225,9 @@ class View:
     def hint(self, text: str) -> None:
         """Show a person what to do next."""
 
+    def print_note(self, *notes: RenderableType) -> None:
+        """Show a person something about the chat, beside the answers."""
+
     def note(self, text: str) -> None:
         """Show something a person should know."""
 
@@ -235,17 +237,8 @@ class View:
     def clear_status(self) -> None:
         """End what `show_status` shows."""
 
-    def greet(self, *lines: str) -> None:
-        """Show who answers, before the first message."""
-
     def show_event(self, event: StoredEvent | Delta) -> None:
         """Show an event of the run that is followed."""
-
-    def show_stop(self, calls: Sequence[PendingCall]) -> None:
-        """Show the calls at which the run stops, where no person can decide them."""
-
-    def show_question(self, call: PendingCall, number: int, count: int) -> None:
-        """Show the call that a person decides next; `number` counts from 1."""
 
     def resume_with(self, calls: Sequence[ToolCall]) -> None:
         """Set the calls whose results the next run begins with; their arguments are those that run."""
