@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from perdure.cli.commands.upkeep import verify
-from perdure.cli.run import Needs
+from perdure.cli.needs import Needs
 from perdure.cli.work import run_work
 from perdure.core.errors import NotFound, StoreDamaged
 from perdure.server.app import create_app

@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import Parameter, Signature, signature
@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_type_hi
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from perdure.cli.needs import Needs
+
 INTERRUPTED = 130  # the code of shells for an end by SIGINT
 NAMES_MAX = 50
 BUSY_TIMEOUT_S = 0.2
 SERVER_TIMEOUT_S = 2  # a shell waits
-NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
 
 
 def agent_names(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -177,34 +178,6 @@ class Verb(_WholeHelp, TyperCommand):
 
 class Noun(_WholeHelp, TyperGroup):
     """A group of commands."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needs:
-    """What the function of a command gets beside its arguments, and what becomes of it where there is no store yet.
-
-    Args:
-        given: of `perdure`, the open store, and `access`, who may use it: those that it takes. Both are those of the
-            organisation in the argument `org`.
-        agents: the arguments that it gets as agents; without any, and without a reason below, the store is made.
-        change: whether an agent is changed, so that a name which several have is refused; or a function of the
-            arguments that says so.
-        refuses: (whether it refuses these arguments, why, the option that the error is about) of arguments that do not
-            go together; `{kind}` in the reason stands for that argument.
-        finds: the kind of the thing that its first argument, `named`, is about: it is not found without a store.
-        none: the hint with which it ends without a store, or without any agent; `shape` is what programs get.
-        lacks: the end of the error that there is no store yet.
-    """
-
-    given: Sequence[str] = ()
-    agents: Sequence[str] = ()
-    change: bool | Callable[[Mapping[str, Any]], bool] = False
-    refuses: Sequence[tuple[Callable[[Mapping[str, Any]], object], str, str | None]] = ()
-    finds: str = ""
-    named: str = ""
-    none: str = ""
-    shape: object = ()
-    lacks: str = ""
 
 
 def command(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 import typer
 
 from perdure.cli.chat.terminal import standard_streams
-from perdure.cli.run import NO_AGENT, Needs
+from perdure.cli.needs import NO_AGENT, Needs
 from perdure.cli.views.json import JsonView
 from perdure.cli.views.text import TextView
 from perdure.cli.views.view import View, local_time

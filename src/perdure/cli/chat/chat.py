@@ -11,7 +11,7 @@ from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import Source, StdinLines
 from perdure.cli.commands.agents import conversation_named, show_last_turns
-from perdure.cli.run import NO_AGENT
+from perdure.cli.needs import NO_AGENT
 from perdure.cli.work import has_store, standard_view
 from perdure.core.errors import NotFound, PerdureError
 from perdure.core.text.addresses import without_password

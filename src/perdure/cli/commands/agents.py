@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from typing import Annotated, Any
 
-from perdure.cli.run import NO_AGENT, Agent, LastAgent, NewProfile, Org, Yes, argument, command, flag, for_work, option
+from perdure.cli.needs import NO_AGENT
+from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text

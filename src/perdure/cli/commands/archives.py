@@ -10,7 +10,8 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
-from perdure.cli.run import NO_AGENT, LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
+from perdure.cli.needs import NO_AGENT
+from perdure.cli.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text

@@ -6,7 +6,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from perdure.cli.run import NO_AGENT, LastAgent, Limit, Yes, argument, command, flag, for_work, option
+from perdure.cli.needs import NO_AGENT
+from perdure.cli.run import LastAgent, Limit, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from rich.text import Text
