@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 
-from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, open_agent
-from perdure.cli.chat.models import known_models
+from perdure.cli.chat.agent_choice import chat_command, check_first_model, greet, known_models, open_agent
 from perdure.cli.chat.session import WAITING, Session
 from perdure.cli.chat.slash import command_help, run_command
 from perdure.cli.chat.source import Source, StdinLines

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
-from perdure.cli.chat.agent_choice import context_command
-from perdure.cli.chat.models import known_models, model_row, set_model
+from perdure.cli.chat.agent_choice import context_command, known_models, model_row, set_model
 from perdure.cli.chat.session import Session
 from perdure.cli.commands import agents, memory
 from perdure.cli.commands.archives import show_hits

@@ -16,8 +16,14 @@ if for_work(__name__):
     from rich.text import Text
 
     from perdure.cli import work
-    from perdure.cli.chat.agent_choice import chat_command, check_first_model, last_conversation, open_agent
-    from perdure.cli.chat.models import model_row, set_model
+    from perdure.cli.chat.agent_choice import (
+        chat_command,
+        check_first_model,
+        last_conversation,
+        model_row,
+        open_agent,
+        set_model,
+    )
     from perdure.cli.views.json import agent_shape, conversation_shape, fields, message_shape, model_shape
     from perdure.cli.views.text import (
         about_conversation,

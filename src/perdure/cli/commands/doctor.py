@@ -18,10 +18,9 @@ if for_work(__name__):
     import asyncio
 
     from perdure import app
-    from perdure.cli.chat.models import price
     from perdure.cli.commands.store_checks import UPGRADED, Check, checks_view, store_checks
     from perdure.cli.views.json import fields
-    from perdure.cli.views.view import View, plural, visible
+    from perdure.cli.views.view import View, plural, price, visible
     from perdure.core.errors import InvalidInput, PerdureError
     from perdure.core.hooks import HOOK_POINTS, Hook
     from perdure.core.tools.pip_line import pip_line

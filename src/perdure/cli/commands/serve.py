@@ -21,8 +21,7 @@ if for_work(__name__):
     import webbrowser
 
     from perdure.app.telemetry import SHARED_FOLDER, exported_spans, forget_process
-    from perdure.cli.chat.agent_choice import choose_model
-    from perdure.cli.chat.models import with_help
+    from perdure.cli.chat.agent_choice import choose_model, with_help
     from perdure.cli.chat.terminal import standard_streams
     from perdure.cli.views.text import TextView
     from perdure.cli.views.view import View, visible

@@ -13,7 +13,6 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.padding import Padding
 from rich.text import Text
 
-from perdure.cli.chat.models import price
 from perdure.cli.chat.render import RunRenderer, diff_view
 from perdure.cli.chat.terminal import Terminal
 from perdure.cli.views import view
@@ -210,7 +209,7 @@ def model_view(row: view.ModelRow) -> Iterator[RenderableType]:
         yield Text("  no price by the token")
     else:
         prices = (("input", facts.input_price), ("cached", facts.cached_price), ("output", facts.output_price))
-        yield Text(f"  a million tokens: {', '.join(f'{name} {price(value)}' for name, value in prices)}")
+        yield Text(f"  a million tokens: {', '.join(f'{name} {view.price(value)}' for name, value in prices)}")
     abilities = {
         "tools": facts.tools,
         "several at once": facts.parallel_tools,

@@ -73,6 +73,13 @@ def local_time(at: datetime) -> str:
     return at.astimezone().strftime("%Y-%m-%d %H:%M")
 
 
+def price(dollars: float | None) -> str:
+    """US dollars per million tokens, as people write them."""
+    if dollars is None:
+        return "?"
+    return "free" if dollars == 0 else f"${dollars:,.3f}".rstrip("0").rstrip(".")
+
+
 def place(passage: Passage) -> str:
     """Where a passage is from: file and lines, or an archive."""
     source = passage.source
