@@ -50,6 +50,10 @@ FIRST_AGENT = "`perdure` makes one and starts the chat."
 SHOWN = 500
 """How many agents a person is shown, those used last: laying out a table of all would take longer than reading them."""
 KEPT = "its memory blocks, archives and files stay"
+Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
+MESSAGES = 100
+TURN_MESSAGES_MAX = 50
+LAST_TURNS = 3
 
 
 @command("agent create")
@@ -206,13 +210,6 @@ async def delete_agent(view: View, perdure: AsyncPerdure, agent: Agent, yes: Yes
     also = f"{plural(await agent.message_count(), 'message')} of {agent.id} too; {KEPT}"
     with work.deleting(view, f"agent {agent.name!r}", also, yes=yes, again=KEPT, gone=agent.id):
         await perdure.delete_agent(agent.id)
-
-
-Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
-
-MESSAGES = 100
-TURN_MESSAGES_MAX = 50
-LAST_TURNS = 3
 
 
 @command("conversation list", none=NO_AGENT, shape={"conversations": []})

@@ -50,6 +50,9 @@ TEXT_CHARS = 200
 NAMES_MAX = 3
 BY_ITSELF = "its passages are listed by themselves: leave --agent out"
 EXPORTS = "write `perdure archive export ARCHIVE FILE`, or `perdure archive export --all FILE`"
+MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
+FACTS_MAX = 5
+NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 @command("archive list", none=NO_ARCHIVE)
@@ -215,13 +218,6 @@ async def import_archives(
             names = first_names([repr(archive.name) for archive in counts.archives], NAMES_MAX) or "nothing"
             passages = plural(counts.imported, "passage")
             view.hint(f"Imported {passages} into {names}{skipped_text(counts.skipped)}. {hint}")
-
-
-MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
-
-FACTS_MAX = 5
-
-NO_TEXT = "There is nothing to search yet; `perdure` starts the chat."
 
 
 @command(

@@ -44,6 +44,10 @@ REQUESTS_SHOWN, SUMMARIES_SHOWN = 20, 10
 # Each kind of tokens has its own sign, so that the plot can be read without colours.
 _SIGNS = {"cached": ("░", "green"), "written": ("▒", "yellow"), "plain": ("█", "red")}
 _MARK = ("▲", "magenta")
+STEPS_MAX = 10
+COSTS_MAX = 10_000
+PAGE = 1_000
+_LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
 def costs_view(ledger: CostLedger) -> RenderableType:
@@ -165,13 +169,6 @@ def _sums(ledger: CostLedger) -> Iterator[Text]:
     if totals.rewrites:
         reasons = [f"{count} × {REASONS.get(code, visible(code))}" for code, count in totals.rewrites.items()]
         yield Text(f"new prefixes: {'; '.join(reasons)}", style="dim")
-
-
-STEPS_MAX = 10
-COSTS_MAX = 10_000
-PAGE = 1_000
-
-_LAST = re.compile(r"last(?:-(\d{1,9}))?", re.ASCII)
 
 
 @command(

@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 
 
 NO_HOOK = "There are no hooks. A file hooks.toml in the data folder names commands; docs/hooks.md shows how."
+ASK_TIMEOUT_S = 2.0
+EMBED_TIMEOUT_S = 10.0
+MODELS_MAX = 3
+PORT_MAX = 65_535
+READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
+FIRST_PROMPT_TOKENS = {True: 400, False: 2_300}
+"""The first prompt of a new agent, by whether its model is a small one."""
+_WINDOW_FIXES = {
+    "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling",
+    "llamacpp": "start the server with a larger `--ctx-size`, as far as the memory allows",
+}
 
 
 @command("hook list")
@@ -71,19 +82,6 @@ def hooks_check(settings: Settings) -> Check:
 def _problem(hook: Hook) -> str:
     """Why a command hook can't run; empty for functions."""
     return str(getattr(hook, "problem", ""))
-
-
-ASK_TIMEOUT_S = 2.0
-EMBED_TIMEOUT_S = 10.0
-MODELS_MAX = 3
-PORT_MAX = 65_535
-READ_OUTSIDE = "files and web pages are read in a plain process, with limits on its time and memory only"
-FIRST_PROMPT_TOKENS = {True: 400, False: 2_300}
-"""The first prompt of a new agent, by whether its model is a small one."""
-_WINDOW_FIXES = {
-    "ollama": "start Ollama with OLLAMA_CONTEXT_LENGTH=32768: it cuts what is longer without telling",
-    "llamacpp": "start the server with a larger `--ctx-size`, as far as the memory allows",
-}
 
 
 @command("doctor")

@@ -41,6 +41,8 @@ FactName = Annotated[str, argument("The id of the fact, or its beginning.", "ID"
 FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
 FromDate = Annotated[str | None, option("From when it is true, such as 2026-11-20.", "DATE", name="--since")]
 ToDate = Annotated[str | None, option("Until when it was true.", "DATE", name="--until")]
+TEXT_CHARS = 200
+WHY_FADED = {"unused": "faded before, and not used since", "used": "used again: it comes back"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +202,6 @@ async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[Fact
     """The facts whose ids begin so, and the time zone of the first. Raises: NotFound, InvalidInput."""
     ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
     return ids, await perdure.services.facts.timezone(ids[0])
-
-
-TEXT_CHARS = 200
-WHY_FADED = {"unused": "faded before, and not used since", "used": "used again: it comes back"}
 
 
 @command("fact restore", lacks=NO_AGENT)

@@ -34,6 +34,13 @@ if for_work(__name__):
     from perdure.library.services.why import is_id_start
 
 Label = Annotated[str, argument("Label of the block, such as human.", "LABEL")]
+MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
+SourceName = Annotated[str, argument("As in the list, such as web:https://example.com, or the id of a run.", "SOURCE")]
+DryRun = Annotated[bool, flag("--dry-run", "Only say what would be taken back.")]
+Limit = Annotated[int, option("How many.", name="--limit", min=1, max=1_000)]
+TEXT_CHARS, NAME_CHARS = 400, 80
+SHOWN_MAX = 20
+EXCERPT_CHARS = 100
 
 
 @command("memory list")
@@ -94,15 +101,6 @@ async def restore_version(view: View, agent: AsyncAgent, label: str, version: in
         Text(f"{visible(block.label)} has the value of version {version} {state}."),
         *([diff_view(diff)] if diff else []),
     )
-
-
-MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
-
-SourceName = Annotated[str, argument("As in the list, such as web:https://example.com, or the id of a run.", "SOURCE")]
-DryRun = Annotated[bool, flag("--dry-run", "Only say what would be taken back.")]
-Limit = Annotated[int, option("How many.", name="--limit", min=1, max=1_000)]
-
-TEXT_CHARS, NAME_CHARS = 400, 80
 
 
 @command("memory revert", change=True)
@@ -230,10 +228,6 @@ def show_origin(view: View, origin: Origin) -> None:
     """Show an origin."""
     view.show({"why": origin_shape(origin)}, *origin_view(origin))
     view.hint("`perdure why ID` opens each of these ids")
-
-
-SHOWN_MAX = 20
-EXCERPT_CHARS = 100
 
 
 @command("forget", change=True)

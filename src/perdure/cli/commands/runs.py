@@ -39,6 +39,11 @@ if for_work(__name__):
 RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
 
 STEPS_MAX, MESSAGES_MAX = 1_000, 10_000
+OfCall = Annotated[str | None, argument("By default all that wait.", "CALL")]
+InConversation = Annotated[
+    str | None, option("Number or id of the one where the call waits.", "NUMBER", name="--conversation")
+]
+NO_CALL = "no call waits for anybody"
 
 
 @command("run list", none=f"There are no runs yet: {NO_AGENT}")
@@ -184,14 +189,6 @@ async def _find_run(perdure: AsyncPerdure, name: str) -> RunId:
         return RunId(await perdure.services.why.find_id(name, "run"))
     except NotFound as error:
         raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
-
-
-OfCall = Annotated[str | None, argument("By default all that wait.", "CALL")]
-InConversation = Annotated[
-    str | None, option("Number or id of the one where the call waits.", "NUMBER", name="--conversation")
-]
-
-NO_CALL = "no call waits for anybody"
 
 
 @command("approval list", none=NO_CALL)

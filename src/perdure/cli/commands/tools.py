@@ -36,6 +36,9 @@ SOURCE_BYTES = 2_000_000
 SIGNATURE_CHARS = 48
 _SENTENCE = re.compile(r"(?<=[.!?])\s|\n")
 NO_TOOL = "There are no tools of your own yet: `perdure tool add FILE.py` makes one."
+SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]
+SecretOwner = Annotated[str | None, agent_option("The agent that owns it; by default all agents may use it.")]
+NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 
 @command("tool add")
@@ -222,12 +225,6 @@ def _example(tool: Tool) -> str:
     properties = tool.spec.parameters.get("properties", {})
     required = [name for name in tool.spec.parameters.get("required", ()) if name in properties]
     return json.dumps({name: samples.get(properties[name].get("type"), "...") for name in required})
-
-
-SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]
-SecretOwner = Annotated[str | None, agent_option("The agent that owns it; by default all agents may use it.")]
-
-NO_SECRET = "There are no secrets yet: `perdure secret set NAME` makes one."
 
 
 @command("secret set", json=False)

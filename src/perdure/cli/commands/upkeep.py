@@ -34,6 +34,9 @@ if for_work(__name__):
     from perdure.settings import Settings
 
 KEY_HINT = "Secrets are encrypted in it; keep the key (secret.key or PERDURE_SECRET_KEY) apart from it."
+_ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
+"""What an error says of this command, which ends with the same error."""
+RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 
 def _expanded(path: str) -> Path:
@@ -113,12 +116,6 @@ async def migrate_db(
     same = same_address(other, Settings.from_environment().store_address)
     use = "`perdure` uses it now." if same else f"Set PERDURE_STORE={shell_word(place)} to use it."
     view.hint(f"{use}{key} The old store is unchanged: keep it until you have looked at the new one.")
-
-
-_ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
-"""What an error says of this command, which ends with the same error."""
-
-RESTORE = "What was damaged can't be made anew: restore a backup by `perdure restore FILE` (docs/operations.md)."
 
 
 @command("store verify", json=False)

@@ -18,6 +18,15 @@ from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, Mess
 from perdure.search.hits import FactHit
 
 FIELDS = ("id", "text", "relation", "type", "rating", "valid_at", "invalid_at", "created_at", "expired_at", "state")
+SHOWN_CHARS = 200
+SOURCES_SHOWN = 5
+AUTHORS = {
+    "person": "a person",
+    "correction": "a person",
+    "program": "a program",
+    "policy": "Perdure",
+    "system": "Perdure",
+}
 
 
 def fact_shape(hit: FactHit) -> dict[str, Any]:
@@ -69,10 +78,6 @@ def state_of(fact: Fact) -> str:
     return "no longer believed" if fact.expired_at is not None else fact.state
 
 
-SHOWN_CHARS = 200
-SOURCES_SHOWN = 5
-
-
 def origin_view(origin: Origin) -> Iterator[RenderableType]:
     """The parts of an origin, each with the id that opens it."""
     match origin:
@@ -117,15 +122,6 @@ def _write_view(write: Write, *, with_text: bool) -> Iterator[RenderableType]:
         ids = [write.run_id, write.step_id, f"{write.tool} in {write.call_message_id}" if write.tool else None]
         yield _ids(ids)
     yield from (_message_line(message) for message in write.messages)
-
-
-AUTHORS = {
-    "person": "a person",
-    "correction": "a person",
-    "program": "a program",
-    "policy": "Perdure",
-    "system": "Perdure",
-}
 
 
 def _fact_view(origin: FactOrigin) -> Iterator[RenderableType]:
