@@ -21,7 +21,8 @@ class Needs:
             arguments that says so.
         refuses: (whether it refuses these arguments, why, the option that the error is about) of arguments that do not
             go together; `{kind}` in the reason stands for that argument.
-        finds: the kind of the thing that its first argument, `named`, is about: it is not found without a store.
+        finds: the kind of the thing that the argument `named`, by default the first, is about: it is not found without
+            a store.
         none: the hint with which it ends without a store, or without any agent; `shape` is what programs get.
         lacks: the end of the error that there is no store yet.
     """

@@ -221,8 +221,8 @@ def _callback(
             parameters.append(own.replace(annotation=hint, default=None if is_last else own.default))
     if json:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False, annotation=AsJson))
-    named = parameters[0].name if parameters else ""
-    needed = Needs(given=given, agents=agents, named=named, **needs)
+    first = {"named": parameters[0].name} if parameters else {}
+    needed = Needs(given=given, agents=agents, **first | dict(needs))
 
     def run(**arguments: Any) -> None:
         for is_wrong, why, about in needed.refuses:

@@ -99,6 +99,7 @@ async def show(
 @command(
     "group create",
     finds="agent",
+    named="agents",
     refuses=(
         (
             lambda given: given["kind"] != "round_robin" and given["manager"] is None,
