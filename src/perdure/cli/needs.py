@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 NO_AGENT = "there is no agent yet: `perdure` makes one and starts the chat"
+NO_STORE = "`perdure` makes an agent and starts the chat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Annotated
 
-from perdure.cli.needs import NO_AGENT
+from perdure.cli.needs import NO_STORE
 from perdure.cli.run import LastAgent, Limit, Yes, agent_option, argument, command, flag, for_work, option
 
 if for_work(__name__):
@@ -73,7 +73,7 @@ async def list_archives(view: View, perdure: AsyncPerdure) -> None:
 
 
 @command(
-    "archive show", lacks=NO_AGENT, refuses=[(lambda given: given["agent"] and given["archive"], BY_ITSELF, "ARCHIVE")]
+    "archive show", lacks=NO_STORE, refuses=[(lambda given: given["agent"] and given["archive"], BY_ITSELF, "ARCHIVE")]
 )
 async def list_passages(
     view: View,

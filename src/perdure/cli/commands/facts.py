@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final, get_args
 
-from perdure.cli.needs import NO_AGENT
+from perdure.cli.needs import NO_STORE
 from perdure.cli.run import LastAgent, Limit, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
@@ -204,7 +204,7 @@ async def find_facts(perdure: AsyncPerdure, *starts: str) -> tuple[Sequence[Fact
     return ids, await perdure.services.facts.timezone(ids[0])
 
 
-@command("fact restore", lacks=NO_AGENT)
+@command("fact restore", lacks=NO_STORE)
 async def restore(
     view: View,
     perdure: AsyncPerdure,
