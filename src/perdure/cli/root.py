@@ -31,35 +31,35 @@ VERBS: Mapping[str, tuple[str, str]] = {
 }
 """Command of every day -> (module of `commands`, or nothing where `app` has it, first sentence of its help)."""
 
-NOUNS: Mapping[str, tuple[str, str]] = {
-    "agent": ("agents", "Create, list, update, export, import, reset, cancel or delete agents; settings."),
-    "memory": ("memory", "List, show, restore or revert memory blocks; history."),
-    "source": ("memory", "List, show or revert what memory came from."),
+NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "agent": (("agents",), "Create, list, update, export, import, reset, cancel or delete agents; settings."),
+    "memory": (("memory",), "List, show, restore or revert memory blocks; history."),
+    "source": (("memory",), "List, show or revert what memory came from."),
     "fact": (
-        "facts",
+        ("facts",),
         "List, search, show, add, edit, forget, restore, accept or tidy; history, rules,"
         " profile, timeline, context, communities, entities, pause, resume, settings.",
     ),
-    "group": ("groups", "List, show, create, update, cancel, reset, delete; send."),
-    "companion": ("companions", "List, show, wake or update agents that tidy memory; on, off."),
-    "conversation": ("agents", "List, rename, delete or import conversations."),
-    "approval": ("runs", "List, approve or deny the tool calls that wait."),
-    "schedule": ("schedules", "Add, list, show, cancel or delete what wakes agents."),
-    "run": ("runs", "List, show, cancel, replay, fork or export runs."),
-    "archive": ("archives", "List, show, attach, detach, delete, restore, export or import."),
-    "folder": ("folders", "List, attach, detach or delete folders of files."),
-    "file": ("folders", "Upload, list or delete files of folders."),
-    "model": ("perdure.features.local.commands", "List, get, use or remove models that run on this machine."),
-    "tool": ("tools", "Add, list, show, test, attach, detach or delete tools."),
-    "mcp": ("mcp", "Add, list, show, refresh, approve or delete MCP servers."),
-    "secret": ("tools", "Set, list, delete or rotate values that tools need, encrypted."),
-    "hook": ("doctor", "List the hooks of this machine."),
-    "org": ("access", "Create, list or delete organisations; audit."),
-    "user": ("access", "Create, list or delete users."),
-    "key": ("access", "Create, list, revoke or delete API keys; show the server's own."),
-    "store": ("upkeep", "Verify, scrub, reindex or split the store."),
+    "group": (("groups",), "List, show, create, update, cancel, reset, delete; send."),
+    "companion": (("companions",), "List, show, wake or update agents that tidy memory; on, off."),
+    "conversation": (("agents",), "List, rename, delete or import conversations."),
+    "approval": (("runs",), "List, approve or deny the tool calls that wait."),
+    "schedule": (("schedules",), "Add, list, show, cancel or delete what wakes agents."),
+    "run": (("runs",), "List, show, cancel, replay, fork or export runs."),
+    "archive": (("archives",), "List, show, attach, detach, delete, restore, export or import."),
+    "folder": (("folders",), "List, attach, detach or delete folders of files."),
+    "file": (("folders",), "Upload, list or delete files of folders."),
+    "model": (("perdure.features.local.commands",), "List, get, use or remove models that run on this machine."),
+    "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
+    "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
+    "secret": (("tools",), "Set, list, delete or rotate values that tools need, encrypted."),
+    "hook": (("doctor",), "List the hooks of this machine."),
+    "org": (("access",), "Create, list or delete organisations; audit."),
+    "user": (("access",), "Create, list or delete users."),
+    "key": (("access",), "Create, list, revoke or delete API keys; show the server's own."),
+    "store": (("upkeep",), "Verify, scrub, reindex or split the store."),
 }
-"""Noun -> (module of `commands`, or of a feature, with its verbs, help)."""
+"""Noun -> (modules of `commands`, or of a feature, with its verbs, help)."""
 
 
 _WORD = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
@@ -78,8 +78,8 @@ class Root(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in NOUNS and cmd_name not in self.commands:
-            module, help = NOUNS[cmd_name]
-            self.commands[cmd_name] = group = group_of(cmd_name, module)
+            modules, help = NOUNS[cmd_name]
+            self.commands[cmd_name] = group = group_of(cmd_name, *modules)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
         elif cmd_name in VERBS and cmd_name not in self.commands:
             self.commands[cmd_name] = group_of("", VERBS[cmd_name][0]).commands[cmd_name]

@@ -241,14 +241,18 @@ def _callback(
     return run
 
 
-def group_of(noun: str, module: str) -> Any:
-    """The group of the commands that begin with a noun, or are one word if it is empty, as a module has them: below
-    `perdure.cli.commands`, or by the whole name in a feature."""
+def group_of(noun: str, *modules: str) -> Any:
+    """The group of the commands that begin with a noun, or are one word if it is empty, as these modules have them.
+
+    Args:
+        modules: below `perdure.cli.commands`; the whole name of one in a feature.
+    """
     app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
-    for name, callback in _read_commands(module).items():
-        first, _, verb = name.rpartition(" ")
-        if first == noun:
-            app.command(verb, cls=Verb)(callback)
+    for module in modules:
+        for name, callback in _read_commands(module).items():
+            first, _, verb = name.rpartition(" ")
+            if first == noun:
+                app.command(verb, cls=Verb)(callback)
     return typer.main.get_group(app)
 
 
