@@ -9,7 +9,6 @@ made: a report that was sent may be sent again, but none without end.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from perdure.core.agents import Agent
-from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreClosed, StoreError, ToolError
+from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreError, ToolError
 from perdure.core.ids import AgentId, BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
 from perdure.domain.agents.capture import capture, capture_due
@@ -27,6 +26,7 @@ from perdure.engine.facts.worker import Extractions
 from perdure.engine.ports import Ports
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.workers.background import LineWorker, Pauses
+from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -135,31 +135,12 @@ AT_ONCE = 16
 _TRANSIENT = frozenset({408, 425, 429})
 
 
-class Callbacks:
-    """Reports the ends of runs and batches until the store is closed."""
+class Callbacks(Worker):
+    """Reports the ends of runs and batches."""
 
     def __init__(self, ports: Ports) -> None:
-        self._ports, self._wake = ports, asyncio.Event()
-
-    def wake(self) -> None:
-        """Look now: a run has ended."""
-        self._wake.set()
-
-    async def work(self) -> None:
-        """Send what is due, now, when a run has ended, and from time to time."""
-        while True:
-            self._wake.clear()
-            try:
-                await self.send_due()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                log.warning("reports wait: %s", error)
-            except Exception:  # whatever it is, it must not end the worker
-                log.exception("sending reports stopped at a defect")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._wake.wait()
+        super().__init__("sending reports", self.send_due, LOOK_S)
+        self._ports = ports
 
     async def send_due(self) -> None:
         """Send the reports that are due, some at a time. Raises: StoreError."""

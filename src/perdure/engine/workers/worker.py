@@ -25,16 +25,21 @@ class Worker:
     Args:
         what: what it does, as the log names it.
         look: does what there is to do, or begins it with `take`; it may return in how many seconds to look again.
-        every_s: when else it looks again.
+        every_s: after how many seconds it looks again by itself; None: only when it is woken.
     """
 
-    def __init__(self, what: str, look: Callable[[], Awaitable[float | None]], every_s: float) -> None:
+    def __init__(self, what: str, look: Callable[[], Awaitable[float | None]], every_s: float | None) -> None:
         self._what, self._look, self._every_s = what, look, every_s
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._pieces: set[asyncio.Task[None]] = set()
         self.held_up: StoreError | None = None
         """Why work waits here: the store's last error, such as a full disk. None: as far as known it does not."""
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that are going on."""
+        return [*self._pieces, *([] if self._loop is None else [self._loop])]
 
     async def start(self) -> None:
         """Begin to look."""
@@ -46,7 +51,7 @@ class Worker:
 
     async def close(self) -> None:
         """Stop, also what was begun."""
-        await end_tasks(*self._pieces, self._loop)
+        await end_tasks(*self.tasks)
 
     async def take(
         self, claim: Callable[[], Awaitable[T | None]], work: Callable[[T], Coroutine[Any, Any, None]], *, at_once: int
