@@ -355,7 +355,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     traits = StoredTraits(store, registry.learned)
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
-        ports.signals.on("embedding", lambda _: worker.nudge())
+        ports.signals.on("embedding", worker.wake)
     groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
     tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
     limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
@@ -426,7 +426,7 @@ def _embedded_store(
         return store, None
     embedder = reported_embedder(embedding.embedder, telemetry)
     worker = EmbeddingWorker(store, embedder, clock=clock, randomness=random.SystemRandom())
-    return WatchedStore(store, embedding.embedder.handle, worker.nudge), worker
+    return WatchedStore(store, embedding.embedder.handle, worker.wake), worker
 
 
 def _search(shared: Shared, store: Store, telemetry: Telemetry) -> Search:

@@ -14,18 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Concatenate, ParamSpec, TypeVar
 
-from perdure.core.errors import (
-    ModelAuthenticationFailed,
-    ModelError,
-    ModelNotFound,
-    ModelQuotaExceeded,
-    StoreClosed,
-    StoreError,
-)
+from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotFound, ModelQuotaExceeded, StoreError
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
+from perdure.core.tasks import end_tasks
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.workers.worker import Worker
 from perdure.storage.store import Store, StoreOver
 from perdure.storage.tx import Tx
 
@@ -103,58 +98,34 @@ class WatchedStore(StoreOver):
         return result
 
 
-class EmbeddingWorker:
-    """Embeds queued texts, in a task of its own from `start` to `close`.
+class EmbeddingWorker(Worker):
+    """Embeds queued texts.
 
     `trouble` says why it waits, for people; None: it works.
     """
 
     def __init__(self, store: Store, embedder: Embedder, *, clock: Clock, randomness: Randomness) -> None:
+        super().__init__("embedding", self._embed_all, POLL_S)
         self._store, self._embedder, self._clock, self._randomness = store, embedder, clock, randomness
-        self._nudged = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._failures = 0
         self.trouble: str | None = None
 
-    async def start(self) -> None:
-        """Begin to embed, in a task of its own."""
-        self._task = asyncio.create_task(self._work_for_ever())
-
-    def nudge(self) -> None:
-        """Look at the queue now: texts were added."""
-        self._nudged.set()
-
-    async def close(self) -> None:
-        """Stop, and release claimed texts."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
-
-    async def _work_for_ever(self) -> None:
-        """Embed queued texts until the store is closed."""
-        while True:
-            pause = POLL_S
-            try:
-                self._nudged.clear()
-                if await self._is_waiting():
-                    await self._drain()
-            except StoreClosed:
-                return
-            except _Unavailable as error:
-                pause = self._pause(error)
-            except StoreError as error:
-                log.warning("embedding waits for the store: %s", error)
-            except Exception as error:  # no defect ends the worker
-                log.exception("embedding stopped at a defect")
-                pause = self._pause(_Unavailable(error, None))
-            if self._failures:
-                await asyncio.sleep(pause)
-            else:
-                # Not `wait_for`: before Python 3.12 it swallows a cancellation that comes together with the nudge.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._nudged.wait()
+    async def _embed_all(self) -> float | None:
+        """Embed what is queued; after a failure, return after a pause. Raises: StoreError."""
+        try:
+            if await self._is_waiting():
+                await self._drain()
+        except _Unavailable as error:
+            unavailable = error
+        except StoreError:
+            raise
+        except Exception as error:  # a defect is not met again at once
+            log.exception("embedding stopped at a defect")
+            unavailable = _Unavailable(error, None)
+        else:
+            return None
+        await asyncio.sleep(self._pause(unavailable))  # also if more texts come
+        return 0.0
 
     async def _is_waiting(self) -> bool:
         """Whether a text waits for its vector."""
@@ -191,9 +162,7 @@ class EmbeddingWorker:
                     if error is not None:
                         raise error
         finally:
-            for task in requests:
-                task.cancel()
-            await asyncio.gather(*requests, return_exceptions=True)
+            await end_tasks(*requests)
 
     async def _claim(self) -> _Batch | None:
         """Claim texts to embed; None: the queue is empty."""

@@ -1,0 +1,138 @@
+"""The loop of all background workers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from perdure.core.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from perdure.engine.workers.worker import Worker
+
+
+class Looks:
+    """What a worker does, and what comes of each look: an error, or when to look again. Then it waits to be woken."""
+
+    def __init__(self, *outcomes: Exception | float) -> None:
+        self._outcomes, self.count, self.last = list(outcomes), 0, asyncio.Event()
+
+    async def look(self) -> float | None:
+        self.count += 1
+        if not self._outcomes:
+            self.last.set()
+            return None
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+async def steps(count: int = 20) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no space left"), RuntimeError("a defect")])
+async def test_no_error_ends_a_worker(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    """Neither one of the store nor a defect: it is in the log, and the worker looks again."""
+    looks = Looks(error)
+    worker = Worker("counting", looks.look, 0.0)
+
+    await worker.start()
+    await looks.last.wait()
+    await worker.close()
+
+    (record,) = caplog.records
+    assert record.getMessage().startswith("counting ")
+    assert (record.levelno == logging.WARNING) == isinstance(error, StoreError)
+
+
+async def test_a_closed_store_ends_a_worker() -> None:
+    looks = Looks(StoreClosed(), 0.0)
+    worker = Worker("counting", looks.look, 0.0)
+
+    await worker.start()
+    await asyncio.gather(*worker.tasks)
+
+    assert looks.count == 1
+
+
+@pytest.mark.parametrize("when", range(6))
+async def test_a_worker_that_is_woken_looks_again(when: int) -> None:
+    """Whether it waits then, or is about to."""
+    looks = Looks()
+    worker = Worker("counting", looks.look, None)
+
+    await worker.start()
+    await steps(when)
+    before = looks.count
+    worker.wake()
+    await steps()
+
+    assert looks.count == before + 1
+    await worker.close()
+
+
+async def test_only_an_error_that_lasts_holds_work_up() -> None:
+    """A busy store passes by itself; a full disk is told to those who wait for the work."""
+    full, looks = StoreUnavailable("no space left"), Looks(StoreBusy("locked"), 0.0)
+    worker = Worker("counting", looks.look, 0.0)
+
+    await worker.start()
+    await looks.last.wait()
+    assert worker.held_up is None
+    worker.hold_up(full)
+    assert worker.held_up is full
+    await worker.close()
+
+
+async def test_pieces_of_work_are_bounded_and_followed_by_others() -> None:
+    """Of five pieces at most two are worked on at once; the end of one wakes the worker, which takes the next."""
+    waiting, done, busiest, busy = [1, 2, 3, 4, 5], list[int](), 0, 0
+
+    async def claim() -> int | None:
+        return waiting.pop(0) if waiting else None
+
+    async def work(piece: int) -> None:
+        nonlocal busiest, busy
+        busy += 1
+        busiest = max(busiest, busy)
+        await steps(3)
+        busy -= 1
+        done.append(piece)
+
+    async def look() -> None:
+        await worker.take(claim, work, at_once=2)
+
+    worker = Worker("counting", look, None)
+    await worker.start()
+    await steps(200)
+
+    assert (sorted(done), busiest, len(worker.tasks)) == ([1, 2, 3, 4, 5], 2, 1)
+    await worker.close()
+
+
+async def test_close_ends_what_was_begun() -> None:
+    """A piece that hangs is cancelled, and `close` returns once it has ended."""
+    ended = list[bool]()
+
+    async def claim() -> int | None:
+        return None if ended else 1
+
+    async def hang(piece: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def look() -> None:
+        await worker.take(claim, hang, at_once=1)
+
+    worker = Worker("counting", look, None)
+    await worker.start()
+    await steps()
+    await worker.close()
+
+    assert ended == [True]
+    assert all(task.done() for task in worker.tasks)
