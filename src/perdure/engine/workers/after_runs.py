@@ -32,7 +32,7 @@ from perdure.storage.tx import Tx
 log = logging.getLogger(__name__)
 
 
-def capture_worker(ports: Ports) -> LineWorker:
+def capture_worker(ports: Ports) -> LineWorker[Line]:
     """Return the worker that captures what is due in a conversation."""
 
     async def work(line: Line) -> None:

@@ -11,9 +11,13 @@ import contextlib
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
+from typing import Generic, TypeVar
 
-from perdure.engine.run.interrupts import Interrupt
+from perdure.core.tasks import end_tasks, wait_for
+from perdure.engine.run.interrupts import Interrupt, interruptible
 from perdure.engine.run.log import Line
+
+Key = TypeVar("Key")
 
 QUIET_S, APART_S, IDLE_S = 10.0, 3_600.0, 600.0
 LOOK_S = 1.0
@@ -102,24 +106,15 @@ class Foreground:
     @contextlib.asynccontextmanager
     async def call(self, model: str) -> AsyncIterator[None]:
         """Make one call within the block. Raises inside it: PutBack."""
-        task = asyncio.current_task()
-        assert task is not None
-        interrupt = self._call = Interrupt(task)
+        interrupt = self._call = Interrupt()
         if model not in self._cold:
             self._taken_at[model] = asyncio.get_running_loop().time()
             self._cold.add(model)
-        error: BaseException | None = None
-        try:
-            yield
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            self._call = None
-            # As `holding` does: only our own cancellation is taken back.
-            is_ours = isinstance(error, asyncio.CancelledError | None)
-            if interrupt.reason is not None and task.uncancel() == 0 and is_ours:
-                raise interrupt.reason from error
+        with interruptible(interrupt):
+            try:
+                yield
+            finally:
+                self._call = None
 
 
 class Background:
@@ -181,9 +176,7 @@ class Background:
             )
             if not seconds:
                 return
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._ended.wait()
+            await wait_for(self._ended, seconds)
         raise PutBack(ended=True)
 
     def end(self) -> None:
@@ -197,14 +190,14 @@ CLOSING_S = 5.0
 """How long a closing process goes on with what it has begun."""
 
 
-class LineWorker:
-    """The work of one process: at most one task at a time for each conversation. `work` raises
+class LineWorker(Generic[Key]):
+    """The work of one process: at most one task at a time for each conversation, group or the like. `work` raises
     nothing but `PutBack`."""
 
-    def __init__(self, work: Callable[[Line], Awaitable[None]]) -> None:
+    def __init__(self, work: Callable[[Key], Awaitable[None]]) -> None:
         self._do = work
-        self._tasks: dict[Line, asyncio.Task[None]] = {}
-        self._again: set[Line] = set()
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+        self._again: set[Key] = set()
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
@@ -212,12 +205,12 @@ class LineWorker:
         return list(self._tasks.values())
 
     @property
-    def lines(self) -> Collection[Line]:
-        """The conversations that are worked on."""
+    def lines(self) -> Collection[Key]:
+        """What is worked on."""
         return self._tasks.keys()
 
-    def start(self, line: Line) -> None:
-        """Work in the background on this conversation; once more, if that is going on already."""
+    def start(self, line: Key) -> None:
+        """Work on this in the background; once more, if that is going on already."""
         if line in self._tasks:
             self._again.add(line)
             return
@@ -229,14 +222,14 @@ class LineWorker:
         while self._tasks:  # one that ends may begin another
             await finish_tasks(self.tasks)
 
-    def _end(self, line: Line, task: asyncio.Task[None]) -> None:
+    def _end(self, line: Key, task: asyncio.Task[None]) -> None:
         """Forget a task that has ended; what was to be done again since its last look is begun anew."""
         del self._tasks[line]
         if line in self._again and not task.cancelled():
             self.start(line)
 
-    async def _work(self, line: Line) -> None:
-        """Work on a conversation, again if another run of it has ended meanwhile."""
+    async def _work(self, line: Key) -> None:
+        """Work on this, again if it was to be done once more meanwhile."""
         while True:
             self._again.discard(line)
             try:
@@ -254,9 +247,7 @@ async def finish_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
     """Let tasks finish for a few seconds, then stop them."""
     if tasks:
         _, unfinished = await asyncio.wait(tasks, timeout=CLOSING_S)
-        for task in unfinished:
-            task.cancel()
-        await asyncio.gather(*unfinished, return_exceptions=True)
+        await end_tasks(*unfinished)
 
 
 BUSY_SHARE = 0.02
@@ -306,9 +297,7 @@ class Pauses:
         loop = asyncio.get_running_loop()
         async with self._one:
             while not self._ended.is_set() and (seconds := self._seconds_left(loop.time())) > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._ended.wait()
+                await wait_for(self._ended, seconds)
             began_at, is_pause = loop.time(), self._is_pause(loop.time())
             try:
                 yield
