@@ -73,6 +73,7 @@ class GroupTurns:
         self._drivers = LineWorker[GroupId](self._drive)
         self._driving: dict[tuple[GroupId, int], TurnDriver] = {}
         self._recovery = Worker("taking over turns of groups", self.recover, RECOVERY_S)
+        ports.signals.on("group_turns", self._recovery.wake)
         self._closing = False
 
     async def start(self) -> None:

@@ -181,8 +181,7 @@ class Agents(Table):
     def _newest(self, condition: str, column: str, **params: str) -> Agent | None:
         """The last agent in the order of a column that fulfils a condition."""
         sql = f"{_SELECT} WHERE a.org_id = :org_id AND {condition} ORDER BY {column} DESC LIMIT 1"
-        rows = self._rows(sql, **params)
-        return AGENT.read(rows[0]) if rows else None
+        return self._one(AGENT, sql, **params)
 
 
 def _conditions(where: AgentFilter) -> Conditions:

@@ -74,7 +74,7 @@ class Archives(Table):
         where.between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT {_ARCHIVE.columns} FROM archives WHERE {where} ORDER BY number {order} LIMIT :limit"
-        return [_ARCHIVE.read(row) for row in self._rows(sql, limit=limit, **where.params)]
+        return self._all(_ARCHIVE, sql, limit=limit, **where.params)
 
     def delete(self, archive_id: ArchiveId) -> None:
         """Detach an archive from all agents and delete it.

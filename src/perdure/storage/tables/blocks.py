@@ -319,8 +319,7 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         where = Conditions("block_id = :id")
         where.add("version < ?", before)
         sql = f"SELECT {_VERSION.columns} FROM block_versions WHERE {where} ORDER BY version DESC LIMIT :limit"
-        rows = self._rows(sql, id=self.get(block_id).id, limit=limit, **where.params)
-        return [_VERSION.read(row) for row in rows]
+        return self._all(_VERSION, sql, id=self.get(block_id).id, limit=limit, **where.params)
 
     def version(self, block_id: BlockId, version: int) -> BlockVersion:
         """Raises: NotFound."""

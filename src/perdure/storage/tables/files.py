@@ -214,14 +214,14 @@ class Files(Table):
 
     def _claim(self, own: OwnId, free: str, params: Mapping[str, Any]) -> File | None:
         """Claim one file, unless another process has just done so."""
-        rows = self._rows(
+        return self._one(
+            FILE,
             "UPDATE files SET lease_owner = :owner, lease_until = :until, tries = tries + 1,"
             " status = CASE WHEN status = 'deleted' THEN status ELSE 'parsing' END, done = 0, total = 0,"
             f" updated_at = :at WHERE id = :id AND {free} RETURNING {FILE.columns}",
             id=own,
             **params,
         )
-        return FILE.read(rows[0]) if rows else None
 
     def list_owners(self) -> Sequence[str]:
         """The owners of all claims."""
@@ -296,7 +296,8 @@ class Files(Table):
 
     def parts(self, file_id: FileId, *, from_line: int = 1, after_seq: int = -1, limit: int = 1) -> Sequence[FilePart]:
         """Parts in order, from the one in which `from_line` begins, and behind `after_seq`."""
-        rows = self._rows(
+        return self._all(
+            _PART,
             f"SELECT {_PART.columns} FROM file_parts WHERE {_OWN_FILE} AND seq > :after"
             " AND seq >= COALESCE((SELECT MAX(b.seq) FROM file_parts b WHERE b.file_id = :file_id"
             " AND b.first_line <= :line AND b.first_char = 0), 0) ORDER BY seq LIMIT :limit",
@@ -305,7 +306,6 @@ class Files(Table):
             line=from_line,
             limit=limit,
         )
-        return [_PART.read(row) for row in rows]
 
     def page_starts(self, file_id: FileId) -> Sequence[int]:
         """The first line of each page, from 1; empty where there are no pages."""
@@ -314,7 +314,7 @@ class Files(Table):
 
     def _read(self, where: str, **params: Any) -> Sequence[File]:
         sql = f"SELECT {FILE.columns} FROM files WHERE org_id = :org_id AND status <> 'deleted' AND {where}"
-        return [FILE.read(row) for row in self._rows(sql, **params)]
+        return self._all(FILE, sql, **params)
 
 
 _COLUMNS = f"{FILE.columns_of('f')}, d.name, o.is_open, o.first_line, o.last_line, o.used, o.version, o.used_at"

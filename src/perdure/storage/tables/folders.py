@@ -157,4 +157,4 @@ class Folders(Table):
 
     def _read(self, where: str, **params: Any) -> Sequence[Folder]:
         sql = f"SELECT {_FOLDER.columns} FROM folders WHERE org_id = :org_id AND {where}"
-        return [_FOLDER.read(row) for row in self._rows(sql, **params)]
+        return self._all(_FOLDER, sql, **params)

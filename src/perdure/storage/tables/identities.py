@@ -143,7 +143,7 @@ class Identities(PagedTable[IdentityFilter, Identity]):
 
     def _read(self, where: str, **params: str) -> Sequence[Identity]:
         sql = f"SELECT {_IDENTITY.columns} FROM identities WHERE org_id = :org_id AND {where}"
-        return [_IDENTITY.read(row) for row in self._rows(sql, **params)]
+        return self._all(_IDENTITY, sql, **params)
 
 
 def add_identity_conditions(

@@ -133,18 +133,20 @@ class Mcp(Table):
     def tools(self, server_id: McpServerId) -> Sequence[McpTool]:
         """The definitions of a server's tools, in order of names. Raises: NotFound."""
         self.get(server_id)
-        rows = self._rows(f"SELECT {_TOOL.columns} FROM mcp_tools WHERE server_id = :id ORDER BY name", id=server_id)
-        return [_TOOL.read(row) for row in rows]
+        return self._all(
+            _TOOL, f"SELECT {_TOOL.columns} FROM mcp_tools WHERE server_id = :id ORDER BY name", id=server_id
+        )
 
     def find_tool(self, tool_id: ToolId) -> McpTool | None:
         """The definition behind one of our tools."""
-        rows = self._rows(
+        return self._one(
+            _TOOL,
             f"SELECT {_TOOL.columns_of('t')} FROM mcp_tools t JOIN mcp_servers s ON s.id = t.server_id"
             " WHERE t.tool_id = :tool_id AND s.org_id = :org_id",
             tool_id=row_format.storable(tool_id),
         )
-        return _TOOL.read(rows[0]) if rows else None
 
     def _read(self, where: str, **params: Any) -> Sequence[McpServer]:
-        rows = self._rows(f"SELECT {_SERVER.columns} FROM mcp_servers WHERE org_id = :org_id AND {where}", **params)
-        return [_SERVER.read(row) for row in rows]
+        return self._all(
+            _SERVER, f"SELECT {_SERVER.columns} FROM mcp_servers WHERE org_id = :org_id AND {where}", **params
+        )

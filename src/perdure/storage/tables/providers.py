@@ -55,7 +55,7 @@ class Providers(PagedTable[ProviderFilter, ModelProvider]):
     def list(self, *, limit: int = 1_000) -> Sequence[ModelProvider]:
         """Providers, the oldest first."""
         sql = f"SELECT {_PROVIDER.columns} FROM providers WHERE org_id = :org_id ORDER BY number LIMIT :limit"
-        return [_PROVIDER.read(row) for row in self._rows(sql, limit=limit)]
+        return self._all(_PROVIDER, sql, limit=limit)
 
     def put(self, provider: ModelProvider) -> None:
         """Update a provider. Raises: NotFound."""

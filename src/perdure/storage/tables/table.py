@@ -60,6 +60,14 @@ class Table:
         """The rows that a statement returns."""
         return self._db.rows(sql, {**params, "org_id": self._org_id})
 
+    def _all(self, rows: RowFormat[T], sql: str, /, **params: Any) -> list[T]:
+        """The values of the rows that a statement returns."""
+        return [rows.read(row) for row in self._rows(sql, **params)]
+
+    def _one(self, rows: RowFormat[T], sql: str, /, **params: Any) -> T | None:
+        """The value of the first row that a statement returns."""
+        return next(iter(self._all(rows, sql, **params)), None)
+
     def _run(self, sql: str, /, **params: Any) -> None:
         """Run a statement, on PostgreSQL together with the next one whose result is needed."""
         self._db.run(sql, {**params, "org_id": self._org_id})

@@ -188,8 +188,7 @@ class Tools(PagedTable[ToolFilter, Tool]):
         return _TOOL.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
     def _read(self, where: str, **params: Any) -> Sequence[Tool]:
-        rows = self._rows(f"SELECT {_TOOL.columns} FROM tools WHERE org_id = :org_id AND {where}", **params)
-        return [_TOOL.read(row) for row in rows]
+        return self._all(_TOOL, f"SELECT {_TOOL.columns} FROM tools WHERE org_id = :org_id AND {where}", **params)
 
 
 def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:

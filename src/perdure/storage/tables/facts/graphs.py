@@ -190,4 +190,4 @@ class Graphs(Table):
     def _read(self, where: str, **params: str | int) -> Sequence[Graph]:
         conditions = Conditions("org_id = :org_id", where)
         sql = f"SELECT {_GRAPH.columns} FROM graphs WHERE {conditions}{self._db.for_update}"
-        return [_GRAPH.read(row) for row in self._rows(sql, **params)]
+        return self._all(_GRAPH, sql, **params)
