@@ -17,7 +17,6 @@ from typing import Concatenate, ParamSpec, TypeVar
 from perdure.core.errors import ModelAuthenticationFailed, ModelError, ModelNotFound, ModelQuotaExceeded, StoreError
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.ports import Clock, Embedder, Randomness
-from perdure.core.tasks import end_tasks
 from perdure.domain.archives.embedding import ClaimedText, claim_texts, store_vectors
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.workers.worker import Worker
@@ -110,78 +109,40 @@ class EmbeddingWorker(Worker):
         self._failures = 0
         self.trouble: str | None = None
 
-    async def _embed_all(self) -> float | None:
-        """Embed what is queued; after a failure, return after a pause. Raises: StoreError."""
-        try:
-            if await self._is_waiting():
-                await self._drain()
-        except _Unavailable as error:
-            unavailable = error
-        except StoreError:
-            raise
-        except Exception as error:  # a defect is not met again at once
-            log.exception("embedding stopped at a defect")
-            unavailable = _Unavailable(error, None)
-        else:
-            return None
-        await asyncio.sleep(self._pause(unavailable))  # also if more texts come
-        return 0.0
+    async def _embed_all(self) -> None:
+        """Begin to embed what is queued. Raises: StoreError."""
+        await self.take(self._claim, self._embed, at_once=1 if self._embedder.local or self._failures else LANES)
 
-    async def _is_waiting(self) -> bool:
-        """Whether a text waits for its vector."""
-        now = self._clock.now()
-        return await self._store.read(lambda tx: tx.vectors.has_work(self._embedder.handle, at=now))
-
-    def _pause(self, error: _Unavailable) -> float:
-        """How long to wait, in seconds, before the embedder is tried again."""
+    def _back_off(self, error: _Unavailable) -> None:
+        """Wait before the embedder is tried again."""
         if not self._failures:
             log.warning("texts can't be embedded for now: %s", error)
         self.trouble = str(error)
         self._failures += 1
         longest = backoff_s(self._failures, first_s=DOWN_S, most_s=DOWN_MAX_S)
         # Random, so that processes do not ask the same endpoint in step.
-        return max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2))
-
-    async def _drain(self) -> None:
-        """Embed until the queue is empty. Raises: _Unavailable."""
-        requests: set[asyncio.Task[None]] = set()
-        try:
-            while True:
-                lanes = 1 if self._embedder.local or self._failures else LANES
-                while len(requests) < lanes:
-                    batch = await self._claim()
-                    if batch is None:
-                        break
-                    requests.add(asyncio.create_task(self._embed(batch)))
-                if not requests:
-                    if not await self._store.write(lambda tx: tx.vectors.fill(self._embedder.handle, limit=FILL_TEXTS)):
-                        return
-                    continue
-                done, requests = await asyncio.wait(requests, return_when=asyncio.FIRST_COMPLETED)
-                for error in [task.exception() for task in done]:  # asyncio warns of errors that nobody reads
-                    if error is not None:
-                        raise error
-        finally:
-            await end_tasks(*requests)
+        self.pause(max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2)))
 
     async def _claim(self) -> _Batch | None:
         """Claim texts to embed; None: the queue is empty."""
+        store, model = self._store, self._embedder.handle
         limit = 1 if self._failures else LOCAL_TEXTS if self._embedder.local else TEXTS
-        while True:
-            now = self._clock.now()
-            until = now + timedelta(seconds=LEASE_S)
-            count, texts = await self._store.write(claim_texts, self._embedder.handle, at=now, until=until, limit=limit)
+        now = self._clock.now()
+        until = now + timedelta(seconds=LEASE_S)
+        while await store.read(lambda tx: tx.vectors.has_work(model, at=now)):
+            count, texts = await store.write(claim_texts, model, at=now, until=until, limit=limit)
             if texts:
                 return _Batch(texts, until)
-            if not count:
-                return None
+            if not count and not await store.write(lambda tx: tx.vectors.fill(model, limit=FILL_TEXTS)):
+                break
+        return None
 
     async def _embed(self, batch: _Batch) -> None:
-        """Embed and store a batch; after a failure, release its claims. Raises: _Unavailable."""
+        """Embed and store a batch; after a failure, release its claims. Raises: StoreError."""
         keeper = asyncio.create_task(self._renew_for_ever(batch))
         try:
             await self._embed_texts(batch, batch.texts)
-        except BaseException:
+        except BaseException as error:
             async with batch.lock:
                 keeper.cancel()
                 with contextlib.suppress(StoreError):
@@ -189,7 +150,9 @@ class EmbeddingWorker(Worker):
                     await to_the_end(
                         self._store.write(lambda tx: tx.vectors.release(claims, claimed=batch.claimed_until))
                     )
-            raise
+            if not isinstance(error, _Unavailable):
+                raise
+            self._back_off(error)
         finally:
             keeper.cancel()
 

@@ -135,15 +135,9 @@ class FileWorker(Worker):
             return  # deleted meanwhile, or taken over
         except StoreError as error:
             self.hold_up(error)
-            await self._give_back(file)
-        except Exception:
-            log.exception("%s stopped at a defect", file.id)
-
-    async def _give_back(self, file: File) -> None:
-        """Let the file be tried again after a while, since an error of the store is not the file's fault."""
-        await asyncio.sleep(self._ports.settings.lease_s / 2)  # before the claim runs out: then it would count
-        with contextlib.suppress(StoreError):
-            await self._ports.store.write(lambda tx: tx.files.release_claim(file))
+            # The error is not the file's fault: it is tried again before the claim runs out, which would count.
+            await asyncio.sleep(self._ports.settings.lease_s / 2)
+            await store.write(lambda tx: tx.files.release_claim(file))
 
     async def _read(self, file: File, progress: _Progress) -> File:
         """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""

@@ -7,9 +7,10 @@ it looks, claims, works, and looks again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from perdure.core.errors import StoreBusy, StoreClosed, StoreError
 from perdure.core.tasks import end_tasks, wait_for
@@ -33,6 +34,7 @@ class Worker:
         self._wake = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._pieces: set[asyncio.Task[None]] = set()
+        self._look_at = 0.0
         self.held_up: StoreError | None = None
         """Why work waits here: the store's last error, such as a full disk. None: as far as known it does not."""
 
@@ -54,18 +56,22 @@ class Worker:
         await end_tasks(*self.tasks)
 
     async def take(
-        self, claim: Callable[[], Awaitable[T | None]], work: Callable[[T], Coroutine[Any, Any, None]], *, at_once: int
+        self, claim: Callable[[], Awaitable[T | None]], work: Callable[[T], Awaitable[None]], *, at_once: int
     ) -> None:
         """Claim pieces of work and begin them, so many at once, until none is left; the end of one wakes the worker.
 
         Args:
             claim: claims a piece; None: there is none.
-            work: carries a piece out, and ends or releases its claim. It raises nothing.
+            work: carries a piece out, and ends or releases its claim.
         """
         while len(self._pieces) < at_once and (piece := await claim()) is not None:
-            task = asyncio.create_task(work(piece))
+            task = asyncio.create_task(self._carry_out(work(piece)))
             self._pieces.add(task)
-            task.add_done_callback(self._end)
+            task.add_done_callback(self._pieces.discard)
+
+    def pause(self, seconds: float) -> None:
+        """Do not look for so many seconds, even if woken."""
+        self._look_at = asyncio.get_running_loop().time() + seconds
 
     def hold_up(self, error: StoreError) -> None:
         """Note that work waits because of the store, and say so in the log."""
@@ -73,20 +79,28 @@ class Worker:
             self.held_up = error
         log.warning("%s waits for the store: %s", self._what, error)
 
-    def _end(self, piece: asyncio.Task[None]) -> None:
-        self._pieces.discard(piece)
-        self.wake()
+    async def _carry_out(self, work: Awaitable[object]) -> None:
+        """Carry out a piece of work, and look for more. One that failed is met again only at a later look."""
+        with contextlib.suppress(StoreClosed):
+            if await self._outlive(work):
+                asyncio.get_running_loop().call_soon(self.wake)  # when the task has ended, and left its place
+
+    async def _outlive(self, work: Awaitable[T]) -> tuple[T] | None:
+        """What `work` returns; None: it failed, which the log says. Raises: StoreClosed."""
+        try:
+            return (await work,)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            self.hold_up(error)
+        except Exception:  # whatever it is, it must not end the worker
+            log.exception("%s stopped at a defect", self._what)
+        return None
 
     async def _look_for_ever(self) -> None:
-        while True:
-            self._wake.clear()
-            wait_s = None
-            try:
-                wait_s = await self._look()
-            except StoreClosed:
-                return
-            except StoreError as error:
-                self.hold_up(error)
-            except Exception:  # whatever it is, it must not end the worker
-                log.exception("%s stopped at a defect", self._what)
-            await wait_for(self._wake, self._every_s if wait_s is None else wait_s)
+        with contextlib.suppress(StoreClosed):
+            while True:
+                self._wake.clear()
+                (wait_s,) = await self._outlive(self._look()) or (None,)
+                await wait_for(self._wake, self._every_s if wait_s is None else wait_s)
+                await asyncio.sleep(max(0.0, self._look_at - asyncio.get_running_loop().time()))
