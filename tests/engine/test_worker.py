@@ -7,7 +7,10 @@ import logging
 
 import pytest
 
-from perdure.core.errors import StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.errors import NotFound, StoreBusy, StoreClosed, StoreError, StoreUnavailable
+from perdure.core.ids import AgentId
+from perdure.engine.run.log import Line
+from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 
 
@@ -136,3 +139,26 @@ async def test_close_ends_what_was_begun() -> None:
 
     assert ended == [True]
     assert all(task.done() for task in worker.tasks)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no space left"), RuntimeError("a defect")])
+async def test_work_on_a_conversation_that_fails_is_logged_and_begun_again(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whatever it fails of; and what was deleted meanwhile is not worth a word."""
+    outcomes: list[Exception | None] = [error, NotFound("agent", "agent-1"), None]
+    done = list[Line]()
+
+    async def work(line: Line) -> None:
+        if (outcome := outcomes.pop(0)) is not None:
+            raise outcome
+        done.append(line)
+
+    worker, line = LineWorker("counting", work), (AgentId("agent-1"), 3)
+    for _ in range(3):
+        worker.start(line)
+        await worker.close()
+
+    assert done == [line]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("counting of conversation 3 of agent-1")

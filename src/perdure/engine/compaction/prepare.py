@@ -7,7 +7,6 @@ as a node that no prefix names yet. The view stays as it is until a plan takes t
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import dataclass
 
 from perdure.context.request.assemble import parse_recalled
@@ -15,7 +14,6 @@ from perdure.context.window.leaves import CHUNK_SHARE, is_due, next_preparation
 from perdure.context.window.plan import Evict, Situation, prepared_leaves
 from perdure.core.agents import Agent
 from perdure.core.conversations import CompactionSettings, SummarySettings
-from perdure.core.errors import NotFound, PerdureError
 from perdure.engine.compaction.compact_view import build_node
 from perdure.engine.compaction.revise import Due, rewrite_revised, write_due
 from perdure.engine.compaction.summarise import Summary, SummaryTask, load_prepared, situation_of
@@ -24,8 +22,6 @@ from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
-
-log = logging.getLogger(__name__)
 
 LOOK_SHARE = 0.125
 """The share of a leaf that is said between two looks at what is due."""
@@ -44,7 +40,7 @@ class Preparations:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._worker = LineWorker(self._prepare)
+        self._worker = LineWorker("preparing summaries", self._prepare)
         self._looks: dict[Line, _Look] = {}
         self._idle: dict[Line, _Look] = {}
 
@@ -98,12 +94,6 @@ class Preparations:
             if look is not None:
                 self._looks.setdefault(line, look)
             raise
-        except NotFound:  # the agent was deleted meanwhile
-            pass
-        except PerdureError as error:
-            log.warning("summaries of conversation %s of %s: %s", line[1], line[0], error)
-        except Exception:
-            log.exception("preparing summaries of conversation %s of %s stopped at a defect", line[1], line[0])
 
 
 async def prepare_summaries(line: Line, ports: Ports) -> bool:

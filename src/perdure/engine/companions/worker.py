@@ -24,7 +24,6 @@ from perdure.core.errors import (
     ModelNotFound,
     NotFound,
     PerdureError,
-    StoreClosed,
     StoreError,
 )
 from perdure.core.events import MessageAdded, StoredEvent
@@ -51,7 +50,7 @@ from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
 from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
 from perdure.engine.run.runner import Runner
-from perdure.engine.workers.background import LineWorker, PutBack
+from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
@@ -71,7 +70,7 @@ class Companions:
 
     def __init__(self, ports: Ports, runner: Runner, limits: PassLimits) -> None:
         self._ports, self._runner, self._limits = ports, runner, limits
-        self._worker = LineWorker(self._work)
+        self._worker = LineWorker("companions", self._work)
         self._running: dict[tuple[AgentId, int], asyncio.Task[Pass | None]] = {}
         self._retries: dict[AgentId, asyncio.TimerHandle] = {}
         self._looking = Worker("looking for companions that have something to do", self._look, LOOK_S)
@@ -124,22 +123,16 @@ class Companions:
         self._is_first_look = False
 
     async def _work(self, line: Line) -> None:
-        """Carry out what is due for an agent. What fails is tried again later."""
+        """Carry out what is due for an agent. A pass that fails at the store goes on when it is found again.
+
+        Raises: NotFound, StoreError; PutBack: this process begins none any more.
+        """
         agent_id = line[0]
-        try:
-            while (one := await self._begin(agent_id)) is not None:
-                ended = await asyncio.shield(self._start(one))
-                if ended is None or ended.failed:
-                    break
-            await self._plan_retry(agent_id)
-        except (NotFound, StoreClosed):  # the agent was deleted meanwhile, or the process ends
-            pass
-        except StoreError as error:  # the pass goes on; it is found again
-            log.warning("the companion of %s: %s", agent_id, error)
-        except PutBack:
-            raise
-        except Exception:
-            log.exception("the companion of %s stopped at a defect", agent_id)
+        while (one := await self._begin(agent_id)) is not None:
+            ended = await asyncio.shield(self._start(one))
+            if ended is None or ended.failed:
+                break
+        await self._plan_retry(agent_id)
 
     async def _begin(self, agent_id: AgentId) -> Pass | None:
         """The pass that is due or goes on; it begins in a pause of the process.

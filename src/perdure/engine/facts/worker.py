@@ -35,9 +35,9 @@ class Extractions:
 
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
         self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
-        self._worker = LineWorker(self._work)
+        self._worker = LineWorker("facts", self._work)
         self._forgetting = ForgettingWork(ports)
-        self._tidying = LineWorker(self._tidy)
+        self._tidying = LineWorker[Line]("fading", lambda line: self._forgetting.tidy_due(line[0]))
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
@@ -146,13 +146,6 @@ class Extractions:
             backlog.tries = 0
             if rest and backlog.due_at <= time and line not in self._waiting.taken:
                 self._waiting.lines.pop(line, None)
-
-    async def _tidy(self, line: Line) -> None:
-        """Let what the agent knows fade, where nothing is extracted."""
-        try:
-            await self._forgetting.tidy_due(line[0])
-        except StoreError as error:
-            log.warning("facts and passages of %s don't fade: %s", line[0], error)
 
     def _retry(self, line: Line, backlog: Backlog, error: Exception) -> None:
         """Have a conversation that failed extracted later. The first failure is logged."""

@@ -70,7 +70,7 @@ class GroupTurns:
         self._ports, self._runner, self._settings = ports, runner, settings
         self._price_of, self._is_dead = price_of, is_dead
         self._live = Live()
-        self._drivers = LineWorker[GroupId](self._drive)
+        self._drivers = LineWorker[GroupId]("the turns", self._drive)
         self._driving: dict[tuple[GroupId, int], TurnDriver] = {}
         self._recovery = Worker("taking over turns of groups", self.recover, RECOVERY_S)
         ports.signals.on("group_turns", self._recovery.wake)
@@ -243,7 +243,7 @@ class GroupTurns:
                     failures = 0
                 return
             except StoreClosed:
-                return
+                raise
             except StoreError as error:
                 log.warning("driving the turns of %s: %s", group_id, error)
                 failures += 1

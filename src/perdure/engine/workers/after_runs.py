@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from perdure.core.agents import Agent
@@ -30,18 +31,6 @@ from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
-
-
-def capture_worker(ports: Ports) -> LineWorker[Line]:
-    """Return the worker that captures what is due in a conversation."""
-
-    async def work(line: Line) -> None:
-        try:
-            await _capture_due(ports, line)
-        except StoreError as error:  # what is in the log still is found to be due after the next run
-            log.warning("capture of conversation %s of %s: %s", line[1], line[0], error)
-
-    return LineWorker(work)
 
 
 async def capture_rest(ports: Ports, agent_id: AgentId, conversation_seqs: Sequence[int]) -> None:
@@ -80,7 +69,7 @@ class AfterRuns:
     def __init__(self, ports: Ports, pauses: Pauses) -> None:
         self._ports, self._views = ports, ports.views
         self.listeners: list[Listener] = []
-        self.captures = capture_worker(ports)
+        self.captures = LineWorker[Line]("capture", partial(_capture_due, ports))
         self._preparations = Preparations(ports)
         self.extractions = Extractions(ports, pauses)
         self._engines = EngineTurns(ports)

@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, TypeVar
 
+from perdure.core.errors import NotFound, PerdureError, StoreClosed
 from perdure.core.tasks import end_tasks, wait_for
 from perdure.engine.run.interrupts import Interrupt, interruptible
 from perdure.engine.run.log import Line
+
+log = logging.getLogger(__name__)
 
 Key = TypeVar("Key")
 
@@ -191,11 +195,15 @@ CLOSING_S = 5.0
 
 
 class LineWorker(Generic[Key]):
-    """The work of one process: at most one task at a time for each conversation, group or the like. `work` raises
-    nothing but `PutBack`."""
+    """The work of one process: at most one task at a time for each conversation, group or the like.
 
-    def __init__(self, work: Callable[[Key], Awaitable[None]]) -> None:
-        self._do = work
+    Args:
+        what: what is done, as the log names it.
+        work: does it. What fails is logged, and met again when the work is begun again; what was deleted is left.
+    """
+
+    def __init__(self, what: str, work: Callable[[Key], Awaitable[None]]) -> None:
+        self._what, self._do = what, work
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._again: set[Key] = set()
 
@@ -239,8 +247,18 @@ class LineWorker(Generic[Key]):
                     self._again.discard(line)
                     return
                 continue
+            except (NotFound, StoreClosed):  # deleted meanwhile, or the process ends
+                pass
+            except PerdureError as error:
+                log.warning("%s of %s: %s", self._what, _name_of(line), error)
+            except Exception:
+                log.exception("%s of %s stopped at a defect", self._what, _name_of(line))
             if line not in self._again:
                 return
+
+
+def _name_of(line: object) -> str:
+    return f"conversation {line[1]} of {line[0]}" if isinstance(line, tuple) else str(line)
 
 
 async def finish_tasks(tasks: Collection[asyncio.Task[None]]) -> None:
