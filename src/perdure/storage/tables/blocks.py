@@ -161,12 +161,6 @@ class Blocks(table.PagedTable[BlockFilter, Block]):
         conditions.add("b.id IN (SELECT block_id FROM agent_blocks WHERE agent_id = ?)", owner)
         return conditions
 
-    # A transaction that may write locks the block it reads by itself, so that an edit of what was read is one step.
-    def get(self, block_id: BlockId) -> Block:
-        """Raises: NotFound."""
-        sql = f"SELECT {_BLOCK.columns} FROM blocks WHERE id = :id AND org_id = :org_id{self._db.for_update}"
-        return _BLOCK.read(table.first(self._rows(sql, id=row_format.storable(block_id)), "block", block_id))
-
     def put(self, block: Block, *, expected: int, author: Author, at: datetime) -> Block:
         """Update the block to version `expected + 1`, with its version row; return it. Raises: VersionConflict,
         NotFound."""

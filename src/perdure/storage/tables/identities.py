@@ -41,21 +41,12 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         conditions.equal("identity_type", where.identity_type)
         return conditions
 
-    def get(self, identity_id: IdentityId) -> Identity:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(identity_id)), "identity", identity_id)
-
     def find_by_key(self, identifier_key: str, project_id: str | None) -> Identity | None:
         """The identity of this key within a project, or outside projects."""
-        return next(
-            iter(
-                self._read(
-                    f"identifier_key = :key AND COALESCE(project_id, '') = :project{self._db.for_update}",
-                    key=stored_key(identifier_key),
-                    project=stored_key(project_id or ""),
-                )
-            ),
-            None,
+        return self._find(
+            "identifier_key = :key AND COALESCE(project_id, '') = :project",
+            key=stored_key(identifier_key),
+            project=stored_key(project_id or ""),
         )
 
     def put(self, identity: Identity) -> None:
@@ -140,10 +131,6 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         )
         found = self._rows_of_each(sql, "x.identity_id", identity_ids, limit=limit)
         return {identity_id: [row[0] for row in rows] for identity_id, rows in found.items()}
-
-    def _read(self, where: str, **params: str) -> Sequence[Identity]:
-        sql = f"SELECT {_IDENTITY.columns} FROM identities WHERE org_id = :org_id AND {where}"
-        return self._all(_IDENTITY, sql, **params)
 
 
 def add_identity_conditions(

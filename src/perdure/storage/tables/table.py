@@ -13,7 +13,7 @@ from perdure.core.ids import PREFIXES, AgentId, OrgId, run_of
 from perdure.core.limits import DEFAULT_LIMITS, Limits
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.database.row_format import Row, RowFormat, dump, iso, load, storable
+from perdure.storage.database.row_format import Row, RowFormat, assignments, dump, iso, load, storable, stored_key
 
 T = TypeVar("T")
 Filter = TypeVar("Filter")
@@ -133,10 +133,43 @@ class Table:
         return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
 
 
-class PagedTable(Table, Generic[Filter, T]):
-    """The verbs of a noun that is listed by pages, in order of creation."""
+class NounTable(Table, Generic[T]):
+    """The verbs of a noun whose rows have an id, a number and the organisation."""
 
     _format: ClassVar[RowFormat[Any]]
+    _in_org: ClassVar[str] = "org_id = :org_id"
+
+    # A transaction that may write locks what it reads by itself, so that an edit of what was read is one step.
+    def get(self, id_: str) -> T:
+        """Raises: NotFound."""
+        return first(self._read(f"id = :id{self._db.for_update}", id=stored_key(id_)), self._kind, id_)
+
+    def _read(self, where: str, **params: Any) -> list[T]:
+        sql = f"SELECT {self._format.columns} FROM {self._source} WHERE {self._in_org} AND {where}"
+        return self._all(self._format, sql, **params)
+
+    def _find(self, where: str, **params: Any) -> T | None:
+        """The first of the rows that fulfil a condition; they are locked."""
+        return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
+
+    def _between(
+        self, where: Conditions, above: int | None, below: int | None, *, newest_first: bool, limit: int
+    ) -> list[T]:
+        """Rows with numbers between two, both excluded, in order of creation."""
+        where.between("number", above, below)
+        order = "DESC" if newest_first else "ASC"
+        return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
+
+    def _update(self, thing: T, columns: str) -> None:
+        """Update these columns of a row. Raises: NotFound."""
+        params = self._format.params(thing, f"id, {columns}")
+        sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
+        if not self._run_counted(sql, **params):
+            raise NotFound(self._kind, params["id"])
+
+
+class PagedTable(NounTable[T], Generic[Filter, T]):
+    """The verbs of a noun that is listed by pages, in order of creation."""
 
     def _where(self, where: Filter) -> Conditions:
         """The conditions of the rows that match the filter."""

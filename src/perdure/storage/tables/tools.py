@@ -116,12 +116,8 @@ class Tools(PagedTable[ToolFilter, Tool]):
         """Detach the tool from all agents, whose settings revisions grow, and delete it. Raises: NotFound."""
         delete_shared(self._db, self._org_id, "tools", OwnId(self.get(tool_id).id))
 
-    def get(self, tool_id: ToolId) -> Tool:
-        """Raises: NotFound."""
-        return first(self._read(f"id = :id{self._db.for_update}", id=row_format.storable(tool_id)), "tool", tool_id)
-
     def find_by_name(self, name: str) -> Tool | None:
-        return next(iter(self._read(f"name = :name{self._db.for_update}", name=row_format.storable(name))), None)
+        return self._find("name = :name", name=row_format.storable(name))
 
     def code(self, tool_id: ToolId) -> ToolCode | None:
         """The source of a custom tool; None: the tool has none. Raises: NotFound."""
@@ -186,9 +182,6 @@ class Tools(PagedTable[ToolFilter, Tool]):
             " WHERE {keys} AND id = x.tool_id AND org_id = :org_id ORDER BY name"
         )
         return _TOOL.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
-
-    def _read(self, where: str, **params: Any) -> Sequence[Tool]:
-        return self._all(_TOOL, f"SELECT {_TOOL.columns} FROM tools WHERE org_id = :org_id AND {where}", **params)
 
 
 def _params(tool: Tool, code: ToolCode | None, at: datetime) -> dict[str, Any]:

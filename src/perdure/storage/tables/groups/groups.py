@@ -46,11 +46,10 @@ class Groups(PagedTable[GroupFilter, Group]):
         self._put_agents(OwnId(group.id), group)
         return group
 
-    def get(self, group_id: GroupId) -> Group:
+    def get(self, group_id: str) -> Group:
         """Raises: NotFound."""
-        sql = f"SELECT {_GROUP.columns} FROM groups WHERE id = :id AND org_id = :org_id"
-        rows = self._rows(sql, id=row_format.storable(group_id))
-        return self._with_members([_GROUP.read(first(rows, "group", group_id))])[0]
+        groups = self._read("id = :id", id=row_format.storable(group_id))
+        return self._with_members([first(groups, "group", group_id)])[0]
 
     def lock(self, group_id: GroupId) -> None:
         """Lock the group until the end of this transaction, in a database with concurrent writers. Raises: NotFound."""
@@ -96,9 +95,7 @@ class Groups(PagedTable[GroupFilter, Group]):
 
         Raises: NotFound: the group, or an agent.
         """
-        sql = f"UPDATE groups SET {row_format.assignments(_SETTINGS)} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **_GROUP.params(group)):
-            raise NotFound("group", group.id)
+        self._update(group, _SETTINGS)
         self._put_agents(OwnId(group.id), group)
         return self.get(group.id)
 
