@@ -88,17 +88,12 @@ class Preparations:
         try:
             await rewrite_revised(line, self._ports)
             look = self._looks.pop(line, None)
-            if await prepare_summaries(line, self._ports) and look is not None:
+            if await write_due(line, self._ports, _load_due, _store) and look is not None:
                 self._idle[line] = look
         except PutBack:
             if look is not None:
                 self._looks.setdefault(line, look)
             raise
-
-
-async def prepare_summaries(line: Line, ports: Ports) -> bool:
-    """Prepare the summaries that are due in a conversation; return whether all are. Raises: as `write_due`."""
-    return await write_due(line, ports, _load_due, _store)
 
 
 def _load_due(tx: Tx, line: Line, inputs: UnitInputs) -> Due[Preview] | None:

@@ -11,7 +11,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.errors import (
@@ -87,7 +87,7 @@ class TurnDriver:
             await asyncio.sleep(settings.beat_s)
             until = self._ports.clock.now() + timedelta(seconds=settings.lease_s)
             with contextlib.suppress(StoreError):  # the lease outlives several beats
-                stored = await self._ports.store.write(_extend_lease, self._turn, until)
+                stored = await self._ports.store.write(lambda tx: tx.group_turns.keep_lease(self._turn, until=until))  # noqa: B023
                 if stored.cancel_requested:
                     await self.cancel()
 
@@ -184,10 +184,6 @@ class TurnDriver:
         """Cancel a run, if it is there still."""
         with contextlib.suppress(NotFound):
             await self._runner.cancel(run.id)
-
-
-def _extend_lease(tx: Tx, turn: GroupTurn, until: datetime) -> GroupTurn:
-    return tx.group_turns.keep_lease(turn, until=until)
 
 
 def _is_there(tx: Tx, turn: GroupTurn) -> bool:

@@ -78,7 +78,7 @@ class Runner:
             Worker("removing what was deleted or reset", partial(finish_removals, ports), RECOVERY_S),
             Worker("erasing texts", partial(finish_erasures, ports, is_dead), RECOVERY_S),
             Worker("removing unused ephemeral conversations", partial(delete_unused, ports), UNUSED_S),
-            Worker("looking for conversations that wait for extraction", self.after_runs.find_left, None),
+            Worker("looking for conversations that wait for extraction", self.after_runs.extractions.find_left, None),
             self._callbacks,
         )
         # Conversations with runs of batches: those that wait for a place, the longest first, and those that have one.

@@ -73,11 +73,12 @@ class AfterRuns:
         self._preparations = Preparations(ports)
         self.extractions = Extractions(ports, pauses)
         self._engines = EngineTurns(ports)
+        self._parts = (self.captures, self._preparations, self.extractions, self._engines)
 
     @property
     def tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that are going on."""
-        return [*self.captures.tasks, *self._preparations.tasks, *self.extractions.tasks, *self._engines.tasks]
+        return [task for part in self._parts for task in part.tasks]
 
     def note_run(self, line: Line, ended: RunLog) -> None:
         """Begin what is due now that a run of this conversation has ended."""
@@ -100,16 +101,10 @@ class AfterRuns:
         """Begin what is due now that a message of this conversation has been changed."""
         self._preparations.note_change(line)
 
-    async def find_left(self) -> None:
-        """Find what an earlier process left. Raises: StoreError."""
-        await self.extractions.find_left()
-
     async def close(self) -> None:
         """Let tasks finish for a few seconds, then stop them."""
-        await self.captures.close()
-        await self._preparations.close()
-        await self.extractions.close()
-        await self._engines.close()
+        for part in self._parts:
+            await part.close()
 
 
 WAITS_S = (10.0, 60.0, 300.0, 1_800.0)

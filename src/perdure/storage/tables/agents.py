@@ -123,7 +123,8 @@ class Agents(Table):
         Raises: NotFound: the agent of a cursor.
         """
         columns = tuple(dict.fromkeys((_ORDERS[order], "a.number")))
-        rows = self._page(
+        return self._page(
+            AGENT,
             _SELECT,
             _conditions(where),
             columns,
@@ -132,7 +133,6 @@ class Agents(Table):
             after=self._place("agent", "agents a", columns, after, "after"),
             before=self._place("agent", "agents a", columns, before, "before"),
         )
-        return [AGENT.read(row) for row in rows]
 
     def count(self, where: AgentFilter) -> int:
         conditions = _conditions(where)

@@ -192,7 +192,8 @@ class Conversations(Table):
             last_agent, last_seq = locate(self._db, self._org_id, "conversation", after)  # also a removed one
             rows = self._rows(sql, last_agent=last_agent, last_seq=last_seq, **conditions.params)
             place = first(rows, "conversation", after)
-        rows = self._page(
+        return self._page(
+            _CONVERSATION,
             f"SELECT {_C_COLUMNS} FROM {source}",
             conditions,
             columns,
@@ -201,7 +202,6 @@ class Conversations(Table):
             after=place,
             before=None,
         )
-        return [_CONVERSATION.read(row) for row in rows]
 
     def list_view_ids(
         self, keys: Sequence[ConversationKey], *, limit: int = 100

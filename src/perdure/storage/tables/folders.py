@@ -39,7 +39,7 @@ class Folders(NounTable[Folder]):
 
     def find_by_archive(self, archive_id: ArchiveId) -> Folder | None:
         """The folder whose files' passages this archive holds; None for all other archives."""
-        return next(iter(self._read("archive_id = :archive_id", archive_id=stored_key(archive_id))), None)
+        return self._find("archive_id = :archive_id", archive_id=stored_key(archive_id))
 
     def put(self, folder: Folder) -> None:
         """Update name, description, instructions, metadata and `updated_at` only. Raises: NotFound, AlreadyExists."""

@@ -206,7 +206,8 @@ class Runs(LeasedTable[Run]):
         # One agent's runs are in the order of their numbers. Several agents have no number in common: time decides.
         columns = ("r.seq",) if len(where.agent_ids) == 1 else ("r.created_at", "r.agent_id", "r.seq")
         places = [None if place is None else _place(place)[-len(columns) :] for place in (after, before)]
-        rows = self._page(
+        return self._page(
+            _RUN,
             _SELECT,
             _conditions(where),
             columns,
@@ -215,7 +216,6 @@ class Runs(LeasedTable[Run]):
             after=places[0],
             before=places[1],
         )
-        return [_RUN.read(row) for row in rows]
 
     def find_active(self, agent_id: AgentId, conversation_seq: int) -> Run | None:
         """The only run of a conversation that may be claimed: one that goes on with answered calls, else the oldest

@@ -104,6 +104,7 @@ class Table:
 
     def _page(
         self,
+        rows: RowFormat[T],
         select: str,
         where: Conditions,
         columns: Sequence[str],
@@ -112,12 +113,12 @@ class Table:
         limit: int,
         after: Sequence[Any] | None,
         before: Sequence[Any] | None,
-    ) -> Sequence[Row]:
-        """Rows in the order of these columns: the first behind `after`, or with `before` alone the last in front of it.
-        `after` and `before` are values of the columns."""
+    ) -> list[T]:
+        """Values in the order of these columns: the first behind `after`, or with `before` alone the last in front of
+        it. `after` and `before` are values of the columns."""
         order = where.page(columns, ascending=ascending, after=after, before=before)
-        rows = self._rows(f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
-        return rows[::-1] if before is not None and after is None else rows
+        found = self._all(rows, f"{select} WHERE {where} {order} LIMIT :limit", limit=limit, **where.params)
+        return found[::-1] if before is not None and after is None else found
 
     def _place(self, kind: str, source: str, columns: Sequence[str], id_: str | None, name: str) -> Row | None:
         """The values of these columns in the row that the cursor `name` stands on; None: there is no cursor.
@@ -186,7 +187,8 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
     ) -> Sequence[T]:
         """A page: the first ones behind `after`, or with `before` alone the last ones in front of it. A cursor need not
         match the filter. Raises: NotFound: the thing of a cursor."""
-        rows = self._page(
+        return self._page(
+            self._format,
             f"SELECT {self._format.columns} FROM {self._source}",
             self._where(where),
             ("number",),
@@ -195,7 +197,6 @@ class PagedTable(NounTable[T], Generic[Filter, T]):
             after=self._place(self._kind, self._source, ("number",), after, "after"),
             before=self._place(self._kind, self._source, ("number",), before, "before"),
         )
-        return [self._format.read(row) for row in rows]
 
     def count(self, where: Filter) -> int:
         conditions = self._where(where)
