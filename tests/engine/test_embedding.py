@@ -202,7 +202,7 @@ async def test_a_slow_answer_keeps_its_texts(tmp_path: Path, monkeypatch: pytest
     embedder.hang()
     clock, renewed = LoopClock(), list[datetime]()
 
-    def renew(tx: Tx, batch: embedding._Batch, *, until: datetime) -> None:
+    def renew(tx: Tx, batch: embedding._TextBatch, *, until: datetime) -> None:
         original(tx, batch, until=until)
         renewed.append(until)
 

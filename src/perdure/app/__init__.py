@@ -55,7 +55,7 @@ from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
 from perdure.engine.facts.model_extractor import ModelExtractor
-from perdure.engine.groups.turns import GroupTurns
+from perdure.engine.groups.turns import GroupRunner
 from perdure.engine.hooks.bus import Hooks
 from perdure.engine.ports import Ports, SystemClock, extract_nothing
 from perdure.engine.run.leases import process_owner
@@ -166,7 +166,7 @@ class App:
     store: Store
     ports: Ports
     runner: Runner
-    groups: GroupTurns
+    groups: GroupRunner
     models: ModelRegistry
     providers: StoredProviders
     traits: StoredTraits
@@ -356,7 +356,7 @@ async def _start_parts(shared: Shared, store: Store, functions: Functions, org_i
     runner, files = agents.bind(ports, Runner(ports)), FileWorker(ports, converter)
     if worker is not None:
         ports.signals.on("embedding", worker.wake)
-    groups = GroupTurns(ports, runner, settings, price_of=functools.partial(price_of, registry))
+    groups = GroupRunner(ports, runner, settings, price_of=functools.partial(price_of, registry))
     tokens, retry_s = settings.companion_tokens, settings.companion_retry_s
     limits = PassLimits(steps=settings.companion_steps, tokens=tokens, retry_s=retry_s)
     companions = Companions(ports, runner, limits)

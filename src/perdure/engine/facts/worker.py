@@ -17,7 +17,7 @@ from perdure.domain.facts.settings import load_agent_facts
 from perdure.domain.facts.turns import is_turn
 from perdure.engine.facts.extract import extract_due, extract_singly
 from perdure.engine.facts.forgetting import ForgettingWork
-from perdure.engine.facts.waiting import TRIES, Backlog
+from perdure.engine.facts.waiting import TRIES, LineBacklog
 from perdure.engine.ports import Ports, extract_nothing
 from perdure.engine.run.log import Line
 from perdure.engine.workers.background import LineWorker, Pauses, PutBack
@@ -147,7 +147,7 @@ class Extractions:
             if rest and backlog.due_at <= time and line not in self._waiting.taken:
                 self._waiting.lines.pop(line, None)
 
-    def _retry(self, line: Line, backlog: Backlog, error: Exception) -> None:
+    def _retry(self, line: Line, backlog: LineBacklog, error: Exception) -> None:
         """Have a conversation that failed extracted later. The first failure is logged."""
         wait_s = self._ports.settings.extraction_retry_s * 4 ** max(0, backlog.tries - 1)
         backlog.due_at = asyncio.get_running_loop().time() + wait_s
@@ -164,7 +164,7 @@ class Extractions:
             )
         self._set_timer(wait_s)
 
-    async def _extract_singly(self, line: Line, backlog: Backlog, error: Exception, *, rest: bool) -> None:
+    async def _extract_singly(self, line: Line, backlog: LineBacklog, error: Exception, *, rest: bool) -> None:
         """Go on behind a batch that failed too often: only the turns at fault are left out."""
         try:
             turns = await extract_singly(self._ports, line, rest=rest, last=True)

@@ -50,7 +50,7 @@ WATCH_S = 1.0
 """How long a reader waits for this process's next change until it looks at the store by itself."""
 
 
-class GroupTurns:
+class GroupRunner:
     """The turns of groups of one process.
 
     Args:

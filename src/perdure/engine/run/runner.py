@@ -34,7 +34,7 @@ from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
-from perdure.engine.workers.after_runs import AfterRuns, Callbacks
+from perdure.engine.workers.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.workers.background import Pauses
 from perdure.engine.workers.worker import Worker
 
@@ -60,7 +60,7 @@ class Runner:
 
     def __init__(self, ports: Ports, *, is_dead: Callable[[str], bool] = is_dead) -> None:
         self._ports, self._is_dead = ports, is_dead
-        self._callbacks = Callbacks(ports)
+        self._callbacks = CallbackWorker(ports)
         self._foreground, settings = ports.background.foreground, ports.settings
         ports.background.watch(lambda: (*self._accepting.values(), *self._drivers))
         self.pauses = Pauses(

@@ -119,7 +119,7 @@ AT_ONCE = 16
 _TRANSIENT = frozenset({408, 425, 429})
 
 
-class Callbacks(Worker):
+class CallbackWorker(Worker):
     """Reports the ends of runs and batches."""
 
     def __init__(self, ports: Ports) -> None:

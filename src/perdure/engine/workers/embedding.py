@@ -65,7 +65,7 @@ class _Unavailable(Exception):
 
 
 @dataclass(slots=True)
-class _Batch:
+class _TextBatch:
     """Texts of one request, claimed until `claimed_until`. `lock` guards that time while it is renewed or used."""
 
     texts: list[ClaimedText]
@@ -123,7 +123,7 @@ class EmbeddingWorker(Worker):
         # Random, so that processes do not ask the same endpoint in step.
         self.pause(max(error.pause_s or 0.0, longest * (0.5 + self._randomness.random() / 2)))
 
-    async def _claim(self) -> _Batch | None:
+    async def _claim(self) -> _TextBatch | None:
         """Claim texts to embed; None: the queue is empty."""
         store, model = self._store, self._embedder.handle
         limit = 1 if self._failures else LOCAL_TEXTS if self._embedder.local else TEXTS
@@ -132,12 +132,12 @@ class EmbeddingWorker(Worker):
         while await store.read(lambda tx: tx.vectors.has_work(model, at=now)):
             count, texts = await store.write(claim_texts, model, at=now, until=until, limit=limit)
             if texts:
-                return _Batch(texts, until)
+                return _TextBatch(texts, until)
             if not count and not await store.write(lambda tx: tx.vectors.fill(model, limit=FILL_TEXTS)):
                 break
         return None
 
-    async def _embed(self, batch: _Batch) -> None:
+    async def _embed(self, batch: _TextBatch) -> None:
         """Embed and store a batch; after a failure, release its claims. Raises: StoreError."""
         keeper = asyncio.create_task(self._renew_for_ever(batch))
         try:
@@ -156,7 +156,7 @@ class EmbeddingWorker(Worker):
         finally:
             keeper.cancel()
 
-    async def _embed_texts(self, batch: _Batch, texts: Sequence[ClaimedText]) -> None:
+    async def _embed_texts(self, batch: _TextBatch, texts: Sequence[ClaimedText]) -> None:
         """Embed and store texts of a batch; after a refused request, by halves. Raises: _Unavailable."""
         contents = list(dict.fromkeys(text.text for text in texts))
         try:
@@ -182,7 +182,7 @@ class EmbeddingWorker(Worker):
                 claimed_until=batch.claimed_until,
             )
 
-    async def _retry_or_give_up(self, batch: _Batch, text: ClaimedText, error: ModelError) -> None:
+    async def _retry_or_give_up(self, batch: _TextBatch, text: ClaimedText, error: ModelError) -> None:
         """Count a refused text's try, and give it up after `TRIES`, unless the provider refuses any text."""
         try:
             await self._embedder.embed([PROBE], purpose="document")
@@ -195,7 +195,7 @@ class EmbeddingWorker(Worker):
                 lambda tx: tx.vectors.fail(text.claim, str(error), claimed=batch.claimed_until, again=again)
             )
 
-    async def _renew_for_ever(self, batch: _Batch) -> None:
+    async def _renew_for_ever(self, batch: _TextBatch) -> None:
         """Renew the claim of a batch for ever."""
         while True:
             await asyncio.sleep(LEASE_S / 3)
@@ -206,6 +206,6 @@ class EmbeddingWorker(Worker):
                     batch.claimed_until = until
 
 
-def _renew(tx: Tx, batch: _Batch, *, until: datetime) -> None:
+def _renew(tx: Tx, batch: _TextBatch, *, until: datetime) -> None:
     """Extend the claims of a batch's texts."""
     tx.vectors.renew([text.claim for text in batch.texts], claimed=batch.claimed_until, until=until)

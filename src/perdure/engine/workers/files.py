@@ -123,7 +123,7 @@ class FileWorker(Worker):
             if file.status == "deleted":
                 await self._remove(file)
                 return
-            progress = _Progress()
+            progress = _FileProgress()
             beats = asyncio.create_task(self._beat(file, progress))
             try:
                 ended = await self._read(file, progress)
@@ -139,7 +139,7 @@ class FileWorker(Worker):
             await asyncio.sleep(self._ports.settings.lease_s / 2)
             await store.write(lambda tx: tx.files.release_claim(file))
 
-    async def _read(self, file: File, progress: _Progress) -> File:
+    async def _read(self, file: File, progress: _FileProgress) -> File:
         """Convert and store a file; its row as it ends, completed or with an error. Raises: LeaseLost, StoreError."""
         try:
             if file.tries > TRIES:
@@ -181,7 +181,7 @@ class FileWorker(Worker):
         await self._clear(file)
         return replace(file, status="error", problem=problem, updated_at=self._ports.clock.now())
 
-    async def _convert_or_copy(self, file: File, progress: _Progress) -> Document:
+    async def _convert_or_copy(self, file: File, progress: _FileProgress) -> Document:
         """The document of a file: converted, or copied from a file with the same content."""
         store = self._ports.store
         suffix = PurePosixPath(file.name).suffix
@@ -214,7 +214,7 @@ class FileWorker(Worker):
                     seq += 1
             return await self._convert(file.name, path, progress=progress.advance_conversion)
 
-    async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _Progress) -> None:
+    async def _store(self, file: File, document: Document, chunks: Sequence[Chunk], progress: _FileProgress) -> None:
         """Store a file's text and chunks, some at a time. Raises: LeaseLost, StoreError."""
         store, ids, clock = self._ports.store, self._ports.ids, self._ports.clock
         parts = parts_of(document.text)
@@ -243,7 +243,7 @@ class FileWorker(Worker):
         if file.object_key and self._ports.contents is not None:
             await self._ports.contents.delete([file.object_key])
 
-    async def _beat(self, file: File, progress: _Progress) -> None:
+    async def _beat(self, file: File, progress: _FileProgress) -> None:
         """Renew the claim, and store the progress, for ever."""
         stored, waited_s = -1, 0.0
         while True:
@@ -264,7 +264,7 @@ class FileWorker(Worker):
 
 
 @dataclass(slots=True)
-class _Progress:
+class _FileProgress:
     """The progress of a file: `done` of `STEPS`."""
 
     done: int = 0
