@@ -359,7 +359,7 @@ async def test_a_turn_that_another_process_gives_back_is_taken_up_when_it_says_s
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         await team.say(group, "one")
-        while len(team.turns.tasks) > 1:  # only the worker is left, which has looked
+        while len(team.turns.tasks) > 1:  # noqa: ASYNC110 - only the worker is left, which has looked
             await asyncio.sleep(0)
         turn = await leave(team, group.id, "host/1/2/3/closing")
         topics = list[str]()
