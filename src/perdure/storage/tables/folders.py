@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.table import NounTable, OwnId, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import AgentsTable, OwnId, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 _FOLDER = RowFormat(
@@ -23,8 +23,9 @@ _FOLDER = RowFormat(
 )
 
 
-class Folders(NounTable[Folder]):
+class Folders(AgentsTable[Folder]):
     _kind, _source, _format = "folder", "folders", _FOLDER
+    _links, _order = "agent_folders", "x.position"
 
     def add(self, folder: Folder) -> Folder:
         """Add a folder without files, and return it with its number. Raises: AlreadyExists: its name exists."""
@@ -121,18 +122,6 @@ class Folders(NounTable[Folder]):
         )
         revise_settings(self._db, own)
         return True
-
-    def list_by_agent(self, agent_id: AgentId) -> Sequence[Folder]:
-        """The agent's folders in order of attachment."""
-        return self.list_by_agents([agent_id])[agent_id]
-
-    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Folder]]:
-        """Agent -> its folders in order of attachment."""
-        sql = (
-            f"SELECT x.agent_id, {_FOLDER.columns_of('f')} FROM agent_folders x CROSS JOIN folders f"
-            " WHERE {keys} AND f.id = x.folder_id AND f.org_id = :org_id ORDER BY x.position"
-        )
-        return _FOLDER.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
     def list_agents(self, folder_id: FolderId, *, opening: bool = False, limit: int | None = None) -> Sequence[AgentId]:
         """The agents that have it, oldest first; with `limit`, some of them in order of ids.

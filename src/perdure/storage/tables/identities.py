@@ -12,7 +12,7 @@ from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, BlockId, IdentityId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON_TUPLE, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
-from perdure.storage.tables.table import OWN_AGENT, OwnId, PagedTable, first, next_number, own_agent
+from perdure.storage.tables.table import OWN_AGENT, AgentsTable, OwnId, PagedTable, first, next_number, own_agent
 from perdure.storage.upkeep.deleted import delete_shared
 
 _IDENTITY = RowFormat(
@@ -22,8 +22,9 @@ _IDENTITY = RowFormat(
 )
 
 
-class Identities(PagedTable[IdentityFilter, Identity]):
+class Identities(PagedTable[IdentityFilter, Identity], AgentsTable[Identity]):
     _kind, _source, _format = "identity", "identities", _IDENTITY
+    _links, _order = "agent_identities", "t.number"
 
     def add(self, identity: Identity) -> Identity:
         """Add an identity, and return it with its number. Raises: AlreadyExists: its key or id exists."""
@@ -105,19 +106,6 @@ class Identities(PagedTable[IdentityFilter, Identity]):
         """The id of an identity of this organisation, without its properties, which may be long. Raises: NotFound."""
         sql = f"SELECT id FROM identities WHERE id = :id AND org_id = :org_id{self._db.for_update}"
         return OwnId(first(self._rows(sql, id=stored_key(identity_id)), "identity", identity_id)[0])
-
-    def list_by_agent(self, agent_id: AgentId) -> Sequence[Identity]:
-        """The agent's identities in order of creation."""
-        return self.list_by_agents([agent_id])[agent_id]
-
-    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[Identity]]:
-        """Agent -> its identities in order of creation."""
-        # CROSS JOIN: the few links come first. In its own order SQLite would read all identities.
-        sql = (
-            f"SELECT x.agent_id, {_IDENTITY.columns_of('i')} FROM agent_identities x CROSS JOIN identities i"
-            " WHERE {keys} AND i.id = x.identity_id AND i.org_id = :org_id ORDER BY i.number"
-        )
-        return _IDENTITY.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
 
     def list_owners(
         self, kind: Literal["agent", "block"], identity_ids: Sequence[IdentityId], *, limit: int | None = None

@@ -169,6 +169,26 @@ class NounTable(Table, Generic[T]):
             raise NotFound(self._kind, params["id"])
 
 
+class AgentsTable(NounTable[T]):
+    """The verbs of a noun that agents have."""
+
+    _links: ClassVar[str]  # the table of the agents' things
+    _order: ClassVar[str]  # of an agent's things `t` by their links `x`
+
+    def list_by_agent(self, agent_id: AgentId) -> Sequence[T]:
+        """Those that the agent has, in their order."""
+        return self.list_by_agents([agent_id])[agent_id]
+
+    def list_by_agents(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, Sequence[T]]:
+        """Agent -> those that it has, in their order."""
+        # CROSS JOIN: the few links come first. In its own order SQLite would read all things of the organisation.
+        sql = (
+            f"SELECT x.agent_id, {self._format.columns_of('t')} FROM {self._links} x CROSS JOIN {self._source} t"
+            f" WHERE {{keys}} AND t.id = x.{self._kind}_id AND t.org_id = :org_id ORDER BY {self._order}"
+        )
+        return self._format.read_each(self._rows_of_each(sql, "x.agent_id", agent_ids))
+
+
 class PagedTable(NounTable[T], Generic[Filter, T]):
     """The verbs of a noun that is listed by pages, in order of creation."""
 
