@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, ArchiveId
 from perdure.core.passages import Archive
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, insert_into, stored_key
-from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NounTable, OwnId, lock_numbers, next_number, own_agent
+from perdure.storage.tables.table import BY_ID, OWN_ARCHIVE, NumberedTable, OwnId, lock_numbers, next_number, own_agent
 from perdure.storage.tables.vectors import open_scope_of
 from perdure.storage.upkeep.deleted import delete_shared
 
@@ -25,7 +25,7 @@ _ARCHIVE = RowFormat(
 )
 
 
-class Archives(NounTable[Archive]):
+class Archives(NumberedTable[Archive]):
     _kind, _source, _format = "archive", "archives", _ARCHIVE
 
     def add(self, archive: Archive) -> Archive:

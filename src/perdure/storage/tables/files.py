@@ -14,7 +14,7 @@ from perdure.core.files import AgentFile, File, FilePart, FileStatus, file_tag
 from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.storage.database import row_format
 from perdure.storage.database.conditions import Conditions
-from perdure.storage.tables.table import NounTable, OwnId, Table, first, keep_places, next_number, place_in
+from perdure.storage.tables.table import NumberedTable, OwnId, Table, first, keep_places, next_number, place_in
 from perdure.storage.tables.vectors import NEVER
 
 FILE = row_format.RowFormat(
@@ -47,7 +47,7 @@ _RELEASE = (
 )
 
 
-class Files(NounTable[File]):
+class Files(NumberedTable[File]):
     _kind, _source, _format = "file", "files", FILE
     _in_org = "org_id = :org_id AND status <> 'deleted'"
 

@@ -12,7 +12,7 @@ from perdure.core.ids import AgentId, ArchiveId, FolderId
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.database.row_format import JSON, TEXT, TIME, RowFormat, assignments, insert_into, stored_key
 from perdure.storage.tables.archives import Archives
-from perdure.storage.tables.table import AgentsTable, OwnId, next_number, own_agent, revise_settings
+from perdure.storage.tables.table import AgentsTable, NumberedTable, OwnId, next_number, own_agent, revise_settings
 from perdure.storage.upkeep.deleted import delete_shared
 
 _FOLDER = RowFormat(
@@ -23,7 +23,7 @@ _FOLDER = RowFormat(
 )
 
 
-class Folders(AgentsTable[Folder]):
+class Folders(NumberedTable[Folder], AgentsTable[Folder]):
     _kind, _source, _format = "folder", "folders", _FOLDER
     _links, _order = "agent_folders", "x.position"
 

@@ -129,10 +129,6 @@ class Table:
             return None
         return place_in(self._db, self._org_id, kind, source, columns, id_, hint=f"`{name}` must be one of the list")
 
-    def number(self, id_: str) -> int:
-        """The place of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
-        return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
-
 
 class NounTable(Table, Generic[T]):
     """The verbs of a noun whose rows have an id, a number and the organisation."""
@@ -153,6 +149,21 @@ class NounTable(Table, Generic[T]):
         """The first of the rows that fulfil a condition; they are locked."""
         return next(iter(self._read(f"{where}{self._db.for_update}", **params)), None)
 
+    def _update(self, thing: T, columns: str) -> None:
+        """Update these columns of a row. Raises: NotFound."""
+        params = self._format.params(thing, f"id, {columns}")
+        sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
+        if not self._run_counted(sql, **params):
+            raise NotFound(self._kind, params["id"])
+
+
+class NumberedTable(NounTable[T]):
+    """The verbs of a noun that is listed from one number to another."""
+
+    def number(self, id_: str) -> int:
+        """The place of a thing in the order of creation, also of a deleted one. Raises: NotFound."""
+        return int(place_in(self._db, self._org_id, self._kind, self._source, ("number",), id_)[0])
+
     def _between(
         self, where: Conditions, above: int | None, below: int | None, *, newest_first: bool, limit: int
     ) -> list[T]:
@@ -160,13 +171,6 @@ class NounTable(Table, Generic[T]):
         where.between("number", above, below)
         order = "DESC" if newest_first else "ASC"
         return self._read(f"{where} ORDER BY number {order} LIMIT :limit", limit=limit, **where.params)
-
-    def _update(self, thing: T, columns: str) -> None:
-        """Update these columns of a row. Raises: NotFound."""
-        params = self._format.params(thing, f"id, {columns}")
-        sql = f"UPDATE {self._source} SET {assignments(columns)} WHERE id = :id AND org_id = :org_id"
-        if not self._run_counted(sql, **params):
-            raise NotFound(self._kind, params["id"])
 
 
 class AgentsTable(NounTable[T]):
