@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
@@ -114,6 +115,33 @@ async def test_pieces_of_work_are_bounded_and_followed_by_others() -> None:
 
     assert (sorted(done), busiest, len(worker.tasks)) == ([1, 2, 3, 4, 5], 2, 1)
     await worker.close()
+
+
+@pytest.mark.parametrize("error", [StoreUnavailable("no space left"), RuntimeError("a defect")])
+async def test_a_piece_that_fails_is_met_again_after_a_pause(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its claim may be released at once, and others wait behind it: the worker neither spins nor stands still."""
+    monkeypatch.setattr("perdure.engine.workers.worker.PAUSE_S", 0.05)
+    begun, done = list[float](), asyncio.Event()
+    time = asyncio.get_running_loop().time
+
+    async def claim() -> int | None:
+        return None if done.is_set() else 1
+
+    async def work(piece: int) -> None:
+        begun.append(time())
+        if len(begun) < 3:
+            raise error
+        done.set()
+
+    async def look() -> None:
+        await worker.take(claim, work, at_once=1)
+
+    worker = Worker("counting", look, None)
+    await worker.start()
+    await done.wait()
+    await worker.close()
+
+    assert all(later - before >= 0.05 for before, later in itertools.pairwise(begun))
 
 
 async def test_close_ends_what_was_begun() -> None:

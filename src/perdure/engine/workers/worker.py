@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+PAUSE_S = 1.0
+"""How long a worker looks for nothing after a piece of work has failed."""
+
 
 class Worker:
     """Looks for work at its start, when it is woken, and from time to time, until it is closed or the store is.
@@ -71,7 +74,7 @@ class Worker:
 
     def pause(self, seconds: float) -> None:
         """Do not look for so many seconds, even if woken."""
-        self._look_at = asyncio.get_running_loop().time() + seconds
+        self._look_at = max(self._look_at, asyncio.get_running_loop().time() + seconds)
 
     def hold_up(self, error: StoreError) -> None:
         """Note that work waits because of the store, and say so in the log."""
@@ -80,10 +83,11 @@ class Worker:
         log.warning("%s waits for the store: %s", self._what, error)
 
     async def _carry_out(self, work: Awaitable[object]) -> None:
-        """Carry out a piece of work, and look for more. One that failed is met again only at a later look."""
+        """Carry out a piece of work, and look for more. One that failed may be met again, so not at once."""
         with contextlib.suppress(StoreClosed):
-            if await self._outlive(work):
-                asyncio.get_running_loop().call_soon(self.wake)  # when the task has ended, and left its place
+            if await self._outlive(work) is None:
+                self.pause(PAUSE_S)
+            asyncio.get_running_loop().call_soon(self.wake)  # when the task has ended, and left its place
 
     async def _outlive(self, work: Awaitable[T]) -> tuple[T] | None:
         """What `work` returns; None: it failed, which the log says. Raises: StoreClosed."""
