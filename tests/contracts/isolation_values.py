@@ -222,12 +222,12 @@ class Values:
         self._owned_by_verbs: Mapping[str, Any] = {
             "messages.append.to": of.run,
             **{
-                f"{noun}.{verb}.id_": thing.id
+                f"{noun}.{verb}.id_": id_
                 for verb in ("get", "number")
-                for noun, thing in {
-                    **{"archives": of.archive, "blocks": of.block, "files": of.file, "folders": of.folder},
-                    **{"graphs": of.graph, "identities": of.identity, "mcp": of.server},
-                    **{"providers": of.provider, "tools": of.tool},
+                for noun, id_ in {
+                    **{"archives": of.archive.id, "blocks": of.block.id, "files": of.file.id, "folders": of.folder.id},
+                    **{"graphs": of.graph.id, "identities": of.identity.id, "mcp": of.server.id},
+                    **{"providers": of.provider.id, "tools": of.tool.id},
                 }.items()
             },
             **{"runs.keep_lease.row": of.run, "group_turns.keep_lease.row": of.turn},
