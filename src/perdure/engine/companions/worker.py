@@ -70,7 +70,7 @@ class Companions:
 
     def __init__(self, ports: Ports, runner: Runner, limits: PassLimits) -> None:
         self._ports, self._runner, self._limits = ports, runner, limits
-        self._worker = LineWorker("companions", self._work)
+        self._worker = LineWorker[AgentId]("companions", self._work)
         self._running: dict[tuple[AgentId, int], asyncio.Task[Pass | None]] = {}
         self._retries: dict[AgentId, asyncio.TimerHandle] = {}
         self._looking = Worker("looking for companions that have something to do", self._look, LOOK_S)
@@ -91,7 +91,7 @@ class Companions:
     def look(self, agent_id: AgentId) -> None:
         """Begin in the background what is due for an agent."""
         if not self._closing:
-            self._worker.start((agent_id, 0))
+            self._worker.start(agent_id)
 
     async def wake(self, agent_id: AgentId, cause: PassCause = "request") -> Pass | None:
         """Begin a pass now, and return it, or the one that goes on; None: the agent has no companion, or has said
@@ -118,16 +118,15 @@ class Companions:
         else:
             until = self._ports.clock.now() - timedelta(seconds=self._ports.settings.lease_s)
         for one in await store.read(lambda tx: tx.passes.list_unended(limit=LEFT_MAX, until=until)):
-            if (one.agent_id, 0) not in self._worker.lines:
+            if one.agent_id not in self._worker.lines:
                 self.look(one.agent_id)
         self._is_first_look = False
 
-    async def _work(self, line: Line) -> None:
+    async def _work(self, agent_id: AgentId) -> None:
         """Carry out what is due for an agent. A pass that fails at the store goes on when it is found again.
 
         Raises: NotFound, StoreError; PutBack: this process begins none any more.
         """
-        agent_id = line[0]
         while (one := await self._begin(agent_id)) is not None:
             ended = await asyncio.shield(self._start(one))
             if ended is None or ended.failed:

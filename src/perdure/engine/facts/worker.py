@@ -37,7 +37,7 @@ class Extractions:
         self._ports, self._waiting, self._pauses = ports, ports.waiting, pauses
         self._worker = LineWorker("facts", self._work)
         self._forgetting = ForgettingWork(ports)
-        self._tidying = LineWorker[Line]("fading", lambda line: self._forgetting.tidy_due(line[0]))
+        self._tidying = LineWorker("fading", self._forgetting.tidy_due)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         if ports.find_extractor is not extract_nothing:
@@ -57,7 +57,7 @@ class Extractions:
         facts = load_agent_facts(settings or {})
         if self._waiting.wake is None or facts.capture == "off":
             if facts.forgetting.on:  # else a pass follows the extraction
-                self._tidying.start(line)
+                self._tidying.start(line[0])
             return
         turns = [message for message in messages if is_turn(message)]
         self._waiting.note(line, turns=len(turns), tokens=sum(turn.tokens for turn in turns))
