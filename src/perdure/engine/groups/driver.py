@@ -87,7 +87,9 @@ class TurnDriver:
             await asyncio.sleep(settings.beat_s)
             until = self._ports.clock.now() + timedelta(seconds=settings.lease_s)
             with contextlib.suppress(StoreError):  # the lease outlives several beats
-                stored = await self._ports.store.write(lambda tx: tx.group_turns.keep_lease(self._turn, until=until))  # noqa: B023
+                stored = await self._ports.store.write(
+                    lambda tx, until: tx.group_turns.keep_lease(self._turn, until=until), until
+                )
                 if stored.cancel_requested:
                     await self.cancel()
 

@@ -42,7 +42,7 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
         interrupt.news.clear()
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
-            stored = await ports.store.write(lambda tx: tx.runs.keep_lease(run, until=until))  # noqa: B023
+            stored = await ports.store.write(lambda tx, until: tx.runs.keep_lease(run, until=until), until)
         except LeaseLost as lost:
             interrupt.fire(lost)
             return
