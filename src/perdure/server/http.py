@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from perdure.core.access.values import LOCAL, Principal, Scope
 from perdure.core.ids import DEFAULT_ORG
+from perdure.core.tasks import end_tasks
 from perdure.library.checks import LIMIT_MAX, Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.access.scopes import ScopeTooSmall
@@ -133,9 +134,7 @@ async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
             return task.result()
         raise HTTPException(CLIENT_GONE, "the client has left")
     finally:
-        task.cancel()
-        departure.cancel()
-        await asyncio.gather(task, departure, return_exceptions=True)
+        await end_tasks(task, departure)
 
 
 async def _disconnect(request: Request) -> None:
