@@ -176,7 +176,7 @@ class Verb(_WholeHelp, TyperCommand):
     """A command."""
 
 
-class Noun(_WholeHelp, TyperGroup):
+class NounGroup(_WholeHelp, TyperGroup):
     """A group of commands."""
 
 
@@ -247,7 +247,7 @@ def group_of(noun: str, *modules: str) -> Any:
     Args:
         modules: below `perdure.cli.commands`; the whole name of one in a feature.
     """
-    app = typer.Typer(cls=Noun, rich_markup_mode=None, add_completion=False)
+    app = typer.Typer(cls=NounGroup, rich_markup_mode=None, add_completion=False)
     for module in modules:
         for name, callback in _read_commands(module).items():
             first, _, verb = name.rpartition(" ")

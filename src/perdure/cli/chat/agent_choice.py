@@ -82,7 +82,7 @@ KNOWN_AGENTS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ChatAgent:
     """The agent of a chat, whether it is new, and its conversation used last; None is the agent's first."""
 
     agent: AsyncAgent
@@ -119,7 +119,7 @@ async def check_first_model(settings: Settings, model: str | None) -> None:
 
 async def open_agent(
     perdure: AsyncPerdure, *, name: str | None, new: bool, model: str | None, view: View, profile: str | None = None
-) -> Target:
+) -> ChatAgent:
     """The agent to chat with.
 
     Args:
@@ -141,7 +141,7 @@ async def open_agent(
             )
         except ModelNotFound as error:
             raise with_help(error, perdure.app.models) from error
-        return Target(agent, True, None)
+        return ChatAgent(agent, True, None)
     if model is not None and model != agent.info.model:
         raise InvalidInput(
             f"agent {agent.name!r} has the model {agent.info.model}: --model is for an agent that is made,"
@@ -154,7 +154,7 @@ async def open_agent(
         await perdure.app.choose(progress=view.show_status)
         view.clear_status()
         agent = await perdure.agent(agent.id)
-    return Target(agent, False, await last_conversation(agent))
+    return ChatAgent(agent, False, await last_conversation(agent))
 
 
 async def choose_model(perdure: AsyncPerdure, view: View) -> None:
@@ -165,7 +165,7 @@ async def choose_model(perdure: AsyncPerdure, view: View) -> None:
         view.note(note)
 
 
-async def greet(target: Target, view: View, *, place: str, reason: str) -> None:
+async def greet(target: ChatAgent, view: View, *, place: str, reason: str) -> None:
     """Show which agent answers, and what it remembers or, for a new one, where its memory is.
 
     Args:
