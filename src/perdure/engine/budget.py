@@ -12,10 +12,10 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.core.access.values import LIMIT_MAX, Limits, Principal, Used, current_principal
+from perdure.core.access.values import Limits, Principal, Used, current_principal
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
+from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
 from perdure.domain.agents.options import limits_in
@@ -29,15 +29,6 @@ MINUTE_S = 60
 
 BUDGETS = ("max_tokens_exceeded", MAX_COST)
 """The kinds of failures of runs that have used up a budget."""
-
-
-def check_budget(options: RunOptions) -> None:
-    """Check the budget that a caller gives a run. Raises: InvalidInput."""
-    tokens, cost = options.max_tokens, options.max_cost_usd
-    if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
-        raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
-    if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
-        raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
 
 
 def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:

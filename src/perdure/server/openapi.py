@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 
 from perdure.context.costs.ledger import CostLedger
 from perdure.core.ids import ID_PATTERNS
-from perdure.engine.run.accept import KEY_MAX_CHARS
+from perdure.engine.run.run_request import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.routes import jobs, providers, sandbox, search

@@ -34,7 +34,8 @@ from perdure.core.runs import NO_OPTIONS, Run
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.context_engines.turns import subagent_call
 from perdure.engine.ports import Ports, SendSettings
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import RunRequest
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
 
@@ -168,7 +169,7 @@ class _Sending:
         if call.run_id:  # a call by hand is in no run, and is never repeated
             key = "agent-message-" + hashlib.sha256(f"{call.run_id}/{call.call_id}".encode()).hexdigest()
         return await self.runner.accept(
-            Request(
+            RunRequest(
                 run_id=run_id,
                 agent_id=target,
                 conversation_seq=0,

@@ -47,8 +47,8 @@ from perdure.domain.companions.passes import (
 from perdure.domain.companions.units import companions_of, find_companion
 from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
-from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
+from perdure.engine.run.run_request import RunRequest
 from perdure.engine.run.runner import Runner
 from perdure.engine.workers.background import LineWorker, PutBack
 from perdure.storage.tx import Tx
@@ -254,7 +254,7 @@ class Companions:
         one = await ports.store.write(narrow_pass, one, read)
         sources = await ports.store.read(pass_sources, one)
         message_id = MessageId(id_in_run(one.run_id, "input", 0, ports.ids))
-        request = Request(
+        request = RunRequest(
             run_id=one.run_id,
             agent_id=one.companion_id,
             conversation_seq=0,

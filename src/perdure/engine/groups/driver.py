@@ -34,8 +34,9 @@ from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.texts import build_input, parse_choice
 from perdure.engine.groups.units import finish_turn
 from perdure.engine.ports import Ports, SendSettings
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.run_request import RunRequest
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
 
@@ -263,7 +264,7 @@ async def begin_speech(
     drafts = await _drafts(turn, plan, speaker, seen_seq, run_id, ports)
     try:
         return await runner.accept(
-            Request(
+            RunRequest(
                 run_id=run_id,
                 agent_id=speaker.agent_id,
                 conversation_seq=member.conversation_seq,

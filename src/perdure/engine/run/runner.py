@@ -26,13 +26,14 @@ from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.process import GivenBack, key_of
-from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
+from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
+from perdure.engine.run.run_request import RunRequest, check_request
 from perdure.engine.workers.after_runs import AfterRuns, Callbacks
 from perdure.engine.workers.background import Pauses
 
@@ -137,7 +138,7 @@ class Runner:
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
             await self._ports.store.write(lambda tx: tx.erasures.release(self._ports.owner))
 
-    async def accept(self, request: Request) -> Accepted:
+    async def accept(self, request: RunRequest) -> Accepted:
         """Accept a request (T1 to T3) and drive its run.
 
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
@@ -149,7 +150,7 @@ class Runner:
         self._check_open(request)
         self.pauses.note_begin()
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
-        task = asyncio.create_task(begin_run(request, self._ports))
+        task = asyncio.create_task(accept_now(request, self._ports))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
         try:
             await asyncio.shield(task)
@@ -161,10 +162,10 @@ class Runner:
                 task.add_done_callback(self._drive_accepted)
         return task.result()
 
-    async def accept_batch(self, batch: Batch, requests: Sequence[Request]) -> Batch:
+    async def accept_batch(self, batch: Batch, requests: Sequence[RunRequest]) -> Batch:
         """Accept the requests of a batch, all or none, and drive its runs, some at a time. A batch that is there
         already is returned as it is. Raises: RequestRefused, StoreError; StoreClosed: this process is about to end."""
-        checked: list[Request] = []
+        checked: list[RunRequest] = []
         for place, request in enumerate(requests):
             with named_request(place):
                 checked.append(await self.check(request))
@@ -186,16 +187,9 @@ class Runner:
         self._foreground.note_begin()
         self._want(run, waits=True)
 
-    async def check(self, request: Request) -> Request:
+    async def check(self, request: RunRequest) -> RunRequest:
         """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
-        check_input(
-            request.drafts,
-            self._ports.settings,
-            may_be_empty=request.answers is not None,
-            max_steps=request.max_steps,
-            idempotency_key=request.idempotency_key,
-            if_busy=request.if_busy,
-        )
+        check_request(request, self._ports.settings)
         if not request.options.hops:  # an agent's words to another one are not those of the key's user
             check_key_size(request.chars)
         budget = within(with_key_budget(request.options, current_principal.get()), self._ports.settings.run_budget)
@@ -204,7 +198,7 @@ class Runner:
             return await at_run_start(request, self._ports)
         return request
 
-    def _check_open(self, request: Request) -> None:
+    def _check_open(self, request: RunRequest) -> None:
         """Raises: StoreClosed: this process is about to end. What a run under way asks of another agent is let in."""
         if self._closing or (self._ports.drain.is_on and request.options.origin is None):
             raise StoreClosed("this process is about to end: send it again in a moment")

@@ -39,8 +39,9 @@ from perdure.domain.companions.units import find_companion
 from perdure.engine.budget import check_key_size
 from perdure.engine.companions.worker import Companions
 from perdure.engine.ports import EngineSettings, Ports, SendSettings, UnitInputs
-from perdure.engine.run.accept import Request, accept, check_input
+from perdure.engine.run.accept import accept
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.run_request import RunRequest, check_input
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
 
@@ -62,7 +63,7 @@ class UserEvent:
     wake: bool = True
 
 
-def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> Request:
+def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> RunRequest:
     """Return the request of a schedule's run."""
     run_id = RunId(ports.ids.new("run"))
     drafts: list[Draft] = []
@@ -85,7 +86,7 @@ def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_ste
             )
         )
         tokens.append(input_tokens(message.role, text, ports.counter, images=len(images_of(message.parts))))
-    return Request(
+    return RunRequest(
         run_id=run_id,
         agent_id=schedule.agent_id,
         conversation_seq=schedule.conversation_seq,
@@ -108,7 +109,7 @@ def event_request(
     timezone: str,
     max_steps: int,
     idempotency_key: str | None = None,
-) -> Request:
+) -> RunRequest:
     """Return the request of an event's run, which ends at once where the event wakes nobody.
 
     Raises: InvalidInput, MessageTooLarge.
@@ -117,7 +118,7 @@ def event_request(
     time = _local(ports.clock.now(), timezone)
     text = envelope("event", event=event.kind, time=time, data=dict(event.data) or None)
     run_id = RunId(ports.ids.new("run"))
-    return Request(
+    return RunRequest(
         run_id=run_id,
         agent_id=agent_id,
         conversation_seq=conversation_seq,
@@ -201,7 +202,9 @@ class Overtaken(Conflict):
     """Somebody else has dealt with the due time, or has changed the schedule."""
 
 
-def fire(tx: Tx, schedule: Schedule, plan: DuePlan, request: Request | None, refusal: str, inputs: UnitInputs) -> Fired:
+def fire(
+    tx: Tx, schedule: Schedule, plan: DuePlan, request: RunRequest | None, refusal: str, inputs: UnitInputs
+) -> Fired:
     """Carry a plan out, if the schedule is as it was read.
 
     Args:

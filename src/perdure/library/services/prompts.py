@@ -19,7 +19,8 @@ from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.ports import in_effect
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.engine.run.run_request import NewMessage
+from perdure.library.services.messages import MessageService
 from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 

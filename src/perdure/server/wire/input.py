@@ -25,15 +25,15 @@ from starlette.requests import Request
 from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Role, Text, ToolDecision
 from perdure.core.runs import IfBusy, RunOptions
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
-from perdure.engine.run.accept import MAX_STEPS
 from perdure.engine.run.rows import OTID_KEY
+from perdure.engine.run.run_request import MAX_STEPS, NewMessage, RunRequest
 from perdure.library.client_tools import client_tools_of
-from perdure.library.services.messages import NewMessage
 from perdure.server.wire.base import Content, Part, WireRequest, join_texts, parse_parts, parse_return
 from perdure.server.wire.fields import (
     FILLED,
@@ -284,10 +284,22 @@ class SendRequest(WireRequest):
                 messages.append(item.new(parse_parts(item.content, f"messages.{index}.content")))
         return messages, answers or None
 
-    @property
-    def answer_otid(self) -> str | None:
-        """The client's own id of the first message that answers calls."""
-        return next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None)
+    def run_request(self, agent_id: AgentId, conversation_seq: int = 0, *, background: bool = False) -> RunRequest:
+        """What the request asks of an agent. Raises: InvalidInput, NotSupported."""
+        messages, answers = self.contents()
+        return RunRequest(
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            messages=tuple(messages),
+            answers=None if answers is None else tuple(answers),
+            answer_otid=next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None),
+            client_tools=self.client_shapes(),
+            if_busy=self.if_busy,
+            background=background,
+            max_steps=self.max_steps,
+            renew_steps=True,  # or a client with tools of its own could make only so many calls
+            options=self.run_options,
+        )
 
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
         """The tools that the client runs and the skills that it has, as a run stores them; None: it says nothing of

@@ -34,9 +34,10 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.reply import Reply
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.services.messages import MessageService
 from perdure.storage.tx import Tx
 
 

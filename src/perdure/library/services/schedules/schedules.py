@@ -13,9 +13,10 @@ from perdure.core.schedules import Firing, Schedule, ScheduledMessage, ScheduleS
 from perdure.domain.schedules import NewSchedule, create_schedule
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, check_callback, check_sender
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
-from perdure.library.checks import check_callback, check_limit, check_number, check_sender, check_text
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.services.messages import MessageService
 from perdure.storage.tx import Tx
 
 
