@@ -17,10 +17,10 @@ from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
 from perdure.core.ids import MessageId, id_in_run
-from perdure.core.messages import Draft, Message, Text, user_texts
-from perdure.core.runs import Run, RunKey, RunOptions
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
-from perdure.domain.agents.options import limits_in
+from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
@@ -35,13 +35,14 @@ from perdure.engine.approvals.answers import (
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
 from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.reading import NOTHING
 from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
+from perdure.engine.run.log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
 from perdure.engine.run.request import make_request
 from perdure.engine.run.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
 from perdure.engine.run.run_request import RunRequest
-from perdure.engine.search.recall import plan_recall, recall
+from perdure.engine.search.recall import RecallFirst, plan_recall, recall
 from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)
@@ -77,19 +78,18 @@ async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
         shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
-    if request.options.note or "before_model" in ports.hooks.points:  # they are called between T2 and T3
-        return await ports.store.write(accept, request, inputs)
-    texts = user_texts(request.drafts)
-    plan = await ports.store.read(
-        plan_recall, request.agent_id, request.conversation_seq, texts, inputs, model=request.options.model
-    )
-    if plan is not None:
-        inputs = replace(inputs, recalled=await recall(plan, ports))
-    try:
-        accepted = await ports.store.write(accept, request, inputs, begin=True)
-    except RequestDefect as defect:  # the message is stored all the same; what claims its run meets the defect again
-        logger.warning("%s: its first request can't be made: %r", request.run_id, defect.__cause__)
-        return await ports.store.write(accept, request, inputs)
+    # Hooks before a model are called between T2 and T3.
+    begins = not request.options.note and "before_model" not in ports.hooks.points
+    while True:
+        try:
+            accepted = await ports.store.write(accept, request, inputs, begin=begins)
+        except RecallFirst as first:
+            inputs = replace(inputs, recalled=await recall(first.plan, ports))
+        except RequestDefect as defect:  # the message is stored all the same: who claims its run meets the defect
+            logger.warning("%s: its first request can't be made: %r", request.run_id, defect.__cause__)
+            begins = False
+        else:
+            break
     if accepted.begun is not None:
         ports.views.put(accepted.begun)
     return accepted
@@ -144,18 +144,23 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
     stand between that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait, LimitReached;
-        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged.
+        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged,
+        RecallFirst.
     """
-    request.reading.check(tx)
+    if request.reading is not NOTHING:
+        request.reading.check(tx)
     tx.agents.lock(request.agent_id)
-    if (known := find_known(tx, request, now=inputs.now)) is not None:
+    if request.idempotency_key is not None and (known := find_known(tx, request, now=inputs.now)) is not None:
         return Accepted(known, (), repeated=True)
     opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
+    if is_limited := bool(opening.agent.settings.get(LIMITS)):
+        request = replace(request, options=within(request.options, limits_in(opening.agent.settings)))
     if request.answers is not None:
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
-    check_agent(tx, opening, request.chars, inputs.now)
+    if is_limited:
+        check_agent(tx, opening, request.chars, inputs.now)
     if request.options.origin is not None:
         check_origin(tx, request.options.origin)
     if request.options.caller is not None:
@@ -164,9 +169,11 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
     waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         active = tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq))
-        if request.has_no_key and is_sent_again(tx, active, request.drafts, _options(request, opening)):
+        if request.has_no_key and is_sent_again(tx, active, request.drafts, request.options):
             return Accepted(active, (), repeated=True)
         raise ConversationBusy(active.id)
+    if begin and not waits:
+        _check_recalled(tx, request, opening, inputs)
     run = _add_run(
         tx,
         request,
@@ -214,9 +221,12 @@ def _begin(
     return Accepted(progress.log.run, progress.events, begun=progress)
 
 
-def _options(request: RunRequest, opening: ConversationState) -> RunOptions:
-    """The options of a request's run, with the limits of the agent."""
-    return within(request.options, limits_in(opening.agent.settings))
+def _check_recalled(tx: Tx, request: RunRequest, opening: ConversationState, inputs: UnitInputs) -> None:
+    """Check that what the first request shows of memory is known. Raises: RecallFirst."""
+    if inputs.recalled is None:
+        plan = plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)
+        if plan is not None:
+            raise RecallFirst(plan)
 
 
 def _add_run(
@@ -248,7 +258,7 @@ def _add_run(
         lease_owner=inputs.owner,
         lease_until=inputs.until,
         waiting_input=waiting_input,
-        options=_options(request, opening),
+        options=request.options,
         batch_id=request.batch_id,
     )
     if request.idempotency_key is not None:
@@ -297,6 +307,8 @@ def _resume(
         if rows:
             tx.messages.append(stopped, rows, tokens, at=now, step_id=step_id)
         return Accepted(stopped, (), waits=True)
+    if begin and request.drafts:
+        _check_recalled(tx, request, opening, inputs)
     run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=begin)
     tx.conversations.put_pending(agent.id, conversation.seq, run_seq=None)
     added: Sequence[Message] = ()
@@ -315,7 +327,7 @@ def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begi
     draft = Draft(id=message_id, role="user", parts=(Text(KEEP_ALIVE),))
     tokens = input_tokens(draft.role, KEEP_ALIVE, inputs.counter)
     turn = replace(request, answers=None, drafts=(draft,), tokens=(tokens,), idempotency_key=None)
-    accepted = accept(tx, turn, inputs, begin=begin)
+    accepted = accept(tx, turn, replace(inputs, recalled=NO_RECALL), begin=begin)
     if request.idempotency_key is not None:  # its digest is that of the answers
         tx.runs.remember_key(accepted.run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     return accepted

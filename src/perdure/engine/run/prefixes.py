@@ -49,6 +49,7 @@ from perdure.core.text.zones import zone
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
+from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
@@ -70,19 +71,23 @@ _FORM = ("words", "profile")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The memory of an agent at one moment: the version of each block, folder and open file by its id, that of the
-    newest change of a fact by a person, and how much is out of view."""
+    newest change of a fact by a person, how much is out of view, and whether there are working notes and folders."""
 
     versions: Mapping[str, int]
     counts: Counts
+    has_notes: bool = False
+    has_folders: bool = False
 
 
 def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
     """The agent as this run's model calls see it. Settings for one model only are not for another."""
     options = run.options
-    model = options.model or agent.model
-    own = _OF_ONE_MODEL if model != agent.model else ()
-    settings = {name: value for name, value in agent.settings.items() if name not in own}
-    return as_requested(replace(agent, model=model, settings=settings | options.model_settings), models)
+    if options.model is not None and options.model != agent.model:
+        settings = {name: value for name, value in agent.settings.items() if name not in _OF_ONE_MODEL}
+        agent = replace(agent, model=options.model, settings=settings)
+    if options.logprobs or options.token_ids:
+        agent = replace(agent, settings={**agent.settings, **options.model_settings})
+    return as_requested(agent, models)
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
@@ -103,7 +108,12 @@ def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.list_versions(opening.agent.id)}
-    return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
+    return Memory(
+        versions=versions,
+        counts=Counts(messages=opening.message_count, passages=opening.passages),
+        has_notes=opening.has_notes,
+        has_folders=opening.has_folders,
+    )
 
 
 def rewrite_reason(
@@ -127,7 +137,7 @@ def rewrite_reason(
         return "reset" if conversation.first_seq > 0 else "first"
     if current.settings_revision != agent.settings_revision:
         return "summary" if _has_revised_summary(tx, current) else "settings"
-    addition = inputs.engines.of(agent).addition
+    addition = "" if agent.settings.get(CONTEXT_ENGINE) is None else inputs.engines.of(agent).addition
     if addition and addition_section(addition) not in current.system:  # the engine was made after it, or is newer
         return "settings"
     if current.client_tools != client_tools:
@@ -138,7 +148,8 @@ def rewrite_reason(
         name: current.parts[name] for name in ("words", "profile") if name in current.parts
     }:
         return "settings"
-    if current.seen != _in_prefix(memory.versions):  # a rewrite would bring it up to date
+    # A rewrite would bring it up to date.
+    if current.seen != memory.versions and current.seen != _in_prefix(memory.versions):
         last_used_at = tx.steps.find_last_time(agent.id)
         if last_used_at is None or inputs.now - last_used_at > COLD_AFTER:
             return "cache_cold"

@@ -1,6 +1,7 @@
 """Automatic recall: what a search finds for a user's message stands at the end of the request, in its volatile tail.
 
-The search runs before the transaction that records the run's first request (T3). Later steps of the run copy the text
+The search runs before the transaction that records the run's first request (T3): one that finds that it is needed
+stores nothing, and is made again with what was found. Later steps of the run copy the text
 from the recipe of the step before. Recall never fails a run: what it can't do in time is left out, and an event says
 so.
 """
@@ -15,17 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.core.agents import AUTOCLEAR, Agent
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
-from perdure.core.ids import AgentId, FactId, PassageId
-from perdure.core.messages import MessageFilter, user_texts
+from perdure.core.ids import FactId, PassageId
+from perdure.core.messages import Draft, Message, MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
-from perdure.engine.run.prefixes import read_memory
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
@@ -34,9 +34,6 @@ log = logging.getLogger(__name__)
 
 QUERY_CHARS = 2_000
 """Characters of the user's messages that are searched: the beginning and the end of a longer text."""
-
-OTHERS = 20
-"""Other conversations that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +46,50 @@ class RecallPlan:
     in_words: bool = False
 
 
+class RecallFirst(Exception):
+    """Nothing was stored: memory is to be searched first, as `plan` says."""
+
+    def __init__(self, plan: RecallPlan) -> None:
+        super().__init__(plan)
+        self.plan = plan
+
+
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
     """The search for the first request of a claimed run; None: none is needed."""
-    run = run_log.run
-    texts = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+    run, rows = run_log.run, list[Draft | Message](run_log.messages)
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
-        drafts, _ = decode_drafts(waiting)
-        texts += user_texts(drafts)
-    return plan_recall(tx, run.key.agent_id, run.conversation_seq, texts, inputs, model=run.options.model)
+        rows += decode_drafts(waiting)[0]
+    opening = tx.conversations.get_state(run.key.agent_id, run.conversation_seq)
+    return plan_recall(tx, opening, rows, inputs, model=run.options.model)
 
 
 def plan_recall(
-    tx: Tx,
-    agent_id: AgentId,
-    conversation_seq: int,
-    texts: Sequence[str],
-    inputs: UnitInputs,
-    *,
-    model: str | None = None,
+    tx: Tx, opening: ConversationState, rows: Sequence[Draft | Message], inputs: UnitInputs, *, model: str | None
 ) -> RecallPlan | None:
-    """The search for the first request after these messages of a user; None: none is needed.
+    """The search for the first request after these messages; None: none is needed.
 
-    An agent whose requests begin with an empty view recalls only if it says so itself.
+    A new agent's chat has nothing out of view: it needs no search, and imports nothing for one. An agent whose requests
+    begin with an empty view recalls only if it says so itself.
 
     Args:
         model: of the run, if it has one of its own.
-    Raises: NotFound.
     """
+    conversation, agent = opening.conversation, opening.agent
+    first_seq, pinned = _rows_in_view(tx, conversation, inputs)
+    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):
+        return None
+    texts = user_texts(rows)
     if not (query := _query(texts)):
         return None
-    opening = tx.conversations.get_state(agent_id, conversation_seq)
-    conversation, agent = opening.conversation, in_effect(opening.agent, inputs.models)
-    agent = as_requested(agent if model is None else replace(agent, model=model), inputs.models)
+    agent = in_effect(agent, inputs.models) if model is None else replace(agent, model=model)
+    agent = as_requested(agent, inputs.models)
     setting = find_automatic(AutoRecall, agent.settings)
     if setting is None or bypasses(agent.settings, conversation):
         return None
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
-    first_seq, pinned = _rows_in_view(tx, conversation, inputs)
-    facts = _fact_scope(tx, agent, conversation, texts)
-    if not (
-        first_seq > 0 or facts or read_memory(tx, opening).counts.passages > 0 or _has_more(tx, agent, conversation)
-    ):
+    facts = _fact_scope(tx, agent, conversation, texts) if opening.has_graph else None
+    if not (first_seq or facts or opening.passages or opening.has_others or _has_files(tx, opening)):
         return None
     scope = RecallScope(
         agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
@@ -184,9 +183,9 @@ def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tup
 
 
 def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> FactScope | None:
-    """The facts that may be recalled: of the entities that the newest messages name. None: the agent has none."""
+    """The facts that may be recalled: of the entities that the newest messages name. None: none are to be."""
     settings = load_agent_facts(agent.settings)
-    if not settings.recall or tx.graphs.find_by_agent(agent.id) is None:
+    if not settings.recall:
         return None
     where = MessageFilter(conversation_seq=conversation.seq, roles=("user", "assistant"))
     newest = tx.messages.newest(agent.id, where=where, limit=settings.recall_messages)
@@ -200,10 +199,6 @@ def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequenc
     )
 
 
-def _has_more(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
-    """Whether the agent has other conversations or files: a new agent's chat needs no search, and imports nothing for
-    one."""
-    others = tx.conversations.list(agent.id, limit=OTHERS)
-    return any(other.last_message_at is not None for other in others if other.seq != conversation.seq) or any(
-        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
-    )
+def _has_files(tx: Tx, opening: ConversationState) -> bool:
+    """Whether the agent has files in its folders."""
+    return opening.has_folders and any(folder.file_count for folder in tx.folders.list_by_agent(opening.agent.id))
