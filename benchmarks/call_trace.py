@@ -120,7 +120,7 @@ async def trace_paths(folder: Path) -> list[CallTrace]:
             agent = await library.create_agent(
                 "Ada", blocks={"notes": "The mill is old."}, tools=["memory_insert", "archival_memory_search"]
             )
-            plain = await library.create_agent("Bea", blocks={"notes": "The mill is old."}, tools=[])
+            plain = await library.create_agent("Bea", model=MODEL, blocks={"notes": "The mill is old."}, tools=[])
             for fact in FACTS:
                 await agent.archive(fact)
             transport = httpx.ASGITransport(create_app(library, ServerConfig()))

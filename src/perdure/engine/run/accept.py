@@ -206,9 +206,11 @@ def _begin(
 ) -> Accepted:
     """Begin a run that was added as `running` in this transaction, and record its first request if that is its first
     action. Raises: RequestDefect."""
-    agent, changes = follow_default(tx, opening.agent, log.run, inputs)
-    opening = replace(opening, agent=agent)
-    events += [RunStarted(log.run.id, log.run.lease_number), *changes]
+    events.append(RunStarted(log.run.id, log.run.lease_number))
+    if opening.agent.follows_default:
+        agent, changes = follow_default(tx, opening.agent, log.run, inputs)
+        opening = replace(opening, agent=agent)
+        events += changes
     if isinstance(action, MakeRequest):
         try:
             progress = make_request(tx, log, action, inputs, events, opening=opening)

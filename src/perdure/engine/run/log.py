@@ -291,7 +291,10 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
 
 def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]) -> RuleScope | None:
     """The scope of an agent's loop and of the `tool_rules` in its settings; None: nothing depends on other calls."""
-    loop, rules = loop_of(agent_type, settings), rules_in(settings)
+    loop = loop_of(agent_type, settings)
+    if not settings.get("tool_rules") and not loop.heartbeats:
+        return None
+    rules = rules_in(settings)
     if not rules.ordered and not loop.heartbeats:
         return None
     agent_id = run.key.agent_id

@@ -154,13 +154,14 @@ def make_request(
     if options.system is not None:  # the cached view has the conversation's own system text
         inputs = replace(inputs, cached_view=None)
     agent = agent_of_run(opening.agent, log.run, inputs.models)
+    guards = GuardSettings.of(agent.settings)
     builder = RequestBuilder(
         tx=tx,
         inputs=inputs,
         log=log,
         events=events,
         agent=agent,
-        guards=GuardSettings.of(agent.settings),
+        guards=guards,
         conversation=conversation,
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
@@ -201,7 +202,8 @@ def make_request(
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
-    note_shown(builder, recalled.event)
+    if recalled.event is not None or builder.memory.has_notes or builder.memory.has_folders or guards.recent_steps:
+        note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     events.append(StepStarted(step.id, step.index))
     stored = tx.events.add(log.run.key, events, at=inputs.now)
@@ -372,7 +374,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
     window, reserve = inputs.window(agent)
     most, overcount, factor = window - reserve, builder.overcount, 1.0
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
-    if overflows := builder.log.overflows:  # the provider has refused a request of this run
+    if builder.log.steps and (overflows := builder.log.overflows):  # the provider has refused a request of this run
         factor = factor_after_overflow(most, overflows[-1].recipe.tokens - overcount)
     elif estimated - overcount > most and _may_try(builder):
         rows = rows_at_least(view, builder.conversation.stubs, inputs.counter)

@@ -44,7 +44,8 @@ class NewMessage:
         """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
         which is refused before anything is done with it. Raises: InvalidInput, TooMany."""
         parts: tuple[Text | Image, ...] = tuple([part for part in self.parts if not isinstance(part, ImageLink)])
-        check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
+        if self.sender_id or self.name or self.otid:
+            check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
         draft = Draft(
             id=message_id, role=self.role, parts=parts, name=self.name, otid=self.otid, sender_id=self.sender_id
         )
@@ -145,8 +146,10 @@ class RunRequest:
 
 def check_request(request: RunRequest, settings: EngineSettings) -> None:
     """Check what a caller asks. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
-    check_callback(request.callback)
-    _check_budget(request.options)
+    if request.callback is not None:
+        check_callback(request.callback)
+    if request.options.max_tokens is not None or request.options.max_cost_usd is not None:
+        _check_budget(request.options)
     if request.answer_otid is not None:
         check_sender(settings.limits, answer_otid=request.answer_otid)
     check_input(

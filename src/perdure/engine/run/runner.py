@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from perdure.core.access.values import current_principal
+from perdure.core.access.values import LOCAL, current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
@@ -147,7 +147,6 @@ class Runner:
         if not request.yields:
             self._foreground.note_begin()
         request = await self.check(request)
-        self._check_open(request)
         self.pauses.note_begin()
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
         task = asyncio.create_task(accept_now(request, self._ports))
@@ -169,7 +168,6 @@ class Runner:
         for place, request in enumerate(requests):
             with named_request(place):
                 checked.append(await self.check(request))
-                self._check_open(request)
         self._foreground.note_begin()
         inputs = self._ports.inputs()
         # If the caller leaves now, `recover` takes the runs up.
@@ -189,19 +187,19 @@ class Runner:
 
     async def check(self, request: RunRequest) -> RunRequest:
         """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
-        check_request(request, self._ports.settings)
-        if not request.options.hops:  # an agent's words to another one are not those of the key's user
-            check_key_size(request.chars)
-        budget = within(with_key_budget(request.options, current_principal.get()), self._ports.settings.run_budget)
-        request = replace(request, options=budget)
-        if self._ports.hooks.points & {"run_start", "conversation_start"}:
-            return await at_run_start(request, self._ports)
-        return request
-
-    def _check_open(self, request: RunRequest) -> None:
-        """Raises: StoreClosed: this process is about to end. What a run under way asks of another agent is let in."""
-        if self._closing or (self._ports.drain.is_on and request.options.origin is None):
+        ports, options = self._ports, request.options
+        check_request(request, ports.settings)
+        if (principal := current_principal.get()) is not LOCAL:
+            if not options.hops:  # an agent's words to another one are not those of the key's user
+                check_key_size(request.chars)
+            options = with_key_budget(options, principal)
+        request = replace(request, options=within(options, ports.settings.run_budget))
+        if ports.hooks.points & {"run_start", "conversation_start"}:
+            request = await at_run_start(request, ports)
+        # What a run under way asks of another agent is let in.
+        if self._closing or (ports.drain.is_on and options.origin is None):
             raise StoreClosed("this process is about to end: send it again in a moment")
+        return request
 
     def _drive_accepted(self, task: asyncio.Task[Accepted]) -> None:
         """Have the run of an accepted request driven. Of a refused one the error counts as retrieved."""
@@ -347,7 +345,8 @@ class Runner:
         # Also where it is behind runs of a batch: who waits for it may be one of them.
         if run.batch_id is None and not waits:
             self._start(line)
-        self._fill_places()
+        if self._batch_lines:
+            self._fill_places()
 
     def _fill_places(self) -> None:
         """Start the conversations that have waited longest with runs of batches, as far as there are places."""

@@ -142,7 +142,7 @@ async def _submit(
     asked = replace(
         body.run_request(agent_id, conversation_seq, background=background),
         idempotency_key=body.key(request.headers.get("idempotency-key")),
-        callback=request.app.state.mcp_guard.callback(body.callback_url),
+        callback=None if body.callback_url is None else request.app.state.mcp_guard.callback(body.callback_url),
     )
     return await library.services.messages.submit(asked)
 

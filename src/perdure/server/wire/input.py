@@ -26,7 +26,7 @@ from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
-from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Role, Text, ToolDecision
+from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
 from perdure.core.runs import IfBusy, RunOptions
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
@@ -161,14 +161,11 @@ class MessageIn(WireRequest):
     otid: Name | None = None
     sender_id: Name | None = None
 
-    @property
-    def stored_role(self) -> Role:
-        """The role in the log: OpenAI's newer models call `developer` what others call `system`."""
-        return "system" if self.role == "developer" else self.role
-
     def new(self, parts: tuple[Text | Image | ImageLink, ...]) -> NewMessage:
-        """The message as the library takes it, with these parts."""
-        return NewMessage(parts, self.stored_role, self.name, self.otid, self.sender_id)
+        """The message as the library takes it, with these parts. OpenAI's newer models call the role `developer` that
+        others call `system`."""
+        role = "system" if self.role == "developer" else self.role
+        return NewMessage(parts, role, self.name, self.otid, self.sender_id)
 
 
 def _tag_of(item: Any) -> str:
@@ -293,7 +290,7 @@ class SendRequest(WireRequest):
             messages=tuple(messages),
             answers=None if answers is None else tuple(answers),
             answer_otid=next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None),
-            client_tools=self.client_shapes(),
+            client_tools=None if self.client_tools is self.client_skills is None else self.client_shapes(),
             if_busy=self.if_busy,
             background=background,
             max_steps=self.max_steps,
