@@ -87,7 +87,7 @@ class Spans:
         if self._tracer is None and "opentelemetry.trace" in sys.modules:
             from opentelemetry import trace
 
-            is_set_up = not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+            is_set_up = type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
             if is_set_up or trace.get_current_span().get_span_context().is_valid:
                 self._tracer = trace.get_tracer(SCOPE)
         return self._tracer

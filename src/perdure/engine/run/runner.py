@@ -193,7 +193,8 @@ class Runner:
             if not options.hops:  # an agent's words to another one are not those of the key's user
                 check_key_size(request.chars)
             options = with_key_budget(options, principal)
-        request = replace(request, options=within(options, ports.settings.run_budget))
+        if (options := within(options, ports.settings.run_budget)) is not request.options:
+            request = replace(request, options=options)
         if ports.hooks.points & {"run_start", "conversation_start"}:
             request = await at_run_start(request, ports)
         # What a run under way asks of another agent is let in.

@@ -27,7 +27,7 @@ from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId
 from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
-from perdure.core.runs import IfBusy, RunOptions
+from perdure.core.runs import Callback, IfBusy, RunOptions
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
@@ -181,6 +181,12 @@ def _tag_of(item: Any) -> str:
 _Item = Annotated[Annotated[MessageIn, Tag("message()")] | Annotated[AnswerIn, Tag("answer()")], Discriminator(_tag_of)]
 
 
+FORM_FIELDS = (
+    *("include_return_message_types", "include_compaction_messages", "use_assistant_message"),
+    *("assistant_message_tool_name", "assistant_message_tool_kwarg"),
+)
+
+
 class SendRequest(WireRequest):
     """A request to an agent: exactly one of `input` and `messages`, and how to answer.
 
@@ -257,11 +263,12 @@ class SendRequest(WireRequest):
     def form(self) -> dict[str, Any]:
         """The fields that say in which form the client gets the messages, if they are not the defaults; those of a
         stream if it can be resumed."""
-        names = ["include_return_message_types", "include_compaction_messages", "use_assistant_message"]
-        names += ["assistant_message_tool_name", "assistant_message_tool_kwarg"]
-        names += ["include_pings"] if self.background else []
+        names = FORM_FIELDS if not self.background else (*FORM_FIELDS, "include_pings")
+        said = self.model_fields_set
         shape = {
-            name: getattr(self, name) for name in names if getattr(self, name) != type(self).model_fields[name].default
+            name: getattr(self, name)
+            for name in names
+            if name in said and getattr(self, name) != type(self).model_fields[name].default
         }
         return shape | ({"stream_tokens": self.stream_tokens} if self.background else {})
 
@@ -281,7 +288,15 @@ class SendRequest(WireRequest):
                 messages.append(item.new(parse_parts(item.content, f"messages.{index}.content")))
         return messages, answers or None
 
-    def run_request(self, agent_id: AgentId, conversation_seq: int = 0, *, background: bool = False) -> RunRequest:
+    def run_request(
+        self,
+        agent_id: AgentId,
+        conversation_seq: int = 0,
+        *,
+        background: bool = False,
+        key: str | None = None,
+        callback: Callback | None = None,
+    ) -> RunRequest:
         """What the request asks of an agent. Raises: InvalidInput, NotSupported."""
         messages, answers = self.contents()
         return RunRequest(
@@ -296,6 +311,8 @@ class SendRequest(WireRequest):
             max_steps=self.max_steps,
             renew_steps=True,  # or a client with tools of its own could make only so many calls
             options=self.run_options,
+            idempotency_key=key,
+            callback=callback,
         )
 
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
