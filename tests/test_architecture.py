@@ -178,14 +178,12 @@ def test_fronts_reach_the_store_through_services() -> None:
 
 
 def test_one_place_makes_a_run_of_a_request() -> None:
-    """Outside the engine only the service of messages gives a request its run and the messages as they are stored, so
-    no two fronts differ in it."""
+    """Outside the engine only the service of messages gives a request its run, so no two fronts differ in it."""
     makers = [
         path.relative_to(SRC / PACKAGE).as_posix()
         for path, tree in modules(SRC)
         if room_of(SRC, path) != "engine"
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and {"run_id", "drafts"} <= {keyword.arg for keyword in call.keywords}
+        if any(name == "perdure.engine.run.run_request.with_run" for _, name in imports(SRC, path, tree))
     ]
 
     assert makers == ["library/services/messages.py"]

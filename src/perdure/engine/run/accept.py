@@ -10,13 +10,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from perdure.context.sections.envelopes import KEEP_ALIVE, input_tokens
+from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.agents import Agent
 from perdure.core.answers import Answer
 from perdure.core.conversations import ConversationState
 from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
-from perdure.core.ids import MessageId, id_in_run
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
@@ -41,7 +40,7 @@ from perdure.engine.run.log import NO_RECALL, Progress, RunLog, rule_scope_of, r
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
 from perdure.engine.run.request import make_request
 from perdure.engine.run.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
-from perdure.engine.run.run_request import RunRequest
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.search.recall import RecallFirst, plan_recall, recall
 from perdure.storage.tx import Tx
 
@@ -325,10 +324,8 @@ def _resume(
 
 def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool) -> Accepted:
     """Accept answers that a cancelled run went on with before: a new turn, with a message that says so."""
-    message_id = MessageId(id_in_run(request.run_id, "input", 0, inputs.ids))
-    draft = Draft(id=message_id, role="user", parts=(Text(KEEP_ALIVE),))
-    tokens = input_tokens(draft.role, KEEP_ALIVE, inputs.counter)
-    turn = replace(request, answers=None, drafts=(draft,), tokens=(tokens,), idempotency_key=None)
+    turn = replace(request, answers=None, messages=(NewMessage((Text(KEEP_ALIVE),)),), idempotency_key=None)
+    turn = with_run(turn, inputs, request.run_id)
     accepted = accept(tx, turn, replace(inputs, recalled=NO_RECALL), begin=begin)
     if request.idempotency_key is not None:  # its digest is that of the answers
         tx.runs.remember_key(accepted.run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)

@@ -8,20 +8,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
-from perdure.context.sections.envelopes import input_tokens
+from perdure.context.sections.envelopes import engine_tokens, input_tokens
 from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, answer_digest
 from perdure.core.errors import EmptyMessage, InvalidInput, MessageTooLarge
-from perdure.core.ids import AgentId, BatchId, MessageId, RunId
+from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
 from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER, Draft, Image, ImageLink, Role, Text, images_of, parts_to_json, text_of
+from perdure.core.ports import TokenCounter
+from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, RunOptions
 from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
-from perdure.engine.ports import EngineSettings, Ports
+from perdure.engine.ports import EngineSettings, Ports, UnitInputs
 from perdure.engine.reading import NOTHING, Reading
 from perdure.engine.run.compression import Shown
 
@@ -32,26 +34,31 @@ URL_MAX_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message that a caller sends."""
+    """A message that a caller sends, or under its own name the engine. `sources`: as `Draft` has them."""
 
     parts: tuple[Text | Image | ImageLink, ...]
     role: Role = "user"
     name: str | None = None
     otid: str | None = None
     sender_id: str | None = None
+    sources: tuple[Source, ...] | None = None
 
-    def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
-        """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
-        which is refused before anything is done with it. Raises: InvalidInput, TooMany."""
-        parts: tuple[Text | Image, ...] = tuple([part for part in self.parts if not isinstance(part, ImageLink)])
+    def check(self, limits: Limits) -> None:
+        """Check what a caller calls the message and itself. Raises: InvalidInput, TooMany."""
         if self.sender_id or self.name or self.otid:
-            check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
-        draft = Draft(
-            id=message_id, role=self.role, parts=parts, name=self.name, otid=self.otid, sender_id=self.sender_id
+            check_sender(limits, self.sender_id, name=self.name, otid=self.otid)
+
+    def draft(self, message_id: MessageId) -> Draft:
+        """The message as it is stored, under this id. Its pictures have been fetched."""
+        return Draft(
+            id=message_id,
+            role=self.role,
+            parts=tuple([part for part in self.parts if not isinstance(part, ImageLink)]),
+            name=self.name,
+            otid=self.otid,
+            sender_id=self.sender_id,
+            sources=self.sources,
         )
-        text = text_of(parts)
-        is_too_large = len(text) > ports.settings.message_limit_chars
-        return draft, 0 if is_too_large else input_tokens(self.role, text, ports.counter, images=len(images_of(parts)))
 
 
 NO_RUN = RunId("")
@@ -142,6 +149,28 @@ class RunRequest:
         """SHA-256 of the caller's messages and of `more`."""
         messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
         return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
+
+
+def with_run(request: RunRequest, inputs: Ports | UnitInputs, run_id: RunId | None = None) -> RunRequest:
+    """The request with a run, by default a new one, and its messages as they are stored."""
+    run_id = run_id or RunId(inputs.ids.new("run"))
+    drafts = [
+        message.draft(MessageId(id_in_run(run_id, "input", place, inputs.ids)))
+        for place, message in enumerate(request.messages)
+    ]
+    limit = inputs.settings.message_limit_chars if request.sent_chars is None else None
+    tokens = tuple([tokens_of(draft, inputs.counter, limit) for draft in drafts])
+    return replace(request, run_id=run_id, messages=(), drafts=tuple(drafts), tokens=tokens)
+
+
+def tokens_of(draft: Draft, counter: TokenCounter, limit_chars: int | None) -> int:
+    """The upper estimate of a message in a request; 0 for one over the limit, which is refused."""
+    text = text_of(draft.parts)
+    if draft.sender_id == ENGINE_SENDER:
+        return engine_tokens(text, counter)
+    if limit_chars is not None and len(text) > limit_chars:
+        return 0
+    return input_tokens(draft.role, text, counter, images=len(images_of(draft.parts)))
 
 
 def check_request(request: RunRequest, settings: EngineSettings) -> None:

@@ -16,7 +16,7 @@ from perdure.core.blocks import Author
 from perdure.core.conversations import SYSTEM_SEQ, Conversation
 from perdure.core.errors import AnswerInvalid
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, id_in_run, is_id
+from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
 from perdure.core.messages import Image, ImageLink, Message, Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.domain.conversations.importing import ImportedMessage, Importer
@@ -27,7 +27,7 @@ from perdure.engine.conversations.importing import import_waiting
 from perdure.engine.forgetting.forget import message_item, record
 from perdure.engine.run.accept import Accepted
 from perdure.engine.run.batch import named_request
-from perdure.engine.run.run_request import NewMessage, RunRequest
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.system_messages import render_system_message
 from perdure.library.checks import check_limit, check_number, outside
 from perdure.library.reply import Reply, Turn
@@ -84,21 +84,14 @@ class MessageService:
                 renews = renews or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
         if max_steps is None and renews:
             max_steps = self._app.settings.max_steps
-        run_id = RunId(ports.ids.new("run"))
-        drafts = [
-            message.draft(MessageId(id_in_run(run_id, "input", place, ports.ids)), ports)
-            for place, message in enumerate(messages)
-        ]
-        return replace(
+        request = replace(
             request,
-            run_id=run_id,
-            messages=(),
-            drafts=tuple([draft for draft, _ in drafts]),
-            tokens=tuple([tokens for _, tokens in drafts]),
+            messages=tuple(messages),
             answers=None if answers is None else tuple(answers),
             max_steps=max_steps,
             options=options,
         )
+        return with_run(request, ports)
 
     async def prepare_batch(self, parts: Sequence[RunRequest]) -> Sequence[RunRequest]:
         """The requests of a batch. Raises: RequestRefused, StoreError."""
@@ -111,10 +104,11 @@ class MessageService:
     async def fetch_images(
         self, messages: Sequence[NewMessage], answers: Sequence[Answer] | None
     ) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-        """The messages and answers with pictures in place of links, all fetched at once, each once.
-
-        Raises: TooMany, InvalidInput, ToolError.
+        """The messages, whose names are checked, and answers with pictures in place of links, all fetched at once, each
+        once. Raises: TooMany, InvalidInput, ToolError.
         """
+        for message in messages:
+            message.check(self._ports.settings.limits)
         results = [answer for answer in answers or () if isinstance(answer, ToolReturn)]
         pictures = [*(part for message in messages for part in message.parts if not isinstance(part, Text))]
         pictures += [image for result in results for image in result.images]

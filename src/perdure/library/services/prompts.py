@@ -95,7 +95,7 @@ class PromptService:
         next_request = await self._ports.store.read(read)
         agent, view = next_request.agent, next_request.view
         drafts, _ = engine_drafts("memory_delta", next_request.deltas, inputs)
-        drafts += [message.draft(MessageId(self._ports.ids.new("message")), self._ports)[0] for message in messages]
+        drafts += [message.draft(MessageId(self._ports.ids.new("message"))) for message in messages]
         if not any(draft.kind == "message" for draft in drafts):
             raise EmptyMessage
         view = view.with_rows([self._row(agent, draft, view.next_seq + place) for place, draft in enumerate(drafts)])

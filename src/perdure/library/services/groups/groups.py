@@ -218,7 +218,7 @@ class GroupService:
         """
         messages, _ = await self._messages.fetch_images(messages, None)
         ids = self._ports.ids
-        drafts = [message.draft(MessageId(ids.new("message")), self._ports)[0] for message in messages]
+        drafts = [message.draft(MessageId(ids.new("message"))) for message in messages]
         return await self._turns.send(
             group_id, drafts, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps
         )
