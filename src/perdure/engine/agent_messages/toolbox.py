@@ -29,7 +29,7 @@ from perdure.core.events import MessageAdded, RunEnded, StoredEvent
 from perdure.core.ids import AgentId, RunId, is_id
 from perdure.core.messages import Text
 from perdure.core.ports import CallContext
-from perdure.core.runs import Run, RunOptions
+from perdure.core.runs import RunOptions
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.context_engines.turns import subagent_call
 from perdure.engine.ports import Ports, SendSettings
@@ -145,7 +145,10 @@ class _Sending:
         except TimeoutError as error:
             raise ReplyTimeout(target, accepted.run.id, after_s=self.settings.agent_reply_s) from error
         except asyncio.CancelledError:
-            await self._cancel_too(accepted.run)
+            # Nobody waits for it any more; a run that only moves to another process finds it again.
+            with contextlib.suppress(PerdureError):
+                if await self.ports.store.read(_is_given_up, self.context.run_id):
+                    await self.runner.cancel(accepted.run.id)
             raise
 
     async def send(self, target: AgentId, *, waits: bool) -> Accepted:
@@ -196,13 +199,6 @@ class _Sending:
             reason = "" if end is None else f": its run ended with {end.stop_reason}"
             raise NoReply(agent_id, run_id, f"gave no reply{reason}")
         return texts
-
-    async def _cancel_too(self, run: Run) -> None:
-        """Cancel a run that nobody waits for any more, if the waiting run was cancelled or deleted; one that only moves
-        to another process finds it again."""
-        with contextlib.suppress(PerdureError):
-            if await self.ports.store.read(_is_given_up, self.context.run_id):
-                await self.runner.cancel(run.id)
 
 
 def _agent_id(text: str) -> AgentId:

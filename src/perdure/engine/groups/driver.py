@@ -323,7 +323,9 @@ def record_speeches(
         if outcome.run is not None:
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
-                messages = [one for one in tx.messages.list_by_run(run) if _is_said(one)]
+                rows = tx.messages.list_by_run(run)
+                said = [one for one in rows if (one.role, one.kind) == ("assistant", "message")]
+                messages = [one for one in said if one.text.strip()]
                 turn = _spent(tx, turn, run, price_of)
             except NotFound:
                 outcome = replace(outcome, problem="it was deleted while it spoke")
@@ -383,11 +385,6 @@ def _problem_of(run: Run | None, outcome: Outcome) -> tuple[str, bool]:
     if run.failure is not None:
         return run.failure.message, False
     return ("" if run.status == "completed" else f"its run ended with {run.stop_reason}"), False
-
-
-def _is_said(message: Message) -> bool:
-    """Whether the message holds something that an agent says to the others."""
-    return message.role == "assistant" and message.kind == "message" and bool(message.text.strip())
 
 
 def _spent(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:

@@ -258,7 +258,9 @@ def compile_prefix(
     form = _form(agent, inputs.models)
     in_words = "words" in form
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
-    counts = replace(memory.counts, tags=_list_tags(tx, agent))
+    archives = tx.archives.list_by_agent(agent.id)
+    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
+    counts = replace(memory.counts, tags=tuple(tags)[:20])
     rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
     tools = _offered_tools(tx, agent, client_tools)
@@ -311,12 +313,6 @@ def compile_prefix(
         parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories) | form,
         created_at=inputs.now,
     )
-
-
-def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
-    """The most used tags of the agent's archives."""
-    archives = tx.archives.list_by_agent(agent.id)
-    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:

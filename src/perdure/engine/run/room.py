@@ -9,7 +9,7 @@ from functools import partial
 
 from perdure.context.request.assemble import Counts, View, tail
 from perdure.context.sections.envelopes import engine_tokens
-from perdure.context.window.budget import Certificate, Segment, segments
+from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.leaves import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
 from perdure.core.agents import Agent, GuardSettings
@@ -326,6 +326,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)
+    told = sum(engine_tokens(text, counter) for text in deltas)
     return Preview(
         agent=agent,
         conversation=conversation,
@@ -337,7 +338,9 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
         certificate=Certificate(
             window_tokens=window,
             reserve_tokens=reserve,
-            segments=_add_to_messages(parts, sum(engine_tokens(text, counter) for text in deltas)),
+            segments=tuple(
+                replace(part, tokens=part.tokens + told) if part.name == "messages" else part for part in parts
+            ),
             overcount=overcount,
         ),
         reason=reason,
@@ -355,11 +358,6 @@ def without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
         if not open_calls:
             upto = number
     return rows[:upto]
-
-
-def _add_to_messages(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
-    """The segments, with these tokens added to the segment `messages`."""
-    return tuple(replace(part, tokens=part.tokens + tokens) if part.name == "messages" else part for part in parts)
 
 
 def _measured_tokens(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:

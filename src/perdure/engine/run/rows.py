@@ -246,15 +246,13 @@ def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOpti
     client's that would tell them from the first ones."""
     if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
         return False
+    before: Sequence[Draft | Message]
+    if active.input_waits:
+        before, _ = decode_drafts(tx.runs.waiting_input(active.key) or "[]")
+    else:
+        before = list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(active)))
     sent = _contents(drafts)
-    return bool(sent) and sent == _contents(_input_of(tx, active))
-
-
-def _input_of(tx: Tx, run: Run) -> Sequence[Draft | Message]:
-    """The messages that a run was begun by, in the log or still waiting."""
-    if run.input_waits:
-        return decode_drafts(tx.runs.waiting_input(run.key) or "[]")[0]
-    return list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(run)))
+    return bool(sent) and sent == _contents(before)
 
 
 def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:

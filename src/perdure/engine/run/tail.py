@@ -55,7 +55,10 @@ def build_notes(
     """
     guards, seq = GuardSettings.of(agent.settings), prefix.conversation_seq
     tools = {tool["name"] for tool in prefix.tools}
-    turn = messages if run is None or run.turn_from is None else _turn_rows(tx, run, messages)
+    turn = messages
+    if run is not None and run.turn_from is not None and run.begins_at is not None:  # since the user spoke
+        first_seq = max(run.turn_from, run.begins_at - TURN_ROWS)
+        turn = (*tx.messages.view(agent.id, seq, from_seq=first_seq, upto_seq=run.begins_at - 1), *messages)
     return TailNotes(
         checkpoint=_checkpoint(tx, agent, seq, inputs) if has_notes and CHECKPOINT_TOOL in tools else "",
         recent_steps=_recent_steps(tx, agent, seq, turn, guards.recent_steps) if guards.recent_steps else (),
@@ -109,15 +112,6 @@ def _checkpoint(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs)
     window, reserve = inputs.window(agent)
     budget = Budget(inputs.counter, int((window - reserve) * CHECKPOINT_SHARE))
     return notes if budget.fits(notes) else f"{budget.cut(notes)}…"
-
-
-def _turn_rows(tx: Tx, run: Run, messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages of the turn that a run serves: since the user spoke, also of runs that it resumes."""
-    if run.turn_from is None or run.begins_at is None:
-        return messages
-    from_seq = max(run.turn_from, run.begins_at - TURN_ROWS)
-    earlier = tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=from_seq, upto_seq=run.begins_at - 1)
-    return (*earlier, *messages)
 
 
 def _recent_steps(tx: Tx, agent: Agent, conversation_seq: int, turn: Sequence[Message], most: int) -> tuple[str, ...]:

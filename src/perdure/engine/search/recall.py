@@ -89,7 +89,9 @@ def plan_recall(
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
     facts = _fact_scope(tx, agent, conversation, texts) if opening.has_graph else None
-    if not (first_seq or facts or opening.passages or opening.has_others or _has_files(tx, opening)):
+    if not (first_seq or facts or opening.passages or opening.has_others) and not any(
+        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
+    ):
         return None
     scope = RecallScope(
         agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
@@ -197,8 +199,3 @@ def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequenc
         limit=settings.recall,
         **({"trust": None} if settings.use_untrusted else {}),
     )
-
-
-def _has_files(tx: Tx, opening: ConversationState) -> bool:
-    """Whether the agent has files in its folders."""
-    return opening.has_folders and any(folder.file_count for folder in tx.folders.list_by_agent(opening.agent.id))
