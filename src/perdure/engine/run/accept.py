@@ -171,8 +171,8 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
         if request.has_no_key and is_sent_again(tx, active, request.drafts, request.options):
             return Accepted(active, (), repeated=True)
         raise ConversationBusy(active.id)
-    if begin and not waits:
-        _check_recalled(tx, request, opening, inputs)
+    if begin and not waits and (plan := plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)):
+        raise RecallFirst(plan)
     run = _add_run(
         tx,
         request,
@@ -220,14 +220,6 @@ def _begin(
     else:
         progress = Progress(log, tx.events.add(log.run.key, events, at=inputs.now))
     return Accepted(progress.log.run, progress.events, begun=progress)
-
-
-def _check_recalled(tx: Tx, request: RunRequest, opening: ConversationState, inputs: UnitInputs) -> None:
-    """Check that what the first request shows of memory is known. Raises: RecallFirst."""
-    if inputs.recalled is None:
-        plan = plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)
-        if plan is not None:
-            raise RecallFirst(plan)
 
 
 def _add_run(
@@ -308,8 +300,8 @@ def _resume(
         if rows:
             tx.messages.append(stopped, rows, tokens, at=now, step_id=step_id)
         return Accepted(stopped, (), waits=True)
-    if begin and request.drafts:
-        _check_recalled(tx, request, opening, inputs)
+    if begin and (plan := plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)):
+        raise RecallFirst(plan)
     run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=begin)
     tx.conversations.put_pending(agent.id, conversation.seq, run_seq=None)
     added: Sequence[Message] = ()

@@ -177,8 +177,11 @@ def check_request(request: RunRequest, settings: EngineSettings) -> None:
     """Check what a caller asks. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
     if request.callback is not None:
         check_callback(request.callback)
-    if request.options.max_tokens is not None or request.options.max_cost_usd is not None:
-        _check_budget(request.options)
+    tokens, cost = request.options.max_tokens, request.options.max_cost_usd
+    if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
+        raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
+    if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
+        raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
     if request.answer_otid is not None:
         check_sender(settings.limits, answer_otid=request.answer_otid)
     check_input(
@@ -218,15 +221,6 @@ def check_input(
         )
     if if_busy not in get_args(IfBusy):
         raise InvalidInput(f"if_busy is {if_busy!r:.80}: it can be {', '.join(map(repr, get_args(IfBusy)))}")
-
-
-def _check_budget(options: RunOptions) -> None:
-    """Check the budget that a caller gives a run. Raises: InvalidInput."""
-    tokens, cost = options.max_tokens, options.max_cost_usd
-    if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
-        raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
-    if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
-        raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
 
 
 def check_sender(limits: Limits, sender_id: str | None = None, **names: str | None) -> None:

@@ -66,7 +66,7 @@ def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPla
 def plan_recall(
     tx: Tx, opening: ConversationState, rows: Sequence[Draft | Message], inputs: UnitInputs, *, model: str | None
 ) -> RecallPlan | None:
-    """The search for the first request after these messages; None: none is needed.
+    """The search for the first request after these messages; None: none is needed, or it was made.
 
     A new agent's chat has nothing out of view: it needs no search, and imports nothing for one. An agent whose requests
     begin with an empty view recalls only if it says so itself.
@@ -74,6 +74,8 @@ def plan_recall(
     Args:
         model: of the run, if it has one of its own.
     """
+    if inputs.recalled is not None:
+        return None
     conversation, agent = opening.conversation, opening.agent
     first_seq, pinned = _rows_in_view(tx, conversation, inputs)
     if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):

@@ -21,7 +21,7 @@ from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp
 from perdure.server.wire.conversations import StoredMessage
 from perdure.server.wire.fields import AgentIdIn, FolderIdIn, Items, JobIdIn, Time, keywords
-from perdure.server.wire.input import SendRequest, check_send
+from perdure.server.wire.input import SendRequest
 from perdure.server.wire.runs import WireRunStatus, callback_fields, duration_ns, wire_run, wire_status
 from perdure.server.wire.shapes import Object, WireShape, computed
 
@@ -56,7 +56,6 @@ class BatchIn(WireRequest):
 def _part(place: int, body: BatchPartIn) -> RunRequest:
     """A request as the service takes it. Raises: RequestRefused."""
     with named_request(place):
-        check_send(body)
         if body.streaming or body.callback_url is not None:
             raise InvalidInput("a batch does not stream, and has one callback_url for all of its requests")
         return body.run_request(body.agent_id)

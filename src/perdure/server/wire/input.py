@@ -277,6 +277,8 @@ class SendRequest(WireRequest):
 
         Raises: InvalidInput, NotSupported.
         """
+        if (self.input is None) == (self.messages is None):
+            raise InvalidInput("body: give exactly one of `input` and `messages`")
         if self.input is not None:
             return [NewMessage(parse_parts(self.input, "input"))], None
         messages: list[NewMessage] = []
@@ -442,7 +444,6 @@ async def read_send(
     Raises: RequestValidationError, InvalidInput; NotSupported: a field of a feature that this server lacks.
     """
     body = await read_body(SendRequest, request, default=b"")
-    check_send(body)
     if always_streams or (streams_by_default and "streaming" not in body.model_fields_set):
         body = body.model_copy(update={"streaming": True})
     elif not body.streaming and (body.stream_tokens or body.background):
@@ -452,12 +453,6 @@ async def read_send(
     if body.callback_url is not None and not may_call_back:
         raise InvalidInput("callback_url: only messages/async and batches take one; here the answer is the report")
     return body
-
-
-def check_send(body: SendRequest) -> None:
-    """Check that a request says something. Raises: InvalidInput."""
-    if (body.input is None) == (body.messages is None):
-        raise InvalidInput("body: give exactly one of `input` and `messages`")
 
 
 def key_of_otids(otids: Sequence[str]) -> str:

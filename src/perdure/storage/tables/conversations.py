@@ -267,6 +267,10 @@ class Conversations(Table):
         rows = self._rows(sql, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
+        facts = {}
+        if graph_id is not None:  # its number of the newest fact that a person wrote
+            sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
+            facts = {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
         blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
         return ConversationState(
             agent=agent_in(agent, conversation),
@@ -282,7 +286,7 @@ class Conversations(Table):
             has_notes=WORKING_CHECKPOINT in [row[2] for row in blocks],
             has_graph=graph_id is not None,
             has_others=bool(row[-1]),
-            facts={} if graph_id is None else self._newest_of_people(graph_id),
+            facts=facts,
         )
 
     # These check the organisation, because what is deleted keeps its links for a while.
@@ -291,11 +295,6 @@ class Conversations(Table):
         where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
-
-    def _newest_of_people(self, graph_id: str) -> dict[str, int]:
-        """The graph with the newest version of a fact that a person wrote; empty: there is none."""
-        sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
-        return {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         rows = self._rows(

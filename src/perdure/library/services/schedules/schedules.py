@@ -13,7 +13,7 @@ from perdure.core.schedules import Firing, Schedule, ScheduledMessage, ScheduleS
 from perdure.domain.schedules import NewSchedule, create_schedule
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
-from perdure.engine.run.run_request import NewMessage, check_callback, check_sender
+from perdure.engine.run.run_request import NewMessage, check_callback
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_limit, check_number, check_text
 from perdure.library.services.messages import MessageService
@@ -34,8 +34,6 @@ class ScheduleService:
         """
         ports = self._ports
         check_callback(new.callback)
-        for message in messages:
-            check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await self._messages.fetch_images(messages, None)
         stored = tuple(
             ScheduledMessage(
