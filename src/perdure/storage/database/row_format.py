@@ -186,4 +186,4 @@ class ChecksumColumns:
 
     def of(self, row: Mapping[str, Any]) -> int:
         """The checksum of a stored row: CRC-32 of its values, separated by NUL, which no stored text contains."""
-        return zlib.crc32("\0".join(str(row[column]) for column in self.columns).encode())
+        return zlib.crc32("\0".join([str(row[column]) for column in self.columns]).encode())
