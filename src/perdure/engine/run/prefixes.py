@@ -200,6 +200,12 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     return prefix
 
 
+def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
+    """The most used tags of the agent's archives."""
+    archives = tx.archives.list_by_agent(agent.id)
+    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
+
+
 def _list_changes(tx: Tx, before: Prefix, prefix: Prefix) -> Iterator[PrefixChange]:
     """Yield what is different between two prefixes of a conversation, and the messages in view that were revised."""
     for change in compare_parts(before.parts, prefix.parts):
@@ -258,9 +264,7 @@ def compile_prefix(
     form = _form(agent, inputs.models)
     in_words = "words" in form
     blocks = tx.blocks.list_by_agent(agent.id, conversation.seq) if blocks is None else blocks
-    archives = tx.archives.list_by_agent(agent.id)
-    tags = dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id))
-    counts = replace(memory.counts, tags=tuple(tags)[:20])
+    counts = replace(memory.counts, tags=_list_tags(tx, agent))
     rules = tool_rules_section(rules_in(agent.settings))
     skills = "" if client_tools is None else skills_section(client_skills(tx, agent.id, client_tools))
     tools = _offered_tools(tx, agent, client_tools)

@@ -173,9 +173,8 @@ def make_request(
             tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id, conversation.seq))
         except TooMany as error:
             return builder.end(error)
-    recalled = inputs.recalled or NO_RECALL
-    if log.steps or log.run.resumes is not None:
-        recalled = _recalled_before(tx, log) or recalled
+    before = _recalled_before(tx, log) if log.steps or log.run.resumes is not None else None
+    recalled = before or inputs.recalled or NO_RECALL
     if action.abandoned is not None:
         abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
         builder.log = replace(builder.log, steps=(*log.steps[:-1], abandoned))
@@ -194,8 +193,7 @@ def make_request(
         prefix = _own_prefix(builder, prefix)
     view = _build_view(builder, prefix)
     size, recalled = _measure_tail(builder, view, recalled)
-    room = before_sending if size.fits else make_room
-    if (progress := room(builder, view, size, recalled)) is not None:
+    if (progress := (before_sending if size.fits else make_room)(builder, view, size, recalled)) is not None:
         return progress
     if builder.leaves_out_notes and size.without_notes is not None:
         size = size.without_notes
@@ -205,10 +203,9 @@ def make_request(
     if recalled.event is not None or builder.memory.has_notes or builder.memory.has_folders or guards.recent_steps:
         note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
-    events.append(StepStarted(step.id, step.index))
-    stored = tx.events.add(log.run.key, events, at=inputs.now)
-    log = replace(builder.log, steps=(*builder.log.steps, step))
-    return Progress(log, stored, request=RequestParts(builder.agent, view))
+    stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
+    recorded = replace(builder.log, steps=(*builder.log.steps, step))
+    return Progress(recorded, stored, request=RequestParts(builder.agent, view))
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:

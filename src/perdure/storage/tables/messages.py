@@ -133,8 +133,7 @@ class Messages(Table):
         unlinked = [(one.id, one.seq) for one in messages if run is None or run_of(one.id) != run.id]
         if unlinked and opening is None:  # else `runs.add` has registered them
             register(self._db, self._org_id, agent_id, unlinked)
-        if any(draft.sources or draft.sender_id for draft in drafts):  # nothing else brings any
-            add_draft_sources(self._db, agent_id, conversation_seq, first_seq, drafts)
+        add_draft_sources(self._db, agent_id, conversation_seq, first_seq, drafts)
         self._run(
             "UPDATE conversations SET last_message_at = :at, view_tokens = view_tokens + :tokens,"
             " overcount = COALESCE(:overcount, overcount) WHERE agent_id = :agent_id AND seq = :seq",
