@@ -168,7 +168,8 @@ def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = Fal
     waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         active = tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq))
-        if request.has_no_key and is_sent_again(tx, active, request.drafts, request.options):
+        has_key = request.idempotency_key is not None or request.client_tools  # they tell it from one with these words
+        if not has_key and is_sent_again(tx, active, request.drafts, request.options):
             return Accepted(active, (), repeated=True)
         raise ConversationBusy(active.id)
     if begin and not waits and (plan := plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)):

@@ -44,9 +44,15 @@ class NewMessage:
     sources: tuple[Source, ...] | None = None
 
     def check(self, limits: Limits) -> None:
-        """Check what a caller calls the message and itself. Raises: InvalidInput, TooMany."""
-        if self.sender_id or self.name or self.otid:
-            check_sender(limits, self.sender_id, name=self.name, otid=self.otid)
+        """Check that a caller's message is not in the engine's name, and how long its names are.
+
+        Raises: InvalidInput, TooMany.
+        """
+        for field_name, name in (("sender_id", self.sender_id), ("name", self.name), ("otid", self.otid)):
+            if name is not None:
+                limits.check("name_limit_chars", len(name), field=field_name)
+        if self.sender_id == ENGINE_SENDER:
+            raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
     def draft(self, message_id: MessageId) -> Draft:
         """The message as it is stored, under this id. Its pictures have been fetched."""
@@ -136,11 +142,6 @@ class RunRequest:
         return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
 
     @property
-    def has_no_key(self) -> bool:
-        """Whether its caller tells it in no way from another request with the same words."""
-        return self.idempotency_key is None and not self.client_tools
-
-    @property
     def message_digest(self) -> str | None:
         """The digest of the messages alone; None: there are none."""
         return self._digest() if self.drafts else None
@@ -183,7 +184,7 @@ def check_request(request: RunRequest, settings: EngineSettings) -> None:
     if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
         raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
     if request.answer_otid is not None:
-        check_sender(settings.limits, answer_otid=request.answer_otid)
+        settings.limits.check("name_limit_chars", len(request.answer_otid), field="answer_otid")
     check_input(
         request.drafts,
         settings,
@@ -221,18 +222,6 @@ def check_input(
         )
     if if_busy not in get_args(IfBusy):
         raise InvalidInput(f"if_busy is {if_busy!r:.80}: it can be {', '.join(map(repr, get_args(IfBusy)))}")
-
-
-def check_sender(limits: Limits, sender_id: str | None = None, **names: str | None) -> None:
-    """Check that a message from outside is not in the engine's name, and how long its names are, such as `otid`.
-
-    Raises: InvalidInput, TooMany.
-    """
-    for what, name in {"sender_id": sender_id, **names}.items():
-        if name is not None:
-            limits.check("name_limit_chars", len(name), field=what)
-    if sender_id == ENGINE_SENDER:
-        raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
 
 def check_callback(callback: Callback | None) -> None:
