@@ -71,12 +71,10 @@ _FORM = ("words", "profile")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """The memory of an agent at one moment: the version of each block, folder and open file by its id, that of the
-    newest change of a fact by a person, how much is out of view, and whether there are working notes and folders."""
+    newest change of a fact by a person, and how much is out of view."""
 
     versions: Mapping[str, int]
     counts: Counts
-    has_notes: bool = False
-    has_folders: bool = False
 
 
 def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
@@ -108,12 +106,7 @@ def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks
     if opening.has_folders:
         versions = {**versions, **tx.agent_files.list_versions(opening.agent.id)}
-    return Memory(
-        versions=versions,
-        counts=Counts(messages=opening.message_count, passages=opening.passages),
-        has_notes=opening.has_notes,
-        has_folders=opening.has_folders,
-    )
+    return Memory(versions=versions, counts=Counts(messages=opening.message_count, passages=opening.passages))
 
 
 def rewrite_reason(

@@ -50,12 +50,12 @@ from perdure.storage.tx import Tx
 def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None:
     """Note what a request brings from outside beside its messages: recalled texts, working notes, open files and the
     list of steps. It is in the context of all that follows."""
-    tx, agent, seq, memory = builder.tx, builder.agent, builder.conversation.seq, builder.memory
+    tx, agent, seq, opening = builder.tx, builder.agent, builder.conversation.seq, builder.opening
     shown = () if recalled is None else recalled_sources(tx, recalled)
-    if memory.has_notes:
+    if opening.has_notes:
         shown += sources_of_notes(tx, agent.id, seq)
-    if memory.has_folders:
-        shown += tuple(file_source(tx, key) for key in memory.versions if is_id("file", key))
+    if opening.has_folders:
+        shown += tuple(file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
     if builder.guards.recent_steps:
         shown += _of_steps(builder)
     if not shown or (row := _row_of(builder)) is None:
@@ -154,14 +154,14 @@ def make_request(
     if options.system is not None:  # the cached view has the conversation's own system text
         inputs = replace(inputs, cached_view=None)
     agent = agent_of_run(opening.agent, log.run, inputs.models)
-    guards = GuardSettings.of(agent.settings)
     builder = RequestBuilder(
         tx=tx,
         inputs=inputs,
         log=log,
         events=events,
         agent=agent,
-        guards=guards,
+        guards=GuardSettings.of(agent.settings),
+        opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
@@ -200,7 +200,7 @@ def make_request(
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
-    if recalled.event is not None or builder.memory.has_notes or builder.memory.has_folders or guards.recent_steps:
+    if recalled.event is not None or opening.has_notes or opening.has_folders or builder.guards.recent_steps:
         note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
     stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
@@ -348,7 +348,7 @@ def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -
     """The size of the request with as much in its tail as fits, and what was recalled of that. What was recalled is the
     first to go, then the list of steps and the notices. Notes stay, unless no other room can be made."""
     tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
-    notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs, has_notes=builder.memory.has_notes)
+    notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs, has_notes=builder.opening.has_notes)
     size = _measure(builder, view, recalled, notes)
     if not size.fits and recalled.text:
         recalled = NO_RECALL

@@ -13,7 +13,7 @@ from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.leaves import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
 from perdure.core.agents import Agent, GuardSettings
-from perdure.core.conversations import Conversation, SummarySettings
+from perdure.core.conversations import Conversation, ConversationState, SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import EngineQuarantined, Event, MessageAdded, RoomKind, ViewFull
 from perdure.core.messages import Message, MessageKind
@@ -214,6 +214,7 @@ class RequestBuilder:
     Args:
         log: with all rows that were added.
         guards: those of the agent.
+        opening: what the agent uses.
         events: of this transaction, not stored yet.
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
@@ -227,6 +228,7 @@ class RequestBuilder:
     events: list[Event]
     agent: Agent
     guards: GuardSettings
+    opening: ConversationState
     conversation: Conversation
     memory: Memory
     view_tokens: int
@@ -303,7 +305,8 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs, before = inputs.counter, conversation.stubs, agent
     agent = as_requested(in_effect(agent, inputs.models), inputs.models)
-    memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
+    opening = tx.conversations.get_state(agent.id, conversation.seq)
+    memory = read_memory(tx, opening)
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
     reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, inputs=inputs)
@@ -321,7 +324,7 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).with_rows(without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
-    notes = build_notes(tx, agent, prefix, None, (), inputs, has_notes=memory.has_notes)
+    notes = build_notes(tx, agent, prefix, None, (), inputs, has_notes=opening.has_notes)
     status = tail(inputs.now, agent.timezone, memory.counts, prefix=prefix, notes=notes)
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
