@@ -101,6 +101,14 @@ def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None)
     return replace(prefix, system=system, tokens=tokens)
 
 
+def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Prefix | None:
+    """The conversation's prefix, that of the cached view if it still holds; None: it has none yet."""
+    cached = inputs.cached_view
+    if cached is not None and cached.prefix.seq == conversation.prefix_seq:
+        return cached.prefix
+    return None if conversation.prefix_seq is None else tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
+
+
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
     """The memory of the agent now."""
     versions = {**opening.blocks, **opening.facts} if opening.facts else opening.blocks

@@ -32,6 +32,7 @@ from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, Re
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     agent_of_run,
+    current_prefix,
     delta_texts,
     prefix_of_run,
     read_memory,
@@ -219,14 +220,7 @@ def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
 def _select_prefix(builder: RequestBuilder) -> Prefix:
     """The conversation's prefix, rewritten if there is a reason."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
-    current: Prefix | None = None
-    if conversation.prefix_seq is not None:
-        cached = inputs.cached_view
-        current = (
-            cached.prefix
-            if cached is not None and cached.prefix.seq == conversation.prefix_seq
-            else tx.prefixes.get(agent.id, conversation.prefix_seq)
-        )
+    current = current_prefix(tx, conversation, inputs)
     run = builder.log.run
     if run.client_tools is None and current is not None and current.client_tools is not None:
         run = with_last_skills(tx, run, current.client_tools)

@@ -26,6 +26,7 @@ from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
+from perdure.engine.run.prefixes import current_prefix
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
@@ -77,7 +78,8 @@ def plan_recall(
     if inputs.recalled is not None:
         return None
     conversation, agent = opening.conversation, opening.agent
-    first_seq, pinned = _rows_in_view(tx, conversation, inputs)
+    prefix = current_prefix(tx, conversation, inputs)
+    first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
     if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):
         return None
     texts = user_texts(rows)
@@ -95,6 +97,7 @@ def plan_recall(
         folder.file_count for folder in tx.folders.list_by_agent(agent.id)
     ):
         return None
+    pinned = frozenset(() if prefix is None else prefix.pinned)  # rows before the first one in view
     scope = RecallScope(
         agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
     )
@@ -172,18 +175,6 @@ def _query(texts: Sequence[str]) -> str:
         return ""
     half = QUERY_CHARS // 2
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
-
-
-def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tuple[int, frozenset[int]]:
-    """The number of the first row in view, and the numbers of pinned rows before it."""
-    if conversation.prefix_seq is None:
-        return conversation.first_seq, frozenset()
-    cached = inputs.cached_view
-    if cached is not None and cached.prefix.seq == conversation.prefix_seq:
-        prefix = cached.prefix
-    else:
-        prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
-    return prefix.from_message_seq, frozenset(prefix.pinned)
 
 
 def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> FactScope | None:
