@@ -256,13 +256,13 @@ class Progress:
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
     """The calls in these rows that have no result in them, in the order of the rows."""
+    calls = [(message, call) for message in messages for call in message.calls]
+    if not calls:  # as in most runs
+        return ()
     answered = {result.call_id for message in messages for result in message.results}
     decisions = {decision.call_id: decision for message in messages for decision in message.decisions}
     return tuple(
-        OpenCall(call, message, decisions.get(call.call_id))
-        for message in messages
-        for call in message.calls
-        if call.call_id not in answered
+        OpenCall(call, message, decisions.get(call.call_id)) for message, call in calls if call.call_id not in answered
     )
 
 
