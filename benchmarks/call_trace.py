@@ -1,10 +1,10 @@
 """How much of Perdure runs for one message: `python -m benchmarks.call_trace [--list]`.
 
-Counts the distinct functions and files of `src/perdure` that run on three paths, in all threads: an HTTP message until
-its model is called, and a call of `memory_insert` and of `archival_memory_search` from the model's reply until its next
-request. Comprehensions and generated code, such as the constructors of dataclasses, do not count. Each path is walked
-once before it is counted, so imports and first-time work stay out. `--list` prints the functions as well, in the order
-in which they are first called.
+Counts the distinct functions and files of `src/perdure` that run on three paths, in all threads: an HTTP message to an
+agent that uses nothing beyond a block, until its model is called; and a call of `memory_insert` and of
+`archival_memory_search`, by an agent with an archive, from the model's reply until its next request. Comprehensions and
+generated code, such as the constructors of dataclasses, do not count. Each path is walked once before it is counted, so
+imports and first-time work stay out. `--list` prints the functions too, in the order in which they are first called.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -119,21 +120,22 @@ async def trace_paths(folder: Path) -> list[CallTrace]:
             agent = await library.create_agent(
                 "Ada", blocks={"notes": "The mill is old."}, tools=["memory_insert", "archival_memory_search"]
             )
+            plain = await library.create_agent("Bea", model=MODEL, blocks={"notes": "The mill is old."}, tools=[])
             for fact in FACTS:
                 await agent.archive(fact)
             transport = httpx.ASGITransport(create_app(library, ServerConfig()))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8283") as client:
 
-                async def send(*replies: ModelReply) -> None:
+                async def send(*replies: ModelReply, to: str = agent.id) -> None:
                     model.replies = list(replies)
                     body = {"messages": [{"role": "user", "content": "How far is it to Ghent?"}]}
-                    answer = await client.post(f"/v1/agents/{agent.id}/messages", json=body)
+                    answer = await client.post(f"/v1/agents/{to}/messages", json=body)
                     answer.raise_for_status()
 
                 inserts = [calls("memory_insert", label="notes", new_string=fact) for fact in FACTS[:2]]
                 searches = [calls("archival_memory_search", query=query) for query in QUERIES]
                 return [
-                    await _message(tracer, model, send),
+                    await _message(tracer, model, partial(send, to=plain.id)),
                     await _call(tracer, model, send, *inserts),
                     await _call(tracer, model, send, *searches),
                 ]

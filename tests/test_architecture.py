@@ -175,16 +175,16 @@ def test_fronts_reach_the_store_through_services() -> None:
     assert fronts_at_the_store(SRC) == {}
 
 
-def test_one_place_builds_a_run_request() -> None:
-    """Outside the engine only the service of messages makes the request of a run, so no two fronts differ in it."""
-    builders = [
+def test_one_place_makes_a_run_of_a_request() -> None:
+    """Outside the engine only the service of messages gives a request its run, so no two fronts differ in it."""
+    makers = [
         path.relative_to(SRC / PACKAGE).as_posix()
         for path, tree in modules(SRC)
         if room_of(SRC, path) != "engine"
-        if any(name == "perdure.engine.run.accept.Request" for _, name in imports(SRC, path, tree))
+        if any(name == "perdure.engine.run.run_request.with_run" for _, name in imports(SRC, path, tree))
     ]
 
-    assert builders == ["library/services/messages.py"]
+    assert makers == ["library/services/messages.py"]
 
 
 def test_the_kernel_imports_no_feature() -> None:

@@ -12,14 +12,14 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import Page
 from perdure.library.services.facts.episodes import NewEpisode
-from perdure.library.services.messages import BatchPart, NewMessage
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
 ALL = Page(1_000, ascending=True)
-HELLO = [NewMessage(parts=(Text("Hello."),))]
+HELLO = (NewMessage(parts=(Text("Hello."),)),)
 
 
 @case("agents.update")
@@ -196,7 +196,7 @@ async def message_edited_twice(room: Room) -> Changes:
 async def messages_sent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.messages.submit(agent.id, HELLO),
+        lambda one: one.messages.submit(RunRequest(agent_id=agent.id, messages=HELLO)),
         lambda one: one.messages.import_messages(agent.id, [{"role": "user", "content": "Once."}]),
     )
     assert room.refused <= 1
@@ -358,7 +358,7 @@ async def memories_tidied_twice(room: Room) -> Changes:
 @case("jobs.send_batch", "jobs.cancel_batch")
 async def batches_of_one_key(room: Room) -> Changes:
     agent = await room.agent()
-    parts: list[BatchPart] = [(agent.id, HELLO, {})]
+    parts: list[RunRequest] = [RunRequest(agent_id=agent.id, messages=HELLO)]
     yield (
         lambda one: one.jobs.send_batch(parts, idempotency_key="one"),
         lambda one: one.jobs.send_batch(parts, idempotency_key="one"),

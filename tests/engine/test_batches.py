@@ -10,8 +10,8 @@ from perdure.core.ids import AgentId, BatchId
 from perdure.core.messages import Text
 from perdure.core.runs import Batch, RunFilter
 from perdure.engine.run.batch import accept_batch
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import Page
-from perdure.library.services.messages import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 
 MODEL = "test/scripted"
@@ -38,7 +38,9 @@ async def accepted_elsewhere(perdure: AsyncPerdure, agents: list[AgentId]) -> Ba
     """A batch of one message to each agent, by a process that is gone."""
     app: Any = perdure.app
     batch = Batch(id=BatchId(app.ports.ids.new("job")), digest="", created_at=app.ports.clock.now())
-    says = [NewMessage((Text("hello"),))]
-    requests = [await perdure.services.messages.prepare(agent_id, says) for agent_id in agents]
+    says = (NewMessage((Text("hello"),)),)
+    requests = [
+        await perdure.services.messages.prepare(RunRequest(agent_id=agent_id, messages=says)) for agent_id in agents
+    ]
     await app.ports.store.write(accept_batch, batch, requests, app.ports.inputs())
     return batch.id

@@ -20,7 +20,7 @@ from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
 from perdure.engine.budget import left_of
-from perdure.library.services.messages import NewMessage
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -220,7 +220,11 @@ async def test_a_message_is_all_that_a_caller_says() -> None:
                 for call in (
                     agent.send("x" * 21),
                     perdure.services.messages.submit(
-                        agent.id, [NewMessage((Text("x" * 5),))], options=RunOptions(system="y" * 16)
+                        RunRequest(
+                            agent_id=agent.id,
+                            messages=(NewMessage((Text("x" * 5),)),),
+                            options=RunOptions(system="y" * 16),
+                        )
                     ),
                     perdure.services.prompts.generate(agent.id, "x" * 5, system="y" * 16),
                     agent.schedules.create("x" * 21, every="1h"),

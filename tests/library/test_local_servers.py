@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
 from perdure.core.messages import Text
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
 from perdure.core.runs import RunOptions
-from perdure.library.services.messages import NewMessage
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.settings import Settings
 from perdure.testing import InlineStore, LocalServer, ScriptedModel, Status, calls, says, writes_call
 from perdure.testing.http_model import HttpLine
@@ -286,12 +287,13 @@ async def test_what_differs_from_a_message_in_anything_is_another_one(other: tup
     ) as perdure:
         agent = await perdure.create_agent("ada", model=MODEL)
         submit = perdure.services.messages.submit
-        first = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+        asked = RunRequest(agent_id=agent.id, messages=(NewMessage((Text(ASKED),)),), if_busy="reject")
+        first = await submit(asked)
         await model.asked.wait()
         message, options = other
         with pytest.raises(ConversationBusy):
-            await submit(agent.id, [message], if_busy="reject", **options)
-        again = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+            await submit(replace(asked, messages=(message,), **options))
+        again = await submit(asked)
         model.may_answer.set()
 
     assert again.run.id == first.run.id

@@ -18,8 +18,8 @@ from perdure.core.runs import Callback
 from perdure.domain.schedules import NewSchedule
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.services.access.access import Access
-from perdure.library.services.messages import NewMessage
 from perdure.library.services.providers import ProviderFields
 from perdure.library.services.tools.secrets import rotate_store
 from perdure.settings import Settings

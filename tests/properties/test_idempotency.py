@@ -14,8 +14,9 @@ from perdure.core.errors import ConversationBusy, IdempotencyMismatch
 from perdure.core.ids import AgentId, ConversationId, RunId
 from perdure.core.runs import Usage
 from perdure.engine.ports import EngineSettings, UnitInputs
-from perdure.engine.run.accept import Accepted, Request, accept
+from perdure.engine.run.accept import Accepted, accept
 from perdure.engine.run.rows import add_waiting_input
+from perdure.engine.run.run_request import RunRequest
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.tx import Tx
 from perdure.testing import InlineStore, ScriptedModel
@@ -40,8 +41,8 @@ HAPPENINGS = st.lists(
 )
 
 
-def request(agent_id: AgentId, key: str | None, text: str, conversation_seq: int) -> Request:
-    return Request(
+def request(agent_id: AgentId, key: str | None, text: str, conversation_seq: int) -> RunRequest:
+    return RunRequest(
         run_id=RunId(units.ids.new("run")),
         agent_id=agent_id,
         conversation_seq=conversation_seq,
@@ -51,7 +52,7 @@ def request(agent_id: AgentId, key: str | None, text: str, conversation_seq: int
     )
 
 
-def send(tx: Tx, asked: Request) -> Accepted:
+def send(tx: Tx, asked: RunRequest) -> Accepted:
     return accept(tx, asked, INPUTS)
 
 

@@ -18,7 +18,7 @@ from perdure.core.models import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server
-from perdure.library.services.messages import NewMessage, SendOptions
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 
@@ -301,7 +301,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     conversation = await full.new_conversation()
     run = await full.send("hello")
     batched = await perdure.create_agent("batched", model=model, settings=window)
-    part = (batched.id, [NewMessage((MessageText("hello"),))], SendOptions())
+    part = RunRequest(agent_id=batched.id, messages=(NewMessage((MessageText("hello"),)),))
     batch = await perdure.services.jobs.send_batch([part])
     server = McpServer(
         id=McpServerId(ports.ids.new("mcp_server")),

@@ -15,7 +15,8 @@ from perdure.core.events import Delta, RunEnded, StepAbandoned
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Text, ToolDecision
 from perdure.engine.approvals.answers import pending_calls
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import RunRequest
 from tests.simulator.commit_check import CommitCheck
 from tests.simulator.faults import Crash
 from tests.simulator.invariants import Violation
@@ -85,7 +86,7 @@ class Clients:
     ) -> bool:
         """Send a message, follow its run, and answer what it stops at."""
         ids = process.ids
-        request = Request(
+        request = RunRequest(
             run_id=RunId(ids.new("run")),
             agent_id=agent_id,
             conversation_seq=line,
@@ -114,7 +115,7 @@ class Clients:
             if canceller is not None:
                 canceller.cancel()
 
-    async def _accept(self, process: Process, request: Request) -> Accepted:
+    async def _accept(self, process: Process, request: RunRequest) -> Accepted:
         accepted = await process.runner.accept(request)
         self._check.check_accepted(request, accepted)
         return accepted
@@ -147,7 +148,7 @@ class Clients:
         answers = tuple(self._answer(call) for call in waiting)
         rng = random.Random(f"{self._seed}{waiting[0].call_id}{waiting[0].run_id}")
         singly = rng.random() < 0.3
-        request = Request(
+        request = RunRequest(
             run_id=RunId(process.ids.new("run")),
             agent_id=agent_id,
             conversation_seq=line,

@@ -10,7 +10,8 @@ from perdure.core.events import Event, MessageAdded, StoredEvent
 from perdure.core.ids import AgentId, RunId
 from perdure.core.ports import CallContext
 from perdure.core.runs import Run
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 from tests.simulator.invariants import Violation
 from tests.support.observer import Observer
@@ -34,7 +35,7 @@ class CommitCheck:
             if [_comparable(event) for event in stored] != [_comparable(event) for event in sent]:
                 self._report(f"events of run {run.key.seq} were sent and are not stored: {sent}, but {stored}")
 
-    def check_accepted(self, request: Request, accepted: Accepted) -> None:
+    def check_accepted(self, request: RunRequest, accepted: Accepted) -> None:
         """Check an accepted request: its run, its events and its idempotency key are stored."""
         self.check_events(accepted.run, accepted.events)
         key = request.idempotency_key

@@ -22,7 +22,8 @@ from perdure.domain.agents.capture import capture
 from perdure.domain.agents.units import AgentChanges, update_agent
 from perdure.engine.conversations.reset import _reset_captured
 from perdure.engine.ports import EngineSettings, UnitInputs
-from perdure.engine.run.accept import Request, accept
+from perdure.engine.run.accept import accept
+from perdure.engine.run.run_request import RunRequest
 from perdure.providers.registry import ModelRegistry
 from perdure.storage.database import postgres
 from perdure.storage.database.postgres import PostgresStore
@@ -54,7 +55,7 @@ Unit = Callable[[Tx, AgentId, int], Any]
 
 
 def accept_a_message(tx: Tx, agent_id: AgentId, number: int) -> None:
-    request = Request(
+    request = RunRequest(
         run_id=RunId(units.ids.new("run")),
         agent_id=agent_id,
         conversation_seq=0,

@@ -258,6 +258,9 @@ class ConversationState:
         passages: how many passages its archives hold.
         facts: the agent's graph -> the newest version of a fact that a person wrote; empty: none.
         has_folders: whether folders are attached: then `agent_files.list_versions` is part of its memory.
+        has_notes: whether one of the blocks holds working notes.
+        has_graph: whether the agent has facts.
+        has_others: whether something was said in another of the agent's first conversations.
     """
 
     agent: Agent
@@ -270,6 +273,9 @@ class ConversationState:
     blocks: Mapping[str, int]
     passages: int
     has_folders: bool
+    has_notes: bool
+    has_graph: bool
+    has_others: bool
     facts: Mapping[str, int] = field(default_factory=dict)
 
     def with_messages(self, messages: Sequence[Message]) -> ConversationState:

@@ -323,9 +323,9 @@ def text_without_images(parts: Sequence[Part]) -> str:
     return text_of([part for part in parts if not isinstance(part, Image)])
 
 
-def user_texts(drafts: Sequence[Draft]) -> list[str]:
-    """Return what users say in these drafts, without pictures."""
-    return [text_without_images(draft.parts) for draft in drafts if draft.role == "user" and draft.kind == "message"]
+def user_texts(rows: Sequence[Draft | Message]) -> list[str]:
+    """Return what users say in these rows, without pictures."""
+    return [text_without_images(row.parts) for row in rows if row.role == "user" and row.kind == "message"]
 
 
 def images_of(parts: Sequence[Part]) -> tuple[Image, ...]:

@@ -12,13 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from perdure.core.access.values import LIMIT_MAX, Limits, Principal, Used, current_principal
+from perdure.core.access.values import Limits, Principal, Used, current_principal
 from perdure.core.agents import Agent
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import InvalidInput, LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
+from perdure.core.errors import LimitReached, MessageTooLarge, ModelError, ModelReplyEmpty
 from perdure.core.models import Model, ModelReply, ModelRequest
 from perdure.core.runs import MAX_COST, NO_OPTIONS, Failure, Run, RunOptions, Usage
-from perdure.domain.agents.options import limits_in
+from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.log import RunLog
@@ -29,15 +29,6 @@ MINUTE_S = 60
 
 BUDGETS = ("max_tokens_exceeded", MAX_COST)
 """The kinds of failures of runs that have used up a budget."""
-
-
-def check_budget(options: RunOptions) -> None:
-    """Check the budget that a caller gives a run. Raises: InvalidInput."""
-    tokens, cost = options.max_tokens, options.max_cost_usd
-    if tokens is not None and not (type(tokens) is int and 1 <= tokens <= LIMIT_MAX):
-        raise InvalidInput(f"max_tokens is {tokens!r:.80}: give a whole number from 1 on")
-    if cost is not None and not (type(cost) in (int, float) and 0 < cost < LIMIT_MAX):
-        raise InvalidInput(f"max_cost_usd is {cost!r:.80}: give a number of US dollars above 0")
 
 
 def with_key_budget(options: RunOptions, principal: Principal) -> RunOptions:
@@ -99,6 +90,11 @@ def find_limit(tx: Tx, opening: ConversationState, options: RunOptions, at: date
     return _find_used_up(tx, _days(agent, options), at)
 
 
+def has_budget(agent: Agent, options: RunOptions) -> bool:
+    """Whether anything limits what a run of this agent may use, or counts what it uses."""
+    return bool(agent.settings.get(LIMITS)) or options.max_cost_usd is not None or options.key_id is not None
+
+
 def find_exceeded(tx: Tx, agent: Agent, log: RunLog, inputs: UnitInputs) -> Finish | None:
     """The end of a run that may make no other model call, because of its cost, or of the day of its agent or key; None:
     it may go on. Its own tokens are `next_action`'s."""
@@ -118,7 +114,7 @@ def cost_of(log: RunLog, inputs: UnitInputs) -> float:
 
 def count_use(tx: Tx, agent: Agent, options: RunOptions, model: str, usage: Usage, inputs: UnitInputs) -> None:
     """Count tokens and dollars for the day of the agent and of the options' key, where these have a limit."""
-    owners = [owner_id for owner_id, _ in _days(agent, options)]
+    owners = [owner_id for owner_id, _ in _days(agent, options)] if has_budget(agent, options) else []
     if owners and usage.total_tokens:
         used = Used(tokens=usage.total_tokens, cost=inputs.price_of(model, usage) or 0.0)
         tx.used.add(dict.fromkeys(owners, used), at=inputs.now)

@@ -48,7 +48,8 @@ def overcount_behind(
 
     Parts that both have were measured, and stay so; but for another model nothing was measured yet.
     """
-    if current is None or _last_model(tx, agent, conversation) != agent.model:
+    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
+    if current is None or not steps or steps[0].model != agent.model:
         return unmeasured_overcount(tx, agent.model, prefix.tokens + conversation.view_tokens)
     overcount = conversation.overcount
     for old, new in zip(_texts(current), _texts(prefix), strict=True):
@@ -65,12 +66,6 @@ def overcount_behind(
 def unmeasured_overcount(tx: Tx, model: str, estimated: int) -> int:
     """By how many tokens an estimate is too high for a model that has measured nothing of it."""
     return -int((tx.steps.get_factor(model) - 1) * estimated)
-
-
-def _last_model(tx: Tx, agent: Agent, conversation: Conversation) -> str:
-    """The model of the conversation's newest step; empty if there is none."""
-    steps = tx.steps.list(agent.id, conversation_seq=conversation.seq, limit=1)
-    return steps[0].model if steps else ""
 
 
 def _texts(prefix: Prefix) -> tuple[str, str, str, str]:

@@ -78,23 +78,20 @@ class GivenBack(Exception):
 
 @dataclass(slots=True)
 class Drain:
-    """Whether this process is about to end, and until when runs may begin a step, by the time of the event loop."""
+    """Whether this process is about to end, so that no run is begun any more, and until when those under way may begin
+    a step, by the time of the event loop."""
 
-    steps_until: float | None = None
-
-    @property
-    def is_on(self) -> bool:
-        """Whether no run is begun any more."""
-        return self.steps_until is not None
+    is_on: bool = False
+    steps_until: float = float("inf")
 
     def begin(self, within_s: float) -> None:
         """Let runs begin steps for half of this time, in seconds; the other half is for the last ones."""
-        if self.steps_until is None:
-            self.steps_until = asyncio.get_running_loop().time() + within_s / 2
+        if not self.is_on:
+            self.is_on, self.steps_until = True, asyncio.get_running_loop().time() + within_s / 2
 
     def check(self) -> None:
         """Raises: GivenBack: it is too late to begin a step."""
-        if self.steps_until is not None and asyncio.get_running_loop().time() >= self.steps_until:
+        if self.is_on and asyncio.get_running_loop().time() >= self.steps_until:
             raise GivenBack
 
 

@@ -13,11 +13,11 @@ from perdure.core.ids import ConversationId
 from perdure.core.messages import Text, ToolDecision
 from perdure.core.runs import Run
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.history import AsyncAgentBase
 from perdure.library.reply import Reply, although_kept
-from perdure.library.services.messages import NewMessage
 
 
 def _check_answer(answer: object) -> None:
@@ -178,13 +178,15 @@ class AsyncApproval(AsyncAgentBase):
                 if before.waits:
                     answers = await tools.run(open_calls)
         return await self._services.messages.submit(
-            self.id,
-            () if text is None else (NewMessage((Text(text),)),),
-            conversation_seq=await self._seq_of(conversation),
-            answers=answers,
-            partial=True,
-            client_tools=None if tools is None else tools.shapes,
-            max_steps=max_steps,
+            RunRequest(
+                agent_id=self.id,
+                messages=() if text is None else (NewMessage((Text(text),)),),
+                conversation_seq=await self._seq_of(conversation),
+                answers=tuple(answers),
+                partial=True,
+                client_tools=None if tools is None else tools.shapes,
+                max_steps=max_steps,
+            )
         )
 
     async def _seq_of(self, conversation: ConversationId | None) -> int:

@@ -6,19 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from perdure.core.access.values import current_principal as current_principal
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import DEFAULT_USER
-from perdure.core.limits import Limits
-from perdure.core.messages import ENGINE_SENDER
-from perdure.core.runs import Callback
-from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.text.forms import in_name_form as in_name_form
 from perdure.core.text.forms import name_form as name_form
-from perdure.domain.secrets import seal_callback
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
@@ -31,9 +25,6 @@ LIMIT_MAX = 10_000
 """The most items of one page or search: it is in memory as a whole."""
 
 NUMBER_MAX = 2**63 - 1  # what an integer column holds
-
-
-URL_MAX_CHARS = 2_000
 
 
 def check_limit(limit: int) -> None:
@@ -66,39 +57,6 @@ def check_number(name: str, value: Any) -> None:
     """Check that the value is a whole number that the store can compare, or None. Raises: InvalidInput."""
     if value is not None and (type(value) is not int or abs(value) > NUMBER_MAX):
         raise InvalidInput(f"{name} is {value!r:.80}: give a whole number of at most {NUMBER_MAX:,}")
-
-
-def check_sender(limits: Limits, sender_id: str | None = None, **names: str | None) -> None:
-    """Check that a message from outside is not in the engine's name, and how long its names are, such as `otid`.
-
-    Raises: InvalidInput, TooMany.
-    """
-    for field, name in {"sender_id": sender_id, **names}.items():
-        limits.check("name_limit_chars", len(name or ""), field=field)
-    if sender_id == ENGINE_SENDER:
-        raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
-
-
-def callback_to_store(callback: Callback | None, cipher: Cipher) -> Callback | None:
-    """The callback with an encrypted address, to which a report can be sent. Raises: InvalidInput, SecretKeyMissing."""
-    if callback is None:
-        return None
-    url, problem = callback.url, ""
-    try:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            problem = "begin it with http:// or https:// and a host"
-        elif parts.username is not None:
-            problem = "it holds a user name or password, which everybody could read"
-        elif url.endswith(HIDDEN_QUERY):
-            problem = "this is how it is shown: write its query out"
-    except ValueError as error:
-        problem = str(error)
-    if len(url) > URL_MAX_CHARS:
-        problem = f"give at most {URL_MAX_CHARS:,} characters"
-    if problem:
-        raise InvalidInput(f"callback_url is {hide_secret(url)[0]!r:.80}: {problem}")
-    return seal_callback(callback, cipher)
 
 
 def utc(name: str, moment: datetime | None) -> datetime | None:

@@ -14,12 +14,12 @@ from perdure.core.messages import Text
 from perdure.core.runs import IfBusy
 from perdure.core.text.reprs import short_repr
 from perdure.domain.groups.units import GroupChanges, NewGroup
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.checks import Page, check_text
 from perdure.library.sending import Picture, load_images
 from perdure.library.services import Services
 from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 from perdure.library.services.groups.groups import GroupReply
-from perdure.library.services.messages import NewMessage
 
 
 class OneAgent(Protocol):

@@ -10,9 +10,9 @@ from perdure.core.ids import AgentId, ConversationId, ScheduleId
 from perdure.core.messages import Text
 from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus, parse_interval
 from perdure.domain.schedules import NewSchedule, next_times
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.checks import check_choice, check_limit, check_text
 from perdure.library.services import Services
-from perdure.library.services.messages import NewMessage
 
 
 class AsyncSchedules:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from perdure.core.errors import InvalidInput
@@ -14,11 +15,11 @@ from perdure.core.incoming.bodies import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
 from perdure.core.runs import IfBusy, RunOptions
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.approval import AsyncApproval
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.reply import Reply
-from perdure.library.services.messages import NewMessage
 
 Picture = Path | bytes | str
 """A picture: a file, its bytes, or its address, which begins with http:// or https://."""
@@ -89,10 +90,14 @@ class AsyncSending(AsyncApproval):
             RunFailed: the message is stored, but the model could not answer; `reply` holds the answer so far.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
-        accepted = await self._submit(
-            text, images, conversation, idempotency_key, if_busy, max_steps, options, tools=tools
+        request = RunRequest(
+            agent_id=self.id,
+            idempotency_key=idempotency_key,
+            if_busy=if_busy,
+            max_steps=max_steps,
+            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
         )
+        accepted = await self._submit(request, text, images, conversation, tools)
         return await self._reply_to(accepted, tools, conversation)
 
     async def stream(
@@ -117,10 +122,15 @@ class AsyncSending(AsyncApproval):
         Raises: as `send`, but not RunFailed.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
-        accepted = await self._submit(
-            text, images, conversation, idempotency_key, if_busy, max_steps, options, background, tools
+        request = RunRequest(
+            agent_id=self.id,
+            idempotency_key=idempotency_key,
+            if_busy=if_busy,
+            background=background,
+            max_steps=max_steps,
+            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
         )
+        accepted = await self._submit(request, text, images, conversation, tools)
         async for sent in self._follow(accepted, tools, conversation):
             yield sent
 
@@ -143,33 +153,31 @@ class AsyncSending(AsyncApproval):
         You run the calls of `client_tools`, also those of functions: `pending` lists them.
         """
         tools = client_tools_of(client_tools) if client_tools else None
-        options = RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd)
-        return await self._submit(
-            text, images, conversation, idempotency_key, if_busy, max_steps, options, background, tools
-        )
-
-    async def _submit(
-        self,
-        text: str,
-        images: Sequence[Picture],
-        conversation: ConversationId | None,
-        idempotency_key: str | None,
-        if_busy: IfBusy,
-        max_steps: int | None,
-        options: RunOptions,
-        background: bool = False,
-        tools: ClientTools | None = None,
-    ) -> Accepted:
-        """Store a message and return its run."""
-        check_text("text", text)
-        return await self._services.messages.submit(
-            self.id,
-            (NewMessage((Text(text), *await load_images(images))),),
-            conversation_seq=await self._seq_of(conversation),
+        request = RunRequest(
+            agent_id=self.id,
             idempotency_key=idempotency_key,
             if_busy=if_busy,
             background=background,
             max_steps=max_steps,
-            options=options,
-            client_tools=None if tools is None else tools.shapes,
+            options=RunOptions(max_tokens=max_tokens, max_cost_usd=max_cost_usd),
+        )
+        return await self._submit(request, text, images, conversation, tools)
+
+    async def _submit(
+        self,
+        request: RunRequest,
+        text: str,
+        images: Sequence[Picture],
+        conversation: ConversationId | None,
+        tools: ClientTools | None,
+    ) -> Accepted:
+        """Store a message and return its run."""
+        check_text("text", text)
+        return await self._services.messages.submit(
+            replace(
+                request,
+                messages=(NewMessage((Text(text), *await load_images(images))),),
+                conversation_seq=await self._seq_of(conversation),
+                client_tools=None if tools is None else tools.shapes,
+            )
         )

@@ -21,7 +21,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import BaseRoute, Route
 from typing_extensions import TypedDict
 
-from perdure.engine.run.accept import KEY_MAX_CHARS
+from perdure.engine.run.run_request import KEY_MAX_CHARS
 from perdure.server.examples import add_examples
 from perdure.server.guards import OPEN_PATHS
 from perdure.server.http import Json

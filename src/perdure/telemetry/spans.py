@@ -53,7 +53,7 @@ TOOL_TYPES: Mapping[str, str] = {"memory": "datastore", "mcp": "extension"}
 
 
 class Spans:
-    """`Telemetry` that makes spans, as soon as something in this process has imported OpenTelemetry.
+    """`Telemetry` that makes spans, as soon as this process has set up OpenTelemetry or is sent a trace.
 
     Args:
         providers: our name of a provider -> the conventions' name, where they differ.
@@ -81,11 +81,13 @@ class Spans:
                 self._origins.popitem(last=False)
 
     def _find_tracer(self) -> Tracer | None:
-        """The tracer; None: nothing here has imported OpenTelemetry, so nobody can have set up an SDK."""
+        """The tracer; None: nobody has set up an SDK, and no caller has named a trace to go on with."""
         if self._tracer is None and "opentelemetry.trace" in sys.modules:
             from opentelemetry import trace
 
-            self._tracer = trace.get_tracer(SCOPE)
+            is_set_up = type(trace.get_tracer_provider()) is not trace.ProxyTracerProvider
+            if is_set_up or trace.get_current_span().get_span_context().is_valid:
+                self._tracer = trace.get_tracer(SCOPE)
         return self._tracer
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ from perdure.core.events import EngineQuarantined, PrefixRewritten, ViewFull
 from perdure.core.ids import AgentId, MessageId, RunId
 from perdure.core.messages import Draft, Message, Text
 from perdure.core.runs import RunOptions
-from perdure.engine.run.accept import Request
+from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 from tests.engine.context_engines import stories
 from tests.engine.context_engines.stories import FILLER, MODEL, Stage, call, tell
@@ -98,7 +98,7 @@ async def test_it_hears_of_runs_with_a_system_text_of_their_own() -> None:
         ids = stage.perdure.app.ports.ids
         draft = Draft(id=MessageId(ids.new("message")), role="user", parts=(Text("one"),))
         options = RunOptions(system="Be brief.")
-        request = Request(
+        request = RunRequest(
             run_id=RunId(ids.new("run")),
             agent_id=stage.agent.id,
             conversation_seq=0,

@@ -119,13 +119,9 @@ def is_due(situation: Situation) -> bool:
     settings, certificate = situation.summaries, situation.certificate
     if not settings.background or certificate.tokens < settings.context_threshold * certificate.budget_tokens:
         return False
-    is_near = certificate.tokens + RUNS_AHEAD * _largest_run(situation) > certificate.budget_tokens
-    return is_near or _rests(situation)
-
-
-def _rests(situation: Situation) -> bool:
-    """Whether there was a pause in view after which a provider's cache had run out."""
-    times = [row.created_at for row in situation.rows]
+    if certificate.tokens + RUNS_AHEAD * _largest_run(situation) > certificate.budget_tokens:
+        return True
+    times = [row.created_at for row in situation.rows]  # a pause, after which a provider's cache had run out
     return any(after - before > COLD_AFTER for before, after in pairwise(times))
 
 

@@ -62,7 +62,8 @@ def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None
     for index, (field, (annotation, default, text)) in enumerate(fields.items()):
         # By an alias, since a parameter may have a name that fields of a model can't have, such as `_city` or `copy`.
         options: dict[str, Any] = {"alias": field}
-        if text := text or _annotation_text(annotation):  # None would override a `Field` in the annotation
+        notes = (note for note in getattr(annotation, "__metadata__", ()) if isinstance(note, str))
+        if text := text or next(notes, None):  # None would override a `Field` in the annotation
             options["description"] = text
         if isinstance(default, FieldInfo):
             alias = pydantic.Field(alias=field)
@@ -72,11 +73,6 @@ def parameters_schema(name: str, fields: Mapping[str, tuple[Any, Any, str | None
     model = pydantic.create_model(name, __config__=pydantic.ConfigDict(extra="forbid"), **model_fields)
     schema: dict[str, Any] = without_titles(model.model_json_schema())
     return schema
-
-
-def _annotation_text(hint: Any) -> str | None:
-    """Return the text of `Annotated[str, "The city."]`."""
-    return next((note for note in getattr(hint, "__metadata__", ()) if isinstance(note, str)), None)
 
 
 _OF_SCHEMAS = frozenset(
@@ -175,10 +171,6 @@ def _is_size(value: Any) -> bool:
     return _is_number(value) and value >= 0 and value == value // 1
 
 
-def _is_list_of_names(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(name, str) for name in value)
-
-
 def _is_type(value: Any) -> bool:
     kinds = value if isinstance(value, list | tuple) and value else [value]
     return all(isinstance(kind, str) and kind in TYPES for kind in kinds)
@@ -188,7 +180,10 @@ def _is_type(value: Any) -> bool:
 _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "type": (_is_type, f"there are {', '.join(TYPES)}"),
     "enum": (lambda value: isinstance(value, list | tuple) and bool(value), "give a list of values"),
-    "required": (_is_list_of_names, "give a list of names"),
+    "required": (
+        lambda value: isinstance(value, list | tuple) and all(isinstance(name, str) for name in value),
+        "give a list of names",
+    ),
     **dict.fromkeys(("minItems", "maxItems", "minLength", "maxLength"), (_is_size, "give a whole number from 0")),
     **dict.fromkeys(("minProperties", "maxProperties"), (_is_size, "give a whole number from 0")),
     **dict.fromkeys(("minimum", "maximum", "multipleOf"), (_is_number, "give a number")),

@@ -176,7 +176,9 @@ def store_memories(tx: Tx, call: MemoryCall, chunks: Sequence[Mapping[str, Any]]
 
     Raises: ToolError: there is no transcript, or it has no such lines; nothing is stored then.
     """
-    lines = transcript_lines("\n".join(_input(tx, call)))
+    rows = () if call.person is not None else tx.messages.list_by_run(call.run)  # a call by hand is in no run
+    said = [one.text for one in rows if one.role in ("user", "system") and one.kind == "message"]
+    lines = transcript_lines("\n".join(said))
     if not lines:
         raise ToolError("there is no transcript to store parts of: it stands in the message that you are answering")
     archive = own_archive(tx, call.agent.id, ArchiveId(call.ids.new("archive")), at=call.now)
@@ -218,12 +220,6 @@ def transcript_lines(text: str) -> dict[int, str]:
         elif lines:
             lines[next(reversed(lines))] += f"\n{line.removeprefix(CONTINUATION)}"
     return lines or dict(enumerate(filter(str.strip, text.splitlines())))
-
-
-def _input(tx: Tx, call: MemoryCall) -> list[str]:
-    """The texts that the run answers; a call by hand is in no run."""
-    messages = () if call.person is not None else tx.messages.list_by_run(call.run)
-    return [one.text for one in messages if one.role in ("user", "system") and one.kind == "message"]
 
 
 def _editing(edit: Callable[..., Block], *, whole: bool = False) -> Callable[..., ToolOutcome]:

@@ -11,10 +11,9 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import (
     AgentAwaitsApproval,
@@ -27,14 +26,15 @@ from perdure.core.errors import (
     TooManyHops,
 )
 from perdure.core.events import MessageAdded, RunEnded, StoredEvent
-from perdure.core.ids import AgentId, MessageId, RunId, id_in_run, is_id
-from perdure.core.messages import Draft, Text
+from perdure.core.ids import AgentId, RunId, is_id
+from perdure.core.messages import Text
 from perdure.core.ports import CallContext
-from perdure.core.runs import NO_OPTIONS, Run
+from perdure.core.runs import RunOptions
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.context_engines.turns import subagent_call
 from perdure.engine.ports import Ports, SendSettings
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
 
@@ -145,7 +145,10 @@ class _Sending:
         except TimeoutError as error:
             raise ReplyTimeout(target, accepted.run.id, after_s=self.settings.agent_reply_s) from error
         except asyncio.CancelledError:
-            await self._cancel_too(accepted.run)
+            # Nobody waits for it any more; a run that only moves to another process finds it again.
+            with contextlib.suppress(PerdureError):
+                if await self.ports.store.read(_is_given_up, self.context.run_id):
+                    await self.runner.cancel(accepted.run.id)
             raise
 
     async def send(self, target: AgentId, *, waits: bool) -> Accepted:
@@ -153,7 +156,7 @@ class _Sending:
 
         Raises: ToolError, NotFound, ApprovalPending, ModelNotFound, MessageTooLarge, StoreError.
         """
-        sender, ids = self.context.agent_id, self.ports.ids
+        sender, call = self.context.agent_id, self.context
         if target == sender:
             raise ToolError("other_agent_id is your own: write to another agent")
         note = (
@@ -162,26 +165,18 @@ class _Sending:
             else "it does not wait for an answer; to send one, use a tool that writes to agents"
         )
         text = f"[Incoming message from agent with ID '{sender}' - {note}]\n\n{self.message}"
-        run_id, call = RunId(ids.new("run")), self.context
-        message_id = MessageId(id_in_run(run_id, "input", 0, ids))
         key = None
         if call.run_id:  # a call by hand is in no run, and is never repeated
             key = "agent-message-" + hashlib.sha256(f"{call.run_id}/{call.call_id}".encode()).hexdigest()
-        return await self.runner.accept(
-            Request(
-                run_id=run_id,
-                agent_id=target,
-                conversation_seq=0,
-                drafts=(Draft(id=message_id, role="user", parts=(Text(text),), sender_id=sender),),
-                tokens=(input_tokens("user", text, self.ports.counter),),
-                idempotency_key=key,
-                max_steps=self.settings.max_steps,
-                options=replace(
-                    NO_OPTIONS, caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin
-                ),
-                sent_chars=len(self.message),
-            )
+        request = RunRequest(
+            agent_id=target,
+            messages=(NewMessage((Text(text),), sender_id=sender),),
+            idempotency_key=key,
+            max_steps=self.settings.max_steps,
+            options=RunOptions(caller=(call.run_id or None) if waits else None, hops=self.hops, origin=self.origin),
+            sent_chars=len(self.message),
         )
+        return await self.runner.accept(with_run(request, self.ports))
 
     async def _follow(self, accepted: Accepted) -> list[str]:
         """What the run says, once it has ended. Raises: NoReply; NotFound: the agent was deleted."""
@@ -204,13 +199,6 @@ class _Sending:
             reason = "" if end is None else f": its run ended with {end.stop_reason}"
             raise NoReply(agent_id, run_id, f"gave no reply{reason}")
         return texts
-
-    async def _cancel_too(self, run: Run) -> None:
-        """Cancel a run that nobody waits for any more, if the waiting run was cancelled or deleted; one that only moves
-        to another process finds it again."""
-        with contextlib.suppress(PerdureError):
-            if await self.ports.store.read(_is_given_up, self.context.run_id):
-                await self.runner.cancel(run.id)
 
 
 def _agent_id(text: str) -> AgentId:

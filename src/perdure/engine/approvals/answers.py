@@ -167,10 +167,8 @@ def with_client_tools(tx: Tx, run: Run, tools: Sequence[Mapping[str, Any]]) -> R
     return tx.runs.put_client_tools(run, hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(), tools)
 
 
-def with_last_skills(tx: Tx, run: Run, last: str | None) -> Run:
-    """The run with the skills of the conversation's last request, whose set is `last`, unless its caller sent a set."""
-    if run.client_tools is not None or last is None:
-        return run
+def with_last_skills(tx: Tx, run: Run, last: str) -> Run:
+    """The run, whose caller sent no set, with the skills of the conversation's last request, whose set is `last`."""
     skills, tools = client_skills(tx, run.key.agent_id, last), client_specs(tx, run.key.agent_id, last)
     return with_client_tools(tx, run, skills) if skills or not tools else run
 

@@ -15,7 +15,6 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 
-from perdure.context.sections.envelopes import input_tokens
 from perdure.core.agents import Agent
 from perdure.core.errors import (
     ApprovalPending,
@@ -28,9 +27,9 @@ from perdure.core.errors import (
 )
 from perdure.core.events import MessageAdded, StoredEvent
 from perdure.core.groups.group import COMPANION, REFUSALS_MAX, Pass, PassCause, PassOutcome, count_refusals, outcome_of
-from perdure.core.ids import AgentId, MessageId, id_in_run
-from perdure.core.messages import Draft, Message, Text
-from perdure.core.runs import NO_OPTIONS, Run
+from perdure.core.ids import AgentId
+from perdure.core.messages import Message, Text
+from perdure.core.runs import Run, RunOptions
 from perdure.core.tasks import end_tasks
 from perdure.domain.agents.profile import PASSES
 from perdure.domain.companions.passes import (
@@ -47,8 +46,8 @@ from perdure.domain.companions.passes import (
 from perdure.domain.companions.units import companions_of, find_companion
 from perdure.engine.ports import Ports, as_requested, in_effect
 from perdure.engine.reading import AGAIN_MAX, Reading, ReadingChanged
-from perdure.engine.run.accept import Request
 from perdure.engine.run.log import Line, RunLog
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker
@@ -238,24 +237,18 @@ class Companions:
         read = await ports.store.read(read_pass, one, said, counter=ports.counter, budget_tokens=budget)
         one = await ports.store.write(narrow_pass, one, read)
         sources = await ports.store.read(pass_sources, one)
-        message_id = MessageId(id_in_run(one.run_id, "input", 0, ports.ids))
-        request = Request(
-            run_id=one.run_id,
+        request = RunRequest(
             agent_id=one.companion_id,
-            conversation_seq=0,
-            drafts=(
-                Draft(id=message_id, role="user", parts=(Text(read.text),), sender_id=one.agent_id, sources=sources),
-            ),
-            tokens=(input_tokens("user", read.text, ports.counter),),
+            messages=(NewMessage((Text(read.text),), sender_id=one.agent_id, sources=sources),),
             idempotency_key=one.key,
             max_steps=limits.steps if group.max_turns is None else group.max_turns,
-            options=replace(NO_OPTIONS, max_tokens=tokens),
+            options=RunOptions(max_tokens=tokens),
             sent_chars=0,
             yields=one.cause != "request",
             reading=reading,
         )
         try:
-            return (await self._runner.accept(request)).run
+            return (await self._runner.accept(with_run(request, ports, one.run_id))).run
         except IdempotencyMismatch:  # another process was first, and a message was changed between
             run = await self._find_run(one)
             assert run is not None

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from perdure.context.sections.envelopes import input_tokens
 from perdure.core.errors import (
     ApprovalPending,
     IdempotencyMismatch,
@@ -25,18 +24,18 @@ from perdure.core.errors import (
 )
 from perdure.core.events import StoredEvent
 from perdure.core.groups.group import SLEEPTIME_KINDS, GroupMessage, GroupMessageKind, GroupPlan, GroupTurn, Speaker
-from perdure.core.ids import MessageId, RunId, id_in_run
 from perdure.core.incoming.backoff import backoff_s
-from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
-from perdure.core.runs import NO_OPTIONS, Failure, Run, RunKey, Usage
+from perdure.core.messages import Image, Message, Text
+from perdure.core.runs import Failure, Run, RunKey, RunOptions, Usage
 from perdure.core.tasks import end_tasks
 from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.texts import build_input, parse_choice
 from perdure.engine.groups.units import finish_turn
 from perdure.engine.ports import Ports, SendSettings
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
 from perdure.engine.run.runner import Runner
 from perdure.storage.tx import Tx
 
@@ -254,22 +253,17 @@ async def begin_speech(
     if (run := await store.read(find_run, turn, speaker)) is not None:
         return Accepted(run, (), repeated=True)
     member = member_of(plan, speaker.agent_id)
-    run_id = RunId(ports.ids.new("run"))
-    drafts = await _drafts(turn, plan, speaker, seen_seq, run_id, ports)
+    request = RunRequest(
+        agent_id=speaker.agent_id,
+        conversation_seq=member.conversation_seq,
+        messages=await _messages(turn, plan, speaker, seen_seq, ports),
+        idempotency_key=speech_key(turn, speaker.place),
+        max_steps=turn.max_steps,
+        options=RunOptions(hops=turn.hops),
+        sent_chars=0,  # the message was measured when the group took it
+    )
     try:
-        return await runner.accept(
-            Request(
-                run_id=run_id,
-                agent_id=speaker.agent_id,
-                conversation_seq=member.conversation_seq,
-                drafts=drafts,
-                tokens=tuple(_tokens_of(draft, ports) for draft in drafts),
-                idempotency_key=speech_key(turn, speaker.place),
-                max_steps=turn.max_steps,
-                options=replace(NO_OPTIONS, hops=turn.hops),
-                sent_chars=0,  # the message was measured when the group took it
-            )
-        )
+        return await runner.accept(with_run(request, ports))
     except (StoreError, LeaseLost):
         raise
     except IdempotencyMismatch:  # another process has begun it meanwhile, with a text of its own
@@ -284,38 +278,19 @@ async def begin_speech(
         return Refused(str(error))
 
 
-async def _drafts(
-    turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, run_id: RunId, ports: Ports
-) -> tuple[Draft, ...]:
+async def _messages(
+    turn: GroupTurn, plan: GroupPlan, speaker: Speaker, seen_seq: int, ports: Ports
+) -> tuple[NewMessage, ...]:
     """What a speaker is sent: what was said since it last spoke, in one message; an agent with a companion, the user's
     messages as they are."""
     if plan.kind in SLEEPTIME_KINDS:
         said = await ports.store.read(lambda tx: tx.group_messages.list_of_turn(turn.group_id, turn.seq))
-        return tuple(
-            Draft(
-                id=MessageId(id_in_run(run_id, "input", place, ports.ids)),
-                role="user",
-                parts=entry.parts,
-                name=entry.sender_name or None,
-            )
-            for place, entry in enumerate(one for one in said if one.kind == "user")
-        )
+        asked = [one for one in said if one.kind == "user"]
+        parts = [tuple(part for part in one.parts if isinstance(part, Text | Image)) for one in asked]
+        return tuple(NewMessage(some, name=one.sender_name or None) for some, one in zip(parts, asked, strict=True))
     limit = ports.settings.message_limit_chars
     given = await ports.store.read(build_input, turn.group_id, plan, speaker, seen_seq=seen_seq, limit_chars=limit)
-    draft = Draft(
-        id=MessageId(id_in_run(run_id, "input", 0, ports.ids)),
-        role="user",
-        parts=(Text(given.text), *given.images),
-        sender_id=turn.group_id,
-        sources=given.sources,
-    )
-    return (draft,)
-
-
-def _tokens_of(draft: Draft, ports: Ports) -> int:
-    """The upper estimate of a draft in a request."""
-    images = len(images_of(draft.parts))
-    return input_tokens("user", text_without_images(draft.parts), ports.counter, images=images)
+    return (NewMessage((Text(given.text), *given.images), sender_id=turn.group_id, sources=given.sources),)
 
 
 def record_speeches(
@@ -345,7 +320,8 @@ def record_speeches(
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
                 rows = tx.messages.list_by_run(run)
-                messages = [one for one in rows if _is_said(one)]
+                said = [one for one in rows if (one.role, one.kind) == ("assistant", "message")]
+                messages = [one for one in said if one.text.strip()]
                 turn = _spent(tx, turn, run, price_of)
                 run = run if run.failure is None else replace(run, failure=_in_transcript(run.failure, rows, log))
             except NotFound:
@@ -416,11 +392,6 @@ def _in_transcript(failure: Failure, rows: Sequence[Message], log: GroupLog) -> 
         if said is not None and said.message_id is not None and is_hardly_more:
             failure = replace(failure, message=failure.message.replace(row.id, said.message_id))
     return failure
-
-
-def _is_said(message: Message) -> bool:
-    """Whether the message holds something that an agent says to the others."""
-    return message.role == "assistant" and message.kind == "message" and bool(message.text.strip())
 
 
 def _spent(tx: Tx, turn: GroupTurn, run: Run, price_of: PriceOf) -> GroupTurn:

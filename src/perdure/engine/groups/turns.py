@@ -34,9 +34,9 @@ from perdure.engine.groups.log import GroupLog, Live, LiveSpeech, LiveTurn, load
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.units import GroupRequest, accept_turn, cancel_turn, claim_turn, finish_turn
 from perdure.engine.ports import Ports, SendSettings, in_effect
-from perdure.engine.run.accept import check_input
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
+from perdure.engine.run.run_request import check_input
 from perdure.engine.run.runner import Runner
 from perdure.engine.workers.background import LineWorker
 from perdure.engine.workers.worker import Worker

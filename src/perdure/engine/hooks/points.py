@@ -16,16 +16,16 @@ from perdure.core.runs import Failure, Step
 from perdure.core.tools.spec import Tool, ToolOutcome
 from perdure.engine.hooks.bus import HookOutcome
 from perdure.engine.ports import Ports, UnitInputs
-from perdure.engine.run.accept import Request
 from perdure.engine.run.interrupts import Interrupted
 from perdure.engine.run.leases import holding
 from perdure.engine.run.log import Progress, RunLog, load_run_log, run_log_of
 from perdure.engine.run.next_action import Finish, MakeRequest, next_action
 from perdure.engine.run.rows import end_run, engine_drafts, find_known
+from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 
 
-async def at_run_start(request: Request, ports: Ports) -> Request:
+async def at_run_start(request: RunRequest, ports: Ports) -> RunRequest:
     """The request with the messages that hooks add behind those of the caller.
 
     Raises: HookBlocked: it is refused; NotFound.
@@ -33,7 +33,7 @@ async def at_run_start(request: Request, ports: Ports) -> Request:
 
     def load(tx: Tx) -> tuple[ConversationId, bool, bool]:
         conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
-        known = find_known(tx, *request.key, now=ports.clock.now())
+        known = find_known(tx, request, now=ports.clock.now())
         return conversation.id, conversation.last_message_at is None, known is not None
 
     conversation_id, is_first, is_repeated = await ports.store.read(load)

@@ -6,33 +6,20 @@ three are one transaction, else one each.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, get_args
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from perdure.context.sections.envelopes import KEEP_ALIVE, input_tokens
+from perdure.context.sections.envelopes import KEEP_ALIVE
 from perdure.core.agents import Agent
-from perdure.core.answers import Answer, answer_digest
+from perdure.core.answers import Answer
 from perdure.core.conversations import ConversationState
-from perdure.core.errors import (
-    AnswerInvalid,
-    ConversationBusy,
-    EmptyMessage,
-    InvalidInput,
-    LimitReached,
-    MessageTooLarge,
-    ModelNotFound,
-    StoreError,
-)
+from perdure.core.errors import AnswerInvalid, ConversationBusy, LimitReached, ModelNotFound, StoreError
 from perdure.core.events import Event, MessageAdded, ModelChanged, RunQueued, RunStarted, StoredEvent
-from perdure.core.ids import AgentId, BatchId, MessageId, RunId, id_in_run
-from perdure.core.messages import Draft, Message, Text, parts_to_json, text_of, user_texts
-from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunKey, RunOptions
+from perdure.core.messages import Draft, Message, Text
+from perdure.core.runs import Run, RunKey
 from perdure.core.telemetry.port import LeaseTaken, RunAsked
-from perdure.domain.agents.options import limits_in
+from perdure.domain.agents.options import LIMITS, limits_in
 from perdure.engine.agent_messages.waits import check_origin, check_wait
 from perdure.engine.approvals.answers import (
     Pending,
@@ -46,105 +33,20 @@ from perdure.engine.approvals.answers import (
 )
 from perdure.engine.approvals.decisions import split_repeated_answers
 from perdure.engine.budget import BUDGETS, check_agent, cost_of, left_of, until_midnight_s, within
-from perdure.engine.ports import EngineSettings, Ports, UnitInputs, in_effect
-from perdure.engine.reading import NOTHING, Reading
-from perdure.engine.run.compression import Shown
+from perdure.engine.ports import Ports, UnitInputs, in_effect
+from perdure.engine.reading import NOTHING
 from perdure.engine.run.interrupts import to_the_end
-from perdure.engine.run.log import Progress, RunLog, rule_scope_of, run_log_of
+from perdure.engine.run.log import NO_RECALL, Progress, RunLog, rule_scope_of, run_log_of
 from perdure.engine.run.next_action import Action, MakeRequest, next_action
 from perdure.engine.run.request import make_request
 from perdure.engine.run.rows import add_waiting_input, encode_drafts, find_known, is_sent_again
-from perdure.engine.search.recall import plan_recall, recall
+from perdure.engine.run.run_request import NewMessage, RunRequest, with_run
+from perdure.engine.search.recall import RecallFirst, plan_recall, recall
 from perdure.storage.tx import Tx
 
 logger = logging.getLogger(__name__)
 
-STEPS, MAX_STEPS = 50, 10_000
-
-KEY_MAX_CHARS = 255
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A request of a caller. `tokens` are the estimates of `drafts`, in their order.
-
-    Args:
-        idempotency_key: the same key again is the same run, whatever became of the first call's answer.
-        identity: what tells a retry from another request under the same key; None: the messages and answers.
-        answers: to calls of the conversation that wait; `drafts` then come behind their results. None: a message.
-        answer_otid: the client's own id of the message that holds the answers.
-        partial: the answers may be to some of those calls only; the run goes on when all are answered.
-        client_tools: the tools that the caller runs itself, each with name, description and parameters, and the skills
-            it has, each with the type "skill", name, description and location; None: the skills that the
-            conversation's last request had, for answers all of the run that goes on.
-        max_steps: how many model calls it may take; None: 50, or for answers what the run that stopped has left.
-        options: of this run's own model calls.
-        callback: where the run's end is reported.
-        batch_id: the batch that it is a part of.
-        shown: call -> what the model sees of the result that an answer brings.
-        yields: nobody waits for it: it makes nobody else wait. Kept in this process only.
-        sent_chars: how many characters count for limits, where `drafts` hold words of the engine; None: theirs.
-        reading: what `drafts` were made of.
-    """
-
-    run_id: RunId
-    agent_id: AgentId
-    conversation_seq: int
-    drafts: tuple[Draft, ...]
-    tokens: tuple[int, ...]
-    idempotency_key: str | None = None
-    if_busy: IfBusy = "wait"
-    background: bool = False
-    max_steps: int | None = None
-    answers: tuple[Answer, ...] | None = None
-    answer_otid: str | None = None
-    partial: bool = False
-    client_tools: tuple[Mapping[str, Any], ...] | None = None
-    options: RunOptions = NO_OPTIONS
-    callback: Callback | None = None
-    batch_id: BatchId | None = None
-    shown: Mapping[str, Shown] = field(default_factory=dict)
-    identity: str | None = None
-    sent_chars: int | None = None
-    yields: bool = False
-    reading: Reading = NOTHING
-
-    @property
-    def chars(self) -> int:
-        """The characters of the message, with those of a system text in place of the agent's, without what hooks
-        added."""
-        if self.sent_chars is not None:
-            return self.sent_chars
-        texts = (text_of(draft.parts) for draft in self.drafts if draft.kind == "message")
-        return sum(map(len, texts)) + len(self.options.system or "")
-
-    @property
-    def digest(self) -> str:
-        """The digest of messages and answers, without what hooks added: it tells a retry from another request under
-        the same key."""
-        if self.identity is not None:
-            return hashlib.sha256(self.identity.encode("utf-8", "surrogatepass")).hexdigest()
-        return self._digest(*(() if self.answers is None else (answer_digest(self.answers),)))
-
-    @property
-    def key(self) -> tuple[AgentId, int, str | None, str, bool]:
-        """By what an earlier request is known to be the same; see `find_known`."""
-        return self.agent_id, self.conversation_seq, self.idempotency_key, self.digest, self.answers is not None
-
-    @property
-    def has_no_key(self) -> bool:
-        """Whether its caller tells it in no way from another request with the same words."""
-        return self.idempotency_key is None and not self.client_tools
-
-    @property
-    def message_digest(self) -> str | None:
-        """The digest of the messages alone; None: there are none."""
-        return self._digest() if self.drafts else None
-
-    def _digest(self, *more: str) -> str:
-        """SHA-256 of the caller's messages and of `more`."""
-        messages = [[draft.role, parts_to_json(draft.parts)] for draft in self.drafts if draft.kind == "message"]
-        return hashlib.sha256(json.dumps([*messages, *more]).encode()).hexdigest()
+STEPS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,55 +70,25 @@ class RequestDefect(Exception):
     """The first request of an acceptable message can't be made; the cause says why. Nothing was stored."""
 
 
-def check_input(
-    drafts: Sequence[Draft],
-    settings: EngineSettings,
-    *,
-    may_be_empty: bool = False,
-    max_steps: int | None = None,
-    idempotency_key: str | None = None,
-    if_busy: IfBusy = "wait",
-) -> None:
-    """Check what a caller sends. Raises: EmptyMessage, TooMany, MessageTooLarge, InvalidInput."""
-    if not drafts and not may_be_empty:
-        raise EmptyMessage
-    settings.limits.check("messages_per_request", len(drafts))
-    if (size := sum(len(text_of(draft.parts)) for draft in drafts)) > settings.message_limit_chars:
-        raise MessageTooLarge(size=size, limit=settings.message_limit_chars)
-    for draft in drafts:
-        if not text_of(draft.parts).strip():
-            raise EmptyMessage
-    if max_steps is not None and not (type(max_steps) is int and 1 <= max_steps <= MAX_STEPS):
-        raise InvalidInput(f"max_steps is {max_steps!r:.80}: give a whole number from 1 to {MAX_STEPS:,}")
-    key = idempotency_key
-    if key is not None and not (isinstance(key, str) and 1 <= len(key) <= KEY_MAX_CHARS):
-        raise InvalidInput(
-            f"idempotency_key is {key!r:.80}: give a text of 1 to {KEY_MAX_CHARS} characters, such as a new UUID"
-        )
-    if if_busy not in get_args(IfBusy):
-        raise InvalidInput(f"if_busy is {if_busy!r:.80}: it can be {', '.join(map(repr, get_args(IfBusy)))}")
-
-
-async def begin_run(request: Request, ports: Ports) -> Accepted:
+async def accept_now(request: RunRequest, ports: Ports) -> Accepted:
     """Accept a request, and begin its run in the same transaction if nothing stands before it. Raises: as `accept`."""
     ports.telemetry.count(RunAsked(request.run_id))
     if request.answers:
         shown = await compress_returns(request.agent_id, request.conversation_seq, request.answers, ports)
         request = replace(request, shown=shown)
     inputs = ports.inputs((request.agent_id, request.conversation_seq))
-    if request.options.note or "before_model" in ports.hooks.points:  # they are called between T2 and T3
-        return await ports.store.write(accept, request, inputs)
-    texts = user_texts(request.drafts)
-    plan = await ports.store.read(
-        plan_recall, request.agent_id, request.conversation_seq, texts, inputs, model=request.options.model
-    )
-    if plan is not None:
-        inputs = replace(inputs, recalled=await recall(plan, ports))
-    try:
-        accepted = await ports.store.write(accept, request, inputs, begin=True)
-    except RequestDefect as defect:  # the message is stored all the same; what claims its run meets the defect again
-        logger.warning("%s: its first request can't be made: %r", request.run_id, defect.__cause__)
-        return await ports.store.write(accept, request, inputs)
+    # Hooks before a model are called between T2 and T3.
+    begins = not request.options.note and "before_model" not in ports.hooks.points
+    while True:
+        try:
+            accepted = await ports.store.write(accept, request, inputs, begin=begins)
+        except RecallFirst as first:
+            inputs = replace(inputs, recalled=await recall(first.plan, ports))
+        except RequestDefect as defect:  # the message is stored all the same: who claims its run meets the defect
+            logger.warning("%s: its first request can't be made: %r", request.run_id, defect.__cause__)
+            begins = False
+        else:
+            break
     if accepted.begun is not None:
         ports.views.put(accepted.begun)
     return accepted
@@ -263,7 +135,7 @@ def follow_default(tx: Tx, agent: Agent, run: Run, inputs: UnitInputs) -> tuple[
     return replace(agent, model=model, settings_revision=stored.settings_revision), [ModelChanged(agent.model, model)]
 
 
-def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
+def accept(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool = False) -> Accepted:
     """Add the run of a request, queued and reserved for this process until the lease ends (T1); with `begin` also claim
     it and record its first request, if nothing stands before it (T2, T3).
 
@@ -271,18 +143,23 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     stand between that run's calls and their results.
 
     Raises: NotFound, ConversationBusy, ApprovalPending, AnswerInvalid, IdempotencyMismatch, CircularWait, LimitReached;
-        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged.
+        ModelNotFound: this process can't reach the agent's model, so it is refused; RequestDefect, ReadingChanged,
+        RecallFirst.
     """
-    request.reading.check(tx)
+    if request.reading is not NOTHING:
+        request.reading.check(tx)
     tx.agents.lock(request.agent_id)
-    if (known := find_known(tx, *request.key, now=inputs.now)) is not None:
+    if request.idempotency_key is not None and (known := find_known(tx, request, now=inputs.now)) is not None:
         return Accepted(known, (), repeated=True)
     opening = tx.conversations.get_state(request.agent_id, request.conversation_seq)
+    if is_limited := bool(opening.agent.settings.get(LIMITS)):
+        request = replace(request, options=within(request.options, limits_in(opening.agent.settings)))
     if request.answers is not None:
         return _resume(tx, request, request.answers, opening, inputs, begin=begin)
     if opening.conversation.pending_run_seq is not None:
         raise approval_pending(tx, opening.conversation)
-    check_agent(tx, opening, request.chars, inputs.now)
+    if is_limited:
+        check_agent(tx, opening, request.chars, inputs.now)
     if request.options.origin is not None:
         check_origin(tx, request.options.origin)
     if request.options.caller is not None:
@@ -291,9 +168,12 @@ def accept(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool = False)
     waits = opening.active_run_seq is not None or request.batch_id is not None
     if opening.active_run_seq is not None and request.if_busy == "reject":
         active = tx.runs.get_by_key(RunKey(request.agent_id, opening.active_run_seq))
-        if request.has_no_key and is_sent_again(tx, active, request.drafts, _options(request, opening)):
+        has_key = request.idempotency_key is not None or request.client_tools  # they tell it from one with these words
+        if not has_key and is_sent_again(tx, active, request.drafts, request.options):
             return Accepted(active, (), repeated=True)
         raise ConversationBusy(active.id)
+    if begin and not waits and (plan := plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)):
+        raise RecallFirst(plan)
     run = _add_run(
         tx,
         request,
@@ -326,9 +206,11 @@ def _begin(
 ) -> Accepted:
     """Begin a run that was added as `running` in this transaction, and record its first request if that is its first
     action. Raises: RequestDefect."""
-    agent, changes = follow_default(tx, opening.agent, log.run, inputs)
-    opening = replace(opening, agent=agent)
-    events += [RunStarted(log.run.id, log.run.lease_number), *changes]
+    events.append(RunStarted(log.run.id, log.run.lease_number))
+    if opening.agent.follows_default:
+        agent, changes = follow_default(tx, opening.agent, log.run, inputs)
+        opening = replace(opening, agent=agent)
+        events += changes
     if isinstance(action, MakeRequest):
         try:
             progress = make_request(tx, log, action, inputs, events, opening=opening)
@@ -341,14 +223,9 @@ def _begin(
     return Accepted(progress.log.run, progress.events, begun=progress)
 
 
-def _options(request: Request, opening: ConversationState) -> RunOptions:
-    """The options of a request's run, with the limits of the agent."""
-    return within(request.options, limits_in(opening.agent.settings))
-
-
 def _add_run(
     tx: Tx,
-    request: Request,
+    request: RunRequest,
     opening: ConversationState,
     inputs: UnitInputs,
     *,
@@ -375,7 +252,7 @@ def _add_run(
         lease_owner=inputs.owner,
         lease_until=inputs.until,
         waiting_input=waiting_input,
-        options=_options(request, opening),
+        options=request.options,
         batch_id=request.batch_id,
     )
     if request.idempotency_key is not None:
@@ -386,7 +263,13 @@ def _add_run(
 
 
 def _resume(
-    tx: Tx, request: Request, answers: Sequence[Answer], opening: ConversationState, inputs: UnitInputs, *, begin: bool
+    tx: Tx,
+    request: RunRequest,
+    answers: Sequence[Answer],
+    opening: ConversationState,
+    inputs: UnitInputs,
+    *,
+    begin: bool,
 ) -> Accepted:
     """Accept answers: add the run that goes on with them. It precedes all runs that wait, and begins at once."""
     agent, conversation, now = opening.agent, opening.conversation, inputs.now
@@ -418,6 +301,8 @@ def _resume(
         if rows:
             tx.messages.append(stopped, rows, tokens, at=now, step_id=step_id)
         return Accepted(stopped, (), waits=True)
+    if begin and (plan := plan_recall(tx, opening, request.drafts, inputs, model=request.options.model)):
+        raise RecallFirst(plan)
     run = _add_resumed_run(tx, request, opening, pending, rows, inputs, running=begin)
     tx.conversations.put_pending(agent.id, conversation.seq, run_seq=None)
     added: Sequence[Message] = ()
@@ -430,13 +315,11 @@ def _resume(
     return _begin(tx, log, next_action(log), opening.with_messages(added), events, inputs)
 
 
-def _continue_cancelled(tx: Tx, request: Request, inputs: UnitInputs, *, begin: bool) -> Accepted:
+def _continue_cancelled(tx: Tx, request: RunRequest, inputs: UnitInputs, *, begin: bool) -> Accepted:
     """Accept answers that a cancelled run went on with before: a new turn, with a message that says so."""
-    message_id = MessageId(id_in_run(request.run_id, "input", 0, inputs.ids))
-    draft = Draft(id=message_id, role="user", parts=(Text(KEEP_ALIVE),))
-    tokens = input_tokens(draft.role, KEEP_ALIVE, inputs.counter)
-    turn = replace(request, answers=None, drafts=(draft,), tokens=(tokens,), idempotency_key=None)
-    accepted = accept(tx, turn, inputs, begin=begin)
+    turn = replace(request, answers=None, messages=(NewMessage((Text(KEEP_ALIVE),)),), idempotency_key=None)
+    turn = with_run(turn, inputs, request.run_id)
+    accepted = accept(tx, turn, replace(inputs, recalled=NO_RECALL), begin=begin)
     if request.idempotency_key is not None:  # its digest is that of the answers
         tx.runs.remember_key(accepted.run.key, request.conversation_seq, request.idempotency_key, digest=request.digest)
     return accepted
@@ -444,7 +327,7 @@ def _continue_cancelled(tx: Tx, request: Request, inputs: UnitInputs, *, begin: 
 
 def _add_resumed_run(
     tx: Tx,
-    request: Request,
+    request: RunRequest,
     opening: ConversationState,
     pending: Pending,
     rows: Sequence[Draft],

@@ -11,7 +11,8 @@ from dataclasses import replace
 from perdure.core.errors import PerdureError, RequestRefused, StoreError
 from perdure.core.runs import Batch, Run
 from perdure.engine.ports import UnitInputs
-from perdure.engine.run.accept import Request, accept
+from perdure.engine.run.accept import accept
+from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 
 
@@ -26,12 +27,14 @@ def named_request(place: int) -> Iterator[None]:
         raise RequestRefused(place, error) from error
 
 
-def digest_of(requests: Sequence[Request]) -> str:
+def digest_of(requests: Sequence[RunRequest]) -> str:
     """SHA-256 of the agents, messages and answers of requests."""
     return hashlib.sha256(json.dumps([[one.agent_id, one.digest] for one in requests]).encode()).hexdigest()
 
 
-def accept_batch(tx: Tx, batch: Batch, requests: Sequence[Request], inputs: UnitInputs) -> tuple[Batch, Sequence[Run]]:
+def accept_batch(
+    tx: Tx, batch: Batch, requests: Sequence[RunRequest], inputs: UnitInputs
+) -> tuple[Batch, Sequence[Run]]:
     """Accept the requests of a batch; the batch as stored, and its new runs. A batch that is there already is returned
     as it is. Raises: RequestRefused."""
     known = tx.batches.find(batch.id)

@@ -256,13 +256,13 @@ class Progress:
 
 def open_calls_in(messages: Sequence[Message]) -> tuple[OpenCall, ...]:
     """The calls in these rows that have no result in them, in the order of the rows."""
+    calls = [(message, call) for message in messages for call in message.calls]
+    if not calls:  # as in most runs
+        return ()
     answered = {result.call_id for message in messages for result in message.results}
     decisions = {decision.call_id: decision for message in messages for decision in message.decisions}
     return tuple(
-        OpenCall(call, message, decisions.get(call.call_id))
-        for message in messages
-        for call in message.calls
-        if call.call_id not in answered
+        OpenCall(call, message, decisions.get(call.call_id)) for message, call in calls if call.call_id not in answered
     )
 
 
@@ -291,7 +291,10 @@ def run_log_of(tx: Tx, run: Run) -> RunLog:
 
 def rule_scope_of(tx: Tx, run: Run, agent_type: str, settings: Mapping[str, Any]) -> RuleScope | None:
     """The scope of an agent's loop and of the `tool_rules` in its settings; None: nothing depends on other calls."""
-    loop, rules = loop_of(agent_type, settings), rules_in(settings)
+    loop = loop_of(agent_type, settings)
+    if not settings.get("tool_rules") and not loop.heartbeats:
+        return None
+    rules = rules_in(settings)
     if not rules.ordered and not loop.heartbeats:
         return None
     agent_id = run.key.agent_id

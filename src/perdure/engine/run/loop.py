@@ -14,7 +14,7 @@ from perdure.context.window.plan import Evict, Merge, Stub
 from perdure.core.conversations import CompactionSettings, Conversation
 from perdure.core.errors import LeaseLost, NotFound
 from perdure.core.events import Event, MessageAdded, PrefixRewritten, RowsCut, ViewCompacted
-from perdure.core.nodes import SummaryNode, message_handle
+from perdure.core.nodes import message_handle
 from perdure.core.runs import PrefixChange, Run
 from perdure.core.telemetry.port import Compacted, RunWork, current_run
 from perdure.engine.budget import count_use
@@ -205,7 +205,9 @@ def _store_removal(
             node.upto_message_seq,
             isinstance(removal, Merge),
             node.made_by,
-            compaction.tokens if len(compaction.nodes) == 1 else _tokens_behind(room, node),
+            compaction.tokens
+            if len(compaction.nodes) == 1
+            else sum(row.tokens for row in room.view.rows if node.from_message_seq <= row.seq <= node.upto_message_seq),
             node.tokens,
             node.rejected,
             node.method,
@@ -215,12 +217,6 @@ def _store_removal(
     if (note := compaction.note) is not None:
         events.append(MessageAdded(note.seq, note))
     return [*events, PrefixRewritten(compaction.prefix.seq, compaction.prefix.reason)]
-
-
-def _tokens_behind(room: RoomPlan, node: SummaryNode) -> int:
-    """The tokens of the rows that a node stands for, as they were in view."""
-    first, last = node.from_message_seq, node.upto_message_seq
-    return sum(row.tokens for row in room.view.rows if first <= row.seq <= last)
 
 
 def _store_stub(tx: Tx, room: RoomPlan, stub: Stub, conversation: Conversation, inputs: UnitInputs) -> list[Event]:

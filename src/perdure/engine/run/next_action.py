@@ -71,12 +71,6 @@ OVERFLOWS = 3
 or the window, then with an estimate that was corrected."""
 
 
-def _may_retry(log: RunLog) -> bool:
-    """Whether the newest step failed because its request was too large, and the run may try a smaller request."""
-    overflows = log.overflows
-    return 0 < len(overflows) <= OVERFLOWS and overflows[-1] is log.steps[-1]
-
-
 def next_action(log: RunLog) -> Action:
     """The one thing to do now.
 
@@ -105,7 +99,13 @@ def next_action(log: RunLog) -> Action:
         return Finish("end_turn")
     if step is not None and step.status == "success" and (answer is None or not answer.calls):
         return Finish(step.stop_reason or "end_turn")
-    if step is not None and step.status == "failed" and not _may_retry(log):
+    if (
+        step is not None
+        and step.status == "failed"
+        and not (
+            0 < len(log.overflows) <= OVERFLOWS and log.overflows[-1] is step  # a smaller request may fit
+        )
+    ):
         return Finish(step.stop_reason or "error", step.failure)
     if limit := _limit(log):
         return limit

@@ -49,6 +49,7 @@ from perdure.core.text.zones import zone
 from perdure.core.tools.engine_specs import ARCHIVAL_TOOLS, CHECKPOINT_TOOL, CONTEXT_TOOL_SPECS, DEFAULT_TOOLS
 from perdure.core.tools.loops import loop_of
 from perdure.core.tools.rules import rules_in
+from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.domain.agents.profile import OFFERED_TOOLS, PROMPT, choose_profile
 from perdure.domain.facts.deltas import build_fact_deltas, is_graph_key
 from perdure.domain.files.section import build_file_deltas, build_file_section, is_file_key
@@ -79,10 +80,12 @@ class Memory:
 def agent_of_run(agent: Agent, run: Run, models: Models) -> Agent:
     """The agent as this run's model calls see it. Settings for one model only are not for another."""
     options = run.options
-    model = options.model or agent.model
-    own = _OF_ONE_MODEL if model != agent.model else ()
-    settings = {name: value for name, value in agent.settings.items() if name not in own}
-    return as_requested(replace(agent, model=model, settings=settings | options.model_settings), models)
+    if options.model is not None and options.model != agent.model:
+        settings = {name: value for name, value in agent.settings.items() if name not in _OF_ONE_MODEL}
+        agent = replace(agent, model=options.model, settings=settings)
+    if options.logprobs or options.token_ids:
+        agent = replace(agent, settings={**agent.settings, **options.model_settings})
+    return as_requested(agent, models)
 
 
 def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None) -> Prefix:
@@ -96,6 +99,14 @@ def prefix_of_run(prefix: Prefix, run: Run, counter: TokenCounter | None = None)
         return prefix
     tokens = prefix.tokens if counter is None else prefix.tokens - counter.count(prefix.system) + counter.count(system)
     return replace(prefix, system=system, tokens=tokens)
+
+
+def current_prefix(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> Prefix | None:
+    """The conversation's prefix, that of the cached view if it still holds; None: it has none yet."""
+    cached = inputs.cached_view
+    if cached is not None and cached.prefix.seq == conversation.prefix_seq:
+        return cached.prefix
+    return None if conversation.prefix_seq is None else tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
 
 
 def read_memory(tx: Tx, opening: ConversationState) -> Memory:
@@ -127,7 +138,7 @@ def rewrite_reason(
         return "reset" if conversation.first_seq > 0 else "first"
     if current.settings_revision != agent.settings_revision:
         return "summary" if _has_revised_summary(tx, current) else "settings"
-    addition = inputs.engines.of(agent).addition
+    addition = "" if agent.settings.get(CONTEXT_ENGINE) is None else inputs.engines.of(agent).addition
     if addition and addition_section(addition) not in current.system:  # the engine was made after it, or is newer
         return "settings"
     if current.client_tools != client_tools:
@@ -138,7 +149,8 @@ def rewrite_reason(
         name: current.parts[name] for name in ("words", "profile") if name in current.parts
     }:
         return "settings"
-    if current.seen != _in_prefix(memory.versions):  # a rewrite would bring it up to date
+    # A rewrite would bring it up to date.
+    if current.seen != memory.versions and current.seen != _in_prefix(memory.versions):
         last_used_at = tx.steps.find_last_time(agent.id)
         if last_used_at is None or inputs.now - last_used_at > COLD_AFTER:
             return "cache_cold"
@@ -187,6 +199,12 @@ def store_prefix(tx: Tx, conversation: Conversation, memory: Memory, prefix: Pre
     seen = memory.versions if conversation.prefix_seq is None else conversation.seen
     tx.conversations.put_seen_versions(prefix.agent_id, conversation.seq, seen, prefix=prefix)
     return prefix
+
+
+def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
+    """The most used tags of the agent's archives."""
+    archives = tx.archives.list_by_agent(agent.id)
+    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
 
 
 def _list_changes(tx: Tx, before: Prefix, prefix: Prefix) -> Iterator[PrefixChange]:
@@ -300,12 +318,6 @@ def compile_prefix(
         parts=_name_parts(agent, base, tools, blocks, skills=skills, directories=directories) | form,
         created_at=inputs.now,
     )
-
-
-def _list_tags(tx: Tx, agent: Agent) -> tuple[str, ...]:
-    """The most used tags of the agent's archives."""
-    archives = tx.archives.list_by_agent(agent.id)
-    return tuple(dict.fromkeys(tag for archive in archives for tag, _ in tx.archives.tags(archive.id)))[:20]
 
 
 def _offered_tools(tx: Tx, agent: Agent, client_tools: str | None) -> tuple[Mapping[str, Any], ...]:

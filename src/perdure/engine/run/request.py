@@ -18,7 +18,7 @@ from perdure.core.provenance.sources import Source
 from perdure.core.runs import NO_OPTIONS, Prefix, Recipe, Run, RunKey, Step
 from perdure.domain.provenance.context import context_sources, file_source, recalled_sources, sources_of_notes
 from perdure.engine.approvals.answers import with_last_skills
-from perdure.engine.budget import find_exceeded
+from perdure.engine.budget import find_exceeded, has_budget
 from perdure.engine.estimates import (
     fixed_at_least,
     is_measured,
@@ -32,6 +32,7 @@ from perdure.engine.run.log import NO_RECALL, AutoRecalled, NoPlan, Progress, Re
 from perdure.engine.run.next_action import MakeRequest, next_action
 from perdure.engine.run.prefixes import (
     agent_of_run,
+    current_prefix,
     delta_texts,
     prefix_of_run,
     read_memory,
@@ -39,7 +40,7 @@ from perdure.engine.run.prefixes import (
     rewrite_reason,
     store_prefix,
 )
-from perdure.engine.run.room import RequestBuilder, RequestSize, plan_room
+from perdure.engine.run.room import RequestBuilder, RequestSize, before_sending, make_room
 from perdure.engine.run.rows import NEWEST, add_hook_context, add_waiting_input, end_run
 from perdure.engine.run.tail import ROWS_PER_STEP, add_pressure, build_notes
 from perdure.engine.run.tool_rules import rule_state
@@ -50,10 +51,14 @@ from perdure.storage.tx import Tx
 def note_shown(builder: RequestBuilder, recalled: MemoryRecalled | None) -> None:
     """Note what a request brings from outside beside its messages: recalled texts, working notes, open files and the
     list of steps. It is in the context of all that follows."""
-    tx, agent, seq = builder.tx, builder.agent, builder.conversation.seq
+    tx, agent, seq, opening = builder.tx, builder.agent, builder.conversation.seq, builder.opening
     shown = () if recalled is None else recalled_sources(tx, recalled)
-    files = (file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
-    shown += (*sources_of_notes(tx, agent.id, seq), *files, *_of_steps(builder))
+    if opening.has_notes:
+        shown += sources_of_notes(tx, agent.id, seq)
+    if opening.has_folders:
+        shown += tuple(file_source(tx, key) for key in builder.memory.versions if is_id("file", key))
+    if builder.guards.recent_steps:
+        shown += _of_steps(builder)
     if not shown or (row := _row_of(builder)) is None:
         return
     known = {one.source for one in context_sources(tx, agent.id, seq, before_seq=NEWEST)}
@@ -76,10 +81,8 @@ def _row_of(builder: RequestBuilder) -> Message | None:
 def _of_steps(builder: RequestBuilder) -> tuple[Source, ...]:
     """What the steps that the tail lists, also of rows out of view, brought."""
     tx, agent, seq = builder.tx, builder.agent, builder.conversation.seq
-    most = GuardSettings.of(agent.settings).recent_steps
-    rows = (
-        tx.messages.list(agent.id, conversation_seq=seq, limit=ROWS_PER_STEP * most, newest_first=True) if most else ()
-    )
+    most = ROWS_PER_STEP * builder.guards.recent_steps
+    rows = tx.messages.list(agent.id, conversation_seq=seq, limit=most, newest_first=True)
     if not rows:
         return ()
     entered = tx.sources.list_by_conversation(agent.id, seq, from_seq=rows[-1].seq, before_seq=NEWEST)
@@ -147,16 +150,19 @@ def make_request(
         opening = opening.with_messages(added) if opening is not None else None
     opening = opening or tx.conversations.get_state(log.run.key.agent_id, log.run.conversation_seq)
     conversation, options = opening.conversation, log.run.options
-    if (ended := find_exceeded(tx, opening.agent, log, inputs)) is not None:
+    if has_budget(opening.agent, options) and (ended := find_exceeded(tx, opening.agent, log, inputs)) is not None:
         return end_run(tx, log, ended, events, inputs)
     if options.system is not None:  # the cached view has the conversation's own system text
         inputs = replace(inputs, cached_view=None)
+    agent = agent_of_run(opening.agent, log.run, inputs.models)
     builder = RequestBuilder(
         tx=tx,
         inputs=inputs,
         log=log,
         events=events,
-        agent=agent_of_run(opening.agent, log.run, inputs.models),
+        agent=agent,
+        guards=GuardSettings.of(agent.settings),
+        opening=opening,
         conversation=conversation,
         memory=read_memory(tx, opening),
         view_tokens=conversation.view_tokens,
@@ -168,7 +174,8 @@ def make_request(
             tx.limits.check("memory_limit_chars", tx.blocks.size(builder.agent.id, conversation.seq))
         except TooMany as error:
             return builder.end(error)
-    recalled = _recalled_before(tx, log) or inputs.recalled or NO_RECALL
+    before = _recalled_before(tx, log) if log.steps or log.run.resumes is not None else None
+    recalled = before or inputs.recalled or NO_RECALL
     if action.abandoned is not None:
         abandoned = tx.steps.end(action.abandoned, status="abandoned", at=inputs.now)
         builder.log = replace(builder.log, steps=(*log.steps[:-1], abandoned))
@@ -187,19 +194,19 @@ def make_request(
         prefix = _own_prefix(builder, prefix)
     view = _build_view(builder, prefix)
     size, recalled = _measure_tail(builder, view, recalled)
-    if (progress := plan_room(builder, view, size, recalled)) is not None:
+    if (progress := (before_sending if size.fits else make_room)(builder, view, size, recalled)) is not None:
         return progress
     if builder.leaves_out_notes and size.without_notes is not None:
         size = size.without_notes
     if recalled.event is not None:
         events.append(recalled.event)
         count_recalled(tx, recalled.event)
-    note_shown(builder, recalled.event)
+    if recalled.event is not None or opening.has_notes or opening.has_folders or builder.guards.recent_steps:
+        note_shown(builder, recalled.event)
     step = _add_step(builder, view, size)
-    events.append(StepStarted(step.id, step.index))
-    stored = tx.events.add(log.run.key, events, at=inputs.now)
-    log = replace(builder.log, steps=(*builder.log.steps, step))
-    return Progress(log, stored, request=RequestParts(builder.agent, view))
+    stored = tx.events.add(log.run.key, [*events, StepStarted(step.id, step.index)], at=inputs.now)
+    recorded = replace(builder.log, steps=(*builder.log.steps, step))
+    return Progress(recorded, stored, request=RequestParts(builder.agent, view))
 
 
 def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
@@ -213,16 +220,11 @@ def _recalled_before(tx: Tx, log: RunLog) -> AutoRecalled | None:
 def _select_prefix(builder: RequestBuilder) -> Prefix:
     """The conversation's prefix, rewritten if there is a reason."""
     tx, agent, conversation, inputs = builder.tx, builder.agent, builder.conversation, builder.inputs
-    current: Prefix | None = None
-    if conversation.prefix_seq is not None:
-        cached = inputs.cached_view
-        current = (
-            cached.prefix
-            if cached is not None and cached.prefix.seq == conversation.prefix_seq
-            else tx.prefixes.get(agent.id, conversation.prefix_seq)
-        )
-    run = with_last_skills(tx, builder.log.run, None if current is None else current.client_tools)
-    builder.log = replace(builder.log, run=run)
+    current = current_prefix(tx, conversation, inputs)
+    run = builder.log.run
+    if run.client_tools is None and current is not None and current.client_tools is not None:
+        run = with_last_skills(tx, run, current.client_tools)
+        builder.log = replace(builder.log, run=run)
     if agent.settings.get(AUTOCLEAR) and (first := _cleared_from(builder, current)) is not None:
         return _clear_view(builder, current, first)
     reason = rewrite_reason(
@@ -340,7 +342,7 @@ def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -
     """The size of the request with as much in its tail as fits, and what was recalled of that. What was recalled is the
     first to go, then the list of steps and the notices. Notes stay, unless no other room can be made."""
     tx, agent, log, prefix = builder.tx, builder.agent, builder.log, view.prefix
-    notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs)
+    notes = build_notes(tx, agent, prefix, log.run, log.messages, builder.inputs, has_notes=builder.opening.has_notes)
     size = _measure(builder, view, recalled, notes)
     if not size.fits and recalled.text:
         recalled = NO_RECALL
@@ -348,8 +350,8 @@ def _measure_tail(builder: RequestBuilder, view: View, recalled: AutoRecalled) -
     if not size.fits and notes != (kept := TailNotes(checkpoint=notes.checkpoint)):
         notes = kept
         size = _measure(builder, view, recalled, notes)
-    if size.fits and (full := add_pressure(tx, agent, prefix, notes, filled=size.filled)) != notes:
-        warned = _measure(builder, view, recalled, full)
+    if size.fits and builder.guards.memory_pressure and size.filled >= builder.guards.memory_pressure:
+        warned = _measure(builder, view, recalled, add_pressure(tx, agent, prefix, notes, filled=size.filled))
         size = warned if warned.fits else size
     if not size.fits and notes.checkpoint:
         size = replace(size, without_notes=_measure(builder, view, recalled, NO_NOTES))
@@ -363,7 +365,7 @@ def _measure(builder: RequestBuilder, view: View, recalled: AutoRecalled, notes:
     window, reserve = inputs.window(agent)
     most, overcount, factor = window - reserve, builder.overcount, 1.0
     estimated = prefix.tokens + builder.view_tokens + inputs.counter.count(status)
-    if overflows := builder.log.overflows:  # the provider has refused a request of this run
+    if builder.log.steps and (overflows := builder.log.overflows):  # the provider has refused a request of this run
         factor = factor_after_overflow(most, overflows[-1].recipe.tokens - overcount)
     elif estimated - overcount > most and _may_try(builder):
         rows = rows_at_least(view, builder.conversation.stubs, inputs.counter)

@@ -9,19 +9,20 @@ from functools import partial
 
 from perdure.context.request.assemble import Counts, View, tail
 from perdure.context.sections.envelopes import engine_tokens
-from perdure.context.window.budget import Certificate, Segment, segments
+from perdure.context.window.budget import Certificate, segments
 from perdure.context.window.leaves import expected_calls, swap_reason
 from perdure.context.window.plan import FIXED, Plan, Situation, plan_unsent, swap
-from perdure.core.agents import Agent
-from perdure.core.conversations import Conversation, SummarySettings
+from perdure.core.agents import Agent, GuardSettings
+from perdure.core.conversations import Conversation, ConversationState, SummarySettings
 from perdure.core.errors import IrreducibleFloor
 from perdure.core.events import EngineQuarantined, Event, MessageAdded, RoomKind, ViewFull
 from perdure.core.messages import Message, MessageKind
 from perdure.core.nodes import SummaryNode
 from perdure.core.runs import Failure, Prefix
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
+from perdure.domain.agents.options import CONTEXT_ENGINE
 from perdure.engine.compaction.summarise import load_prepared, situation_of
-from perdure.engine.context_engines.calls import FALLBACK, PAGED, EngineInUse
+from perdure.engine.context_engines.calls import FALLBACK, EngineInUse
 from perdure.engine.estimates import fixed_at_least, overcount_behind, rows_tokens
 from perdure.engine.ports import UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import AutoRecalled, EngineQuestion, Progress, RoomPlan, RunLog, view_key
@@ -32,17 +33,12 @@ from perdure.engine.run.tail import build_notes
 from perdure.storage.tx import Tx
 
 
-def plan_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
-    """What comes before the request: a plan for its view, or a question to the agent's context engine; None: the
-    request is sent as it is. A run whose request can't be made to fit is ended."""
-    return _before_sending(builder, view, size, recalled) if size.fits else _make_room(builder, view, size, recalled)
-
-
-def _before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
-    """The plan, or the question, for a request that fits."""
-    used = builder.engine
-    if used is PAGED:
+def before_sending(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+    """What comes before a request that fits: a plan for its view, or a question to the agent's context engine; None:
+    the request is sent as it is."""
+    if builder.agent.settings.get(CONTEXT_ENGINE) is None and not builder.inputs.quarantined:
         return _use_prepared(builder, view, size)
+    used = builder.engine
     if not used.engine.owns_compaction and (progress := _use_prepared(builder, view, size)) is not None:
         return progress
     if used.is_foreign:
@@ -56,8 +52,9 @@ def _before_sending(builder: RequestBuilder, view: View, size: RequestSize, reca
     return None if found is None else _carry_out(builder, view, situation, found, by="engine", reason="engine")
 
 
-def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
-    """The plan, or the question, for a request that does not fit."""
+def make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled: AutoRecalled) -> Progress | None:
+    """The plan, or the question, for a request that does not fit; None: it is sent as it is. A run whose request can't
+    be made to fit is ended."""
     used, agent, conversation = builder.engine, builder.agent, builder.conversation
     situation = _load_situation(builder, view, size, load_prepared(builder.tx, view.prefix))
     if used.problem is not None and not builder.log.steps and not builder.leaves_out_notes:
@@ -74,7 +71,7 @@ def _make_room(builder: RequestBuilder, view: View, size: RequestSize, recalled:
         if size.without_notes is None:
             return builder.end(floor)
         builder.leaves_out_notes = True
-        return None if size.without_notes.fits else _make_room(builder, view, size.without_notes, recalled)
+        return None if size.without_notes.fits else make_room(builder, view, size.without_notes, recalled)
     if found is None:
         # Nothing but a correction says that it is too large; or the rows were estimated by another counter before.
         builder.tx.conversations.put_view(
@@ -216,6 +213,8 @@ class RequestBuilder:
 
     Args:
         log: with all rows that were added.
+        guards: those of the agent.
+        opening: what the agent uses.
         events: of this transaction, not stored yet.
         view_tokens: the upper estimate of all rows behind the prefix.
         overcount: by how many tokens the estimate of prefix and rows is too high.
@@ -228,6 +227,8 @@ class RequestBuilder:
     log: RunLog
     events: list[Event]
     agent: Agent
+    guards: GuardSettings
+    opening: ConversationState
     conversation: Conversation
     memory: Memory
     view_tokens: int
@@ -304,7 +305,8 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     """Build the next request of a conversation, with the certificate of its size."""
     counter, stubs, before = inputs.counter, conversation.stubs, agent
     agent = as_requested(in_effect(agent, inputs.models), inputs.models)
-    memory = read_memory(tx, tx.conversations.get_state(agent.id, conversation.seq))
+    opening = tx.conversations.get_state(agent.id, conversation.seq)
+    memory = read_memory(tx, opening)
     current = None if conversation.prefix_seq is None else tx.prefixes.get(agent.id, conversation.prefix_seq)
     client_tools = current.client_tools if current else None
     reason = rewrite_reason(tx, agent, conversation, memory, current, client_tools=client_tools, inputs=inputs)
@@ -322,11 +324,12 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
     rows = tx.messages.view(agent.id, conversation.seq, from_seq=prefix.from_message_seq, upto_seq=NEWEST)
     view = View.of(prefix, pinned, stubs).with_rows(without_open_calls(rows))
     deltas = delta_texts(tx, agent, conversation.seen, memory, prefix, inputs) if current is not None else ()
-    notes = build_notes(tx, agent, prefix, None, (), inputs)
+    notes = build_notes(tx, agent, prefix, None, (), inputs, has_notes=opening.has_notes)
     status = tail(inputs.now, agent.timezone, memory.counts, prefix=prefix, notes=notes)
     active = tx.runs.find_active(agent.id, conversation.seq)
     parts = segments(view, stubs=stubs, status=status, run_seq=active.key.seq if active else None, counter=counter)
     window, reserve = inputs.window(agent)
+    told = sum(engine_tokens(text, counter) for text in deltas)
     return Preview(
         agent=agent,
         conversation=conversation,
@@ -338,7 +341,9 @@ def preview(tx: Tx, agent: Agent, conversation: Conversation, inputs: UnitInputs
         certificate=Certificate(
             window_tokens=window,
             reserve_tokens=reserve,
-            segments=_add_to_messages(parts, sum(engine_tokens(text, counter) for text in deltas)),
+            segments=tuple(
+                replace(part, tokens=part.tokens + told) if part.name == "messages" else part for part in parts
+            ),
             overcount=overcount,
         ),
         reason=reason,
@@ -356,11 +361,6 @@ def without_open_calls(rows: Sequence[Message]) -> Sequence[Message]:
         if not open_calls:
             upto = number
     return rows[:upto]
-
-
-def _add_to_messages(parts: Sequence[Segment], tokens: int) -> tuple[Segment, ...]:
-    """The segments, with these tokens added to the segment `messages`."""
-    return tuple(replace(part, tokens=part.tokens + tokens) if part.name == "messages" else part for part in parts)
 
 
 def _measured_tokens(tx: Tx, conversation: Conversation, prefix: Prefix | None) -> int | None:

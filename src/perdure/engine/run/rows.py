@@ -14,7 +14,7 @@ from perdure.context.sections.envelopes import engine_tokens
 from perdure.context.window.tokens import MESSAGE_OVERHEAD_TOKENS
 from perdure.core.errors import IdempotencyMismatch
 from perdure.core.events import Event, MessageAdded, RunEnded
-from perdure.core.ids import AgentId, MessageId
+from perdure.core.ids import MessageId
 from perdure.core.messages import (
     Draft,
     Message,
@@ -38,6 +38,7 @@ from perdure.core.tools.spec import ToolOutcome, bare_name
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.log import Progress, RunLog, open_calls_in, run_log_of
 from perdure.engine.run.next_action import Finish, next_action
+from perdure.engine.run.run_request import RunRequest
 from perdure.storage.tx import Tx
 
 NEWEST = 2**62
@@ -221,24 +222,23 @@ OTID_COUNTS = timedelta(minutes=1)
 """How long after a run's end such a key still names it."""
 
 
-def find_known(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, key: str | None, digest: str, answers: bool, *, now: datetime
-) -> Run | None:
+def find_known(tx: Tx, request: RunRequest, *, now: datetime) -> Run | None:
     """The run of the same request that came before. Raises: IdempotencyMismatch: it had the key with another text.
 
     Some clients send one constant `otid` with everything. So another text with it is another message, and so is the
     same text later than a client would try again; not answers to calls, which wait no more.
     """
-    known = None if key is None else tx.runs.find_by_key(agent_id, conversation_seq, key)
+    key = request.idempotency_key
+    known = None if key is None else tx.runs.find_by_key(request.agent_id, request.conversation_seq, key)
     if key is None or known is None:
         return None
     run, digest_before = known
     if not key.startswith(OTID_KEY):
-        if digest_before != digest:
+        if digest_before != request.digest:
             raise IdempotencyMismatch(key)
         return run
-    is_late = not answers and run.ended_at is not None and now > run.ended_at + OTID_COUNTS
-    return None if is_late or digest_before != digest else run
+    is_late = request.answers is None and run.ended_at is not None and now > run.ended_at + OTID_COUNTS
+    return None if is_late or digest_before != request.digest else run
 
 
 def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOptions) -> bool:
@@ -246,15 +246,13 @@ def is_sent_again(tx: Tx, active: Run, drafts: Sequence[Draft], options: RunOpti
     client's that would tell them from the first ones."""
     if options != active.options or active.resumes is not None or any(draft.otid for draft in drafts):
         return False
+    before: Sequence[Draft | Message]
+    if active.input_waits:
+        before, _ = decode_drafts(tx.runs.waiting_input(active.key) or "[]")
+    else:
+        before = list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(active)))
     sent = _contents(drafts)
-    return bool(sent) and sent == _contents(_input_of(tx, active))
-
-
-def _input_of(tx: Tx, run: Run) -> Sequence[Draft | Message]:
-    """The messages that a run was begun by, in the log or still waiting."""
-    if run.input_waits:
-        return decode_drafts(tx.runs.waiting_input(run.key) or "[]")[0]
-    return list(takewhile(lambda row: row.role != "assistant", tx.messages.list_by_run(run)))
+    return bool(sent) and sent == _contents(before)
 
 
 def _contents(rows: Sequence[Draft | Message]) -> list[tuple[object, ...]]:

@@ -14,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from perdure.core.access.values import current_principal
+from perdure.core.access.values import LOCAL, current_principal
 from perdure.core.agents import Agent
 from perdure.core.errors import LeaseLost, PerdureError, StoreClosed, StoreError
 from perdure.core.events import Delta, RunEnded, StepAbandoned, StoredEvent
@@ -27,13 +27,14 @@ from perdure.engine.forgetting.erase import finish_erasures
 from perdure.engine.hooks.points import at_run_end, at_run_start
 from perdure.engine.ports import Ports, in_effect
 from perdure.engine.process import GivenBack, key_of
-from perdure.engine.run.accept import Accepted, Request, begin_run, check_input, claim_run
+from perdure.engine.run.accept import Accepted, accept_now, claim_run
 from perdure.engine.run.batch import accept_batch, named_request
 from perdure.engine.run.deltas import PAGE, events_after, fail, request_cancel, turn_of, unended
 from perdure.engine.run.interrupts import to_the_end
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.log import Line, Progress, RunLog
 from perdure.engine.run.loop import run as run_loop
+from perdure.engine.run.run_request import RunRequest, check_request
 from perdure.engine.workers.after_runs import AfterRuns, CallbackWorker
 from perdure.engine.workers.background import Pauses
 from perdure.engine.workers.worker import Worker
@@ -132,7 +133,7 @@ class Runner:
             await self._ports.store.write(lambda tx: tx.runs.release(self._ports.owner))
             await self._ports.store.write(lambda tx: tx.erasures.release(self._ports.owner))
 
-    async def accept(self, request: Request) -> Accepted:
+    async def accept(self, request: RunRequest) -> Accepted:
         """Accept a request (T1 to T3) and drive its run.
 
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, NotFound, Conflict, ModelNotFound, HookBlocked, StoreError;
@@ -141,10 +142,9 @@ class Runner:
         if not request.yields:
             self._foreground.note_begin()
         request = await self.check(request)
-        self._check_open(request)
         self.pauses.note_begin()
         # In a task of its own: a caller who leaves early must not leave a run behind that nobody drives.
-        task = asyncio.create_task(begin_run(request, self._ports))
+        task = asyncio.create_task(accept_now(request, self._ports))
         self._accepting[task] = (request.agent_id, request.conversation_seq)
         try:
             await asyncio.shield(task)
@@ -156,14 +156,13 @@ class Runner:
                 task.add_done_callback(self._drive_accepted)
         return task.result()
 
-    async def accept_batch(self, batch: Batch, requests: Sequence[Request]) -> Batch:
+    async def accept_batch(self, batch: Batch, requests: Sequence[RunRequest]) -> Batch:
         """Accept the requests of a batch, all or none, and drive its runs, some at a time. A batch that is there
         already is returned as it is. Raises: RequestRefused, StoreError; StoreClosed: this process is about to end."""
-        checked: list[Request] = []
+        checked: list[RunRequest] = []
         for place, request in enumerate(requests):
             with named_request(place):
                 checked.append(await self.check(request))
-                self._check_open(request)
         self._foreground.note_begin()
         inputs = self._ports.inputs()
         # If the caller leaves now, `recover` takes the runs up.
@@ -181,28 +180,22 @@ class Runner:
         self._foreground.note_begin()
         self._want(run, waits=True)
 
-    async def check(self, request: Request) -> Request:
+    async def check(self, request: RunRequest) -> RunRequest:
         """The request with what hooks add, once it is found acceptable. Raises: as `accept`."""
-        check_input(
-            request.drafts,
-            self._ports.settings,
-            may_be_empty=request.answers is not None,
-            max_steps=request.max_steps,
-            idempotency_key=request.idempotency_key,
-            if_busy=request.if_busy,
-        )
-        if not request.options.hops:  # an agent's words to another one are not those of the key's user
-            check_key_size(request.chars)
-        budget = within(with_key_budget(request.options, current_principal.get()), self._ports.settings.run_budget)
-        request = replace(request, options=budget)
-        if self._ports.hooks.points & {"run_start", "conversation_start"}:
-            return await at_run_start(request, self._ports)
-        return request
-
-    def _check_open(self, request: Request) -> None:
-        """Raises: StoreClosed: this process is about to end. What a run under way asks of another agent is let in."""
-        if self._closing or (self._ports.drain.is_on and request.options.origin is None):
+        ports, options = self._ports, request.options
+        check_request(request, ports.settings)
+        if (principal := current_principal.get()) is not LOCAL:
+            if not options.hops:  # an agent's words to another one are not those of the key's user
+                check_key_size(request.chars)
+            options = with_key_budget(options, principal)
+        if (options := within(options, ports.settings.run_budget)) is not request.options:
+            request = replace(request, options=options)
+        if ports.hooks.points & {"run_start", "conversation_start"}:
+            request = await at_run_start(request, ports)
+        # What a run under way asks of another agent is let in.
+        if self._closing or (ports.drain.is_on and options.origin is None):
             raise StoreClosed("this process is about to end: send it again in a moment")
+        return request
 
     def _drive_accepted(self, task: asyncio.Task[Accepted]) -> None:
         """Have the run of an accepted request driven. Of a refused one the error counts as retrieved."""
@@ -323,7 +316,8 @@ class Runner:
         # Also where it is behind runs of a batch: who waits for it may be one of them.
         if run.batch_id is None and not waits:
             self._start(line)
-        self._fill_places()
+        if self._batch_lines:
+            self._fill_places()
 
     def _fill_places(self) -> None:
         """Start the conversations that have waited longest with runs of batches, as far as there are places."""

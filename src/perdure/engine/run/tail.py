@@ -36,7 +36,14 @@ CHECKPOINT_SHARE = 0.1
 
 
 def build_notes(
-    tx: Tx, agent: Agent, prefix: Prefix, run: Run | None, messages: Sequence[Message], inputs: UnitInputs
+    tx: Tx,
+    agent: Agent,
+    prefix: Prefix,
+    run: Run | None,
+    messages: Sequence[Message],
+    inputs: UnitInputs,
+    *,
+    has_notes: bool,
 ) -> TailNotes:
     """Return what the tail of the next request says, without how full the window is.
 
@@ -44,16 +51,18 @@ def build_notes(
         prefix: of the request.
         run: None: no run goes on.
         messages: of the run, in order.
+        has_notes: whether a block of the agent holds working notes.
     """
-    guards = GuardSettings.of(agent.settings)
+    guards, seq = GuardSettings.of(agent.settings), prefix.conversation_seq
     tools = {tool["name"] for tool in prefix.tools}
-    seq = prefix.conversation_seq
-    turn = messages if run is None else _turn_rows(tx, run, messages)
-    notices = _progress_notices(guards, turn, tools) if tools else ()
+    turn = messages
+    if run is not None and run.turn_from is not None and run.begins_at is not None:  # since the user spoke
+        first_seq = max(run.turn_from, run.begins_at - TURN_ROWS)
+        turn = (*tx.messages.view(agent.id, seq, from_seq=first_seq, upto_seq=run.begins_at - 1), *messages)
     return TailNotes(
-        checkpoint=_checkpoint(tx, agent, seq, inputs) if CHECKPOINT_TOOL in tools else "",
-        recent_steps=_recent_steps(tx, agent, seq, turn, guards.recent_steps),
-        notices=notices,
+        checkpoint=_checkpoint(tx, agent, seq, inputs) if has_notes and CHECKPOINT_TOOL in tools else "",
+        recent_steps=_recent_steps(tx, agent, seq, turn, guards.recent_steps) if guards.recent_steps else (),
+        notices=_progress_notices(guards, turn, tools) if tools and len(turn) > 1 else (),  # one row holds no step
     )
 
 
@@ -63,9 +72,8 @@ def add_pressure(tx: Tx, agent: Agent, prefix: Prefix, notes: TailNotes, *, fill
     Args:
         filled: the share of the window that the request takes.
     """
-    guards = GuardSettings.of(agent.settings)
     saving = [name for name in _SAVING_TOOLS if any(tool["name"] == name for tool in prefix.tools)]
-    if not guards.memory_pressure or filled < guards.memory_pressure or not saving:
+    if not saving:
         return notes
     oldest = message_handle(prefix.from_message_seq)
     if _was_told(tx, agent, prefix, oldest):
@@ -106,19 +114,8 @@ def _checkpoint(tx: Tx, agent: Agent, conversation_seq: int, inputs: UnitInputs)
     return notes if budget.fits(notes) else f"{budget.cut(notes)}…"
 
 
-def _turn_rows(tx: Tx, run: Run, messages: Sequence[Message]) -> Sequence[Message]:
-    """The messages of the turn that a run serves: since the user spoke, also of runs that it resumes."""
-    if run.turn_from is None or run.begins_at is None:
-        return messages
-    from_seq = max(run.turn_from, run.begins_at - TURN_ROWS)
-    earlier = tx.messages.view(run.key.agent_id, run.conversation_seq, from_seq=from_seq, upto_seq=run.begins_at - 1)
-    return (*earlier, *messages)
-
-
 def _recent_steps(tx: Tx, agent: Agent, conversation_seq: int, turn: Sequence[Message], most: int) -> tuple[str, ...]:
     """A line for each of the newest steps, oldest first."""
-    if not most:
-        return ()
     steps = tool_steps(turn)
     if len(steps) < most:
         before = turn[0].seq if turn else None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from perdure.context.sections.envelopes import engine_tokens, envelope, input_tokens
+from perdure.context.sections.envelopes import envelope
 from perdure.core.errors import (
     Conflict,
     InvalidInput,
@@ -26,8 +26,8 @@ from perdure.core.errors import (
     PerdureError,
     StoreError,
 )
-from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId, id_in_run
-from perdure.core.messages import ENGINE_SENDER, Draft, Text, images_of, text_of
+from perdure.core.ids import AgentId, MessageId, RunId, ScheduleId
+from perdure.core.messages import ENGINE_SENDER, Draft, Text, text_of
 from perdure.core.runs import Run, RunOptions
 from perdure.core.schedules import DuePlan, Firing, Outcome, Schedule, ScheduledMessage, plan_due
 from perdure.core.text.json_strings import compact_json
@@ -37,8 +37,9 @@ from perdure.domain.companions.units import find_companion
 from perdure.engine.budget import check_key_size
 from perdure.engine.companions.worker import Companions
 from perdure.engine.ports import EngineSettings, Ports, SendSettings, UnitInputs
-from perdure.engine.run.accept import Request, accept, check_input
+from perdure.engine.run.accept import accept
 from perdure.engine.run.interrupts import to_the_end
+from perdure.engine.run.run_request import NewMessage, RunRequest, check_input, with_run
 from perdure.engine.run.runner import Runner
 from perdure.engine.workers.worker import Worker
 from perdure.storage.tx import Tx
@@ -61,41 +62,25 @@ class UserEvent:
     wake: bool = True
 
 
-def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> Request:
+def schedule_request(schedule: Schedule, plan: DuePlan, ports: Ports, *, max_steps: int) -> RunRequest:
     """Return the request of a schedule's run."""
-    run_id = RunId(ports.ids.new("run"))
-    drafts: list[Draft] = []
-    tokens: list[int] = []
-    for place, message in enumerate(schedule.messages):
-        message_id, text = MessageId(id_in_run(run_id, "input", place, ports.ids)), text_of(message.parts)
-        if message.role == "system":
-            wake = _schedule_envelope(schedule, plan, text)
-            drafts.append(_engine_draft(message_id, wake, otid=message.otid))
-            tokens.append(engine_tokens(wake, ports.counter))
-            continue
-        drafts.append(
-            Draft(
-                id=message_id,
-                role=message.role,
-                parts=message.parts,
-                name=message.name,
-                otid=message.otid,
-                sender_id=message.sender_id,
-            )
-        )
-        tokens.append(input_tokens(message.role, text, ports.counter, images=len(images_of(message.parts))))
-    return Request(
-        run_id=run_id,
+    messages = [
+        _engine_message(_schedule_envelope(schedule, plan, text_of(one.parts)), otid=one.otid)
+        if one.role == "system"
+        else NewMessage(one.parts, one.role, one.name, one.otid, one.sender_id)
+        for one in schedule.messages
+    ]
+    request = RunRequest(
         agent_id=schedule.agent_id,
         conversation_seq=schedule.conversation_seq,
-        drafts=tuple(drafts),
-        tokens=tuple(tokens),
+        messages=tuple(messages),
         background=schedule.callback is not None,
         max_steps=max_steps if schedule.max_steps is None else schedule.max_steps,
         options=RunOptions(form=dict(schedule.form)),
         callback=schedule.callback,
         sent_chars=0,  # its messages were measured when it was made
     )
+    return with_run(request, ports)
 
 
 def event_request(
@@ -107,7 +92,7 @@ def event_request(
     timezone: str,
     max_steps: int,
     idempotency_key: str | None = None,
-) -> Request:
+) -> RunRequest:
     """Return the request of an event's run, which ends at once where the event wakes nobody.
 
     Raises: InvalidInput, MessageTooLarge.
@@ -115,19 +100,17 @@ def event_request(
     data = _checked_data(event, ports.settings.message_limit_chars)
     time = _local(ports.clock.now(), timezone)
     text = envelope("event", event=event.kind, time=time, data=dict(event.data) or None)
-    run_id = RunId(ports.ids.new("run"))
-    return Request(
-        run_id=run_id,
+    request = RunRequest(
         agent_id=agent_id,
         conversation_seq=conversation_seq,
-        drafts=(_engine_draft(MessageId(id_in_run(run_id, "input", 0, ports.ids)), text),),
-        tokens=(engine_tokens(text, ports.counter),),
+        messages=(_engine_message(text),),
         idempotency_key=idempotency_key,
         identity=compact_json(["event", event.kind, data, event.wake]),
         max_steps=max_steps,
         options=RunOptions(note=not event.wake),
         sent_chars=len(data) if event.data else 0,
     )
+    return with_run(request, ports)
 
 
 def check_schedule(
@@ -170,9 +153,9 @@ def _schedule_envelope(schedule: Schedule, plan: DuePlan, text: str) -> str:
     )
 
 
-def _engine_draft(message_id: MessageId, text: str, *, otid: str | None = None) -> Draft:
+def _engine_message(text: str, *, otid: str | None = None) -> NewMessage:
     """A system message of the engine: its sender is one that no caller may name."""
-    return Draft(id=message_id, role="system", parts=(Text(text),), otid=otid, sender_id=ENGINE_SENDER)
+    return NewMessage((Text(text),), "system", otid=otid, sender_id=ENGINE_SENDER)
 
 
 def _local(moment: datetime, timezone: str) -> str:
@@ -200,7 +183,9 @@ class Overtaken(Conflict):
     """Somebody else has dealt with the due time, or has changed the schedule."""
 
 
-def fire(tx: Tx, schedule: Schedule, plan: DuePlan, request: Request | None, refusal: str, inputs: UnitInputs) -> Fired:
+def fire(
+    tx: Tx, schedule: Schedule, plan: DuePlan, request: RunRequest | None, refusal: str, inputs: UnitInputs
+) -> Fired:
     """Carry a plan out, if the schedule is as it was read.
 
     Args:

@@ -1,6 +1,7 @@
 """Automatic recall: what a search finds for a user's message stands at the end of the request, in its volatile tail.
 
-The search runs before the transaction that records the run's first request (T3). Later steps of the run copy the text
+The search runs before the transaction that records the run's first request (T3): one that finds that it is needed
+stores nothing, and is made again with what was found. Later steps of the run copy the text
 from the recipe of the step before. Recall never fails a run: what it can't do in time is left out, and an event says
 so.
 """
@@ -15,17 +16,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from perdure.core.agents import AUTOCLEAR, Agent
-from perdure.core.conversations import Conversation
+from perdure.core.conversations import Conversation, ConversationState
 from perdure.core.errors import PerdureError
 from perdure.core.events import MemoryRecalled
-from perdure.core.ids import AgentId, FactId, PassageId
-from perdure.core.messages import MessageFilter, user_texts
+from perdure.core.ids import FactId, PassageId
+from perdure.core.messages import Draft, Message, MessageFilter, user_texts
 from perdure.domain.agents.automatic import AutoRecall, bypasses, find_automatic
 from perdure.domain.facts.citations import count_passages
 from perdure.domain.facts.settings import load_agent_facts
 from perdure.engine.ports import Ports, UnitInputs, as_requested, in_effect
 from perdure.engine.run.log import NO_RECALL, AutoRecalled, RunLog
-from perdure.engine.run.prefixes import read_memory
+from perdure.engine.run.prefixes import current_prefix
 from perdure.engine.run.rows import decode_drafts
 from perdure.search.hits import FactScope, RecallScope, Source
 from perdure.storage.tx import Tx
@@ -34,9 +35,6 @@ log = logging.getLogger(__name__)
 
 QUERY_CHARS = 2_000
 """Characters of the user's messages that are searched: the beginning and the end of a longer text."""
-
-OTHERS = 20
-"""Other conversations that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,49 +47,57 @@ class RecallPlan:
     in_words: bool = False
 
 
+class RecallFirst(Exception):
+    """Nothing was stored: memory is to be searched first, as `plan` says."""
+
+    def __init__(self, plan: RecallPlan) -> None:
+        super().__init__(plan)
+        self.plan = plan
+
+
 def plan_recall_of_run(tx: Tx, run_log: RunLog, inputs: UnitInputs) -> RecallPlan | None:
     """The search for the first request of a claimed run; None: none is needed."""
-    run = run_log.run
-    texts = [message.text for message in run_log.messages if message.role == "user" and message.kind == "message"]
+    run, rows = run_log.run, list[Draft | Message](run_log.messages)
     if run.input_waits and (waiting := tx.runs.waiting_input(run.key)) is not None:
-        drafts, _ = decode_drafts(waiting)
-        texts += user_texts(drafts)
-    return plan_recall(tx, run.key.agent_id, run.conversation_seq, texts, inputs, model=run.options.model)
+        rows += decode_drafts(waiting)[0]
+    opening = tx.conversations.get_state(run.key.agent_id, run.conversation_seq)
+    return plan_recall(tx, opening, rows, inputs, model=run.options.model)
 
 
 def plan_recall(
-    tx: Tx,
-    agent_id: AgentId,
-    conversation_seq: int,
-    texts: Sequence[str],
-    inputs: UnitInputs,
-    *,
-    model: str | None = None,
+    tx: Tx, opening: ConversationState, rows: Sequence[Draft | Message], inputs: UnitInputs, *, model: str | None
 ) -> RecallPlan | None:
-    """The search for the first request after these messages of a user; None: none is needed.
+    """The search for the first request after these messages; None: none is needed, or it was made.
 
-    An agent whose requests begin with an empty view recalls only if it says so itself.
+    A new agent's chat has nothing out of view: it needs no search, and imports nothing for one. An agent whose requests
+    begin with an empty view recalls only if it says so itself.
 
     Args:
         model: of the run, if it has one of its own.
-    Raises: NotFound.
     """
+    if inputs.recalled is not None:
+        return None
+    conversation, agent = opening.conversation, opening.agent
+    prefix = current_prefix(tx, conversation, inputs)
+    first_seq = conversation.first_seq if prefix is None else prefix.from_message_seq
+    if not (first_seq or opening.passages or opening.has_graph or opening.has_others or opening.has_folders):
+        return None
+    texts = user_texts(rows)
     if not (query := _query(texts)):
         return None
-    opening = tx.conversations.get_state(agent_id, conversation_seq)
-    conversation, agent = opening.conversation, in_effect(opening.agent, inputs.models)
-    agent = as_requested(agent if model is None else replace(agent, model=model), inputs.models)
+    agent = in_effect(agent, inputs.models) if model is None else replace(agent, model=model)
+    agent = as_requested(agent, inputs.models)
     setting = find_automatic(AutoRecall, agent.settings)
     if setting is None or bypasses(agent.settings, conversation):
         return None
     if agent.settings.get(AUTOCLEAR) and AutoRecall.name not in opening.agent.settings:
         return None
-    first_seq, pinned = _rows_in_view(tx, conversation, inputs)
-    facts = _fact_scope(tx, agent, conversation, texts)
-    if not (
-        first_seq > 0 or facts or read_memory(tx, opening).counts.passages > 0 or _has_more(tx, agent, conversation)
+    facts = _fact_scope(tx, agent, conversation, texts) if opening.has_graph else None
+    if not (first_seq or facts or opening.passages or opening.has_others) and not any(
+        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
     ):
         return None
+    pinned = frozenset(() if prefix is None else prefix.pinned)  # rows before the first one in view
     scope = RecallScope(
         agent_id=agent.id, blocks=False, in_view=(conversation.seq, first_seq), pinned=pinned, facts=facts, fills=True
     )
@@ -171,22 +177,10 @@ def _query(texts: Sequence[str]) -> str:
     return text if len(text) <= QUERY_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
-def _rows_in_view(tx: Tx, conversation: Conversation, inputs: UnitInputs) -> tuple[int, frozenset[int]]:
-    """The number of the first row in view, and the numbers of pinned rows before it."""
-    if conversation.prefix_seq is None:
-        return conversation.first_seq, frozenset()
-    cached = inputs.cached_view
-    if cached is not None and cached.prefix.seq == conversation.prefix_seq:
-        prefix = cached.prefix
-    else:
-        prefix = tx.prefixes.get(conversation.agent_id, conversation.prefix_seq)
-    return prefix.from_message_seq, frozenset(prefix.pinned)
-
-
 def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequence[str]) -> FactScope | None:
-    """The facts that may be recalled: of the entities that the newest messages name. None: the agent has none."""
+    """The facts that may be recalled: of the entities that the newest messages name. None: none are to be."""
     settings = load_agent_facts(agent.settings)
-    if not settings.recall or tx.graphs.find_by_agent(agent.id) is None:
+    if not settings.recall:
         return None
     where = MessageFilter(conversation_seq=conversation.seq, roles=("user", "assistant"))
     newest = tx.messages.newest(agent.id, where=where, limit=settings.recall_messages)
@@ -197,13 +191,4 @@ def _fact_scope(tx: Tx, agent: Agent, conversation: Conversation, texts: Sequenc
         texts=tuple(said)[-settings.recall_messages :],
         limit=settings.recall,
         **({"trust": None} if settings.use_untrusted else {}),
-    )
-
-
-def _has_more(tx: Tx, agent: Agent, conversation: Conversation) -> bool:
-    """Whether the agent has other conversations or files: a new agent's chat needs no search, and imports nothing for
-    one."""
-    others = tx.conversations.list(agent.id, limit=OTHERS)
-    return any(other.last_message_at is not None for other in others if other.seq != conversation.seq) or any(
-        folder.file_count for folder in tx.folders.list_by_agent(agent.id)
     )

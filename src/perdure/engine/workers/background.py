@@ -81,7 +81,7 @@ class Foreground:
 
     def note_begin(self) -> None:
         """Note that somebody is about to be answered: the call that goes on is put back."""
-        self.note_end()
+        self._seen_at = asyncio.get_running_loop().time()
         self._cold.clear()
         if self._call is not None:
             self._call.fire(PutBack())
@@ -325,7 +325,7 @@ class Pauses:
 
     def _is_pause(self, time: float) -> bool:
         """Return whether no request has been answered for a moment."""
-        return not self._is_busy() and time - self._seen_at >= self._quiet_s
+        return time - self._seen_at >= self._quiet_s and not self._is_busy()
 
     def _seconds_left(self, time: float) -> float:
         """Return in how many seconds to look again; 0: work may go on."""

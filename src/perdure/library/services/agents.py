@@ -34,13 +34,12 @@ from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.conversations.reset import delete, delete_agent
 from perdure.engine.ports import in_effect
-from perdure.engine.run.accept import check_input
+from perdure.engine.run.run_request import NewMessage, check_input, tokens_of
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.folders.folders import attach_and_open
 from perdure.library.services.identities import IdentityState, load_identities, set_identities
-from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
@@ -125,9 +124,11 @@ class AgentService:
         ports, inputs = self._ports, self._ports.inputs()
         now = inputs.now
         await self._check_engine(new.settings)
-        drafts = [message.draft(MessageId(ports.ids.new("message")), ports) for message in messages]
-        appended = [draft for draft, _ in drafts]
+        for message in messages:
+            message.check(ports.settings.limits)
+        appended = [message.draft(MessageId(ports.ids.new("message"))) for message in messages]
         check_input(appended, ports.settings, may_be_empty=True)
+        tokens = [tokens_of(draft, ports.counter, None) for draft in appended]
 
         def create(tx: Tx) -> Agent:
             agent = create_agent(
@@ -139,7 +140,6 @@ class AgentService:
             )
             self._set_belongings(tx, agent.id, belongings, at=now)
             if appended:
-                tokens = [count for _, count in drafts]
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
             if companion is not None:
                 enable_companion(tx, agent.id, ids=ports.ids, author=author or outside(), at=now, kind=companion)

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, TypeVar, Unpack
+from dataclasses import replace
+from typing import Any, Literal, TypeVar
 
 from perdure.app import App
-from perdure.context.sections.envelopes import input_tokens
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.blocks import Author
 from perdure.core.conversations import SYSTEM_SEQ, Conversation
 from perdure.core.errors import AnswerInvalid
 from perdure.core.events import Delta, StoredEvent
-from perdure.core.ids import AgentId, ConversationId, MessageId, RunId, id_in_run, is_id
-from perdure.core.messages import Draft, Image, ImageLink, Message, Role, Text, ToolDecision, images_of, text_of
-from perdure.core.runs import NO_OPTIONS, Callback, IfBusy, Run, RunOptions
+from perdure.core.ids import AgentId, ConversationId, MessageId, is_id
+from perdure.core.messages import Image, ImageLink, Message, Text, ToolDecision
+from perdure.core.runs import Run
 from perdure.domain.conversations.importing import ImportedMessage, Importer
 from perdure.engine.approvals.answers import find_pending
 from perdure.engine.approvals.decisions import calls_of_request
-from perdure.engine.budget import check_budget
 from perdure.engine.conversations.edit import Edit, EditedPart, edit_message
 from perdure.engine.conversations.importing import import_waiting
 from perdure.engine.forgetting.forget import message_item, record
-from perdure.engine.ports import Ports
-from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.accept import Accepted
 from perdure.engine.run.batch import named_request
+from perdure.engine.run.run_request import NewMessage, RunRequest, callback_to_store, with_run
 from perdure.engine.run.system_messages import render_system_message
-from perdure.library.checks import callback_to_store, check_limit, check_number, check_sender, outside
+from perdure.library.checks import check_limit, check_number, outside
 from perdure.library.reply import Reply, Turn
 from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
@@ -50,130 +48,68 @@ from perdure.storage.tx import Tx
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """A message that a caller sends."""
-
-    parts: tuple[Text | Image | ImageLink, ...]
-    role: Role = "user"
-    name: str | None = None
-    otid: str | None = None
-    sender_id: str | None = None
-
-    def draft(self, message_id: MessageId, ports: Ports) -> tuple[Draft, int]:
-        """The message as it is stored, under this id, and the upper estimate of its tokens; 0 for one over the limit,
-        which is refused before anything is done with it. Raises: InvalidInput, TooMany."""
-        parts: tuple[Text | Image, ...] = tuple(part for part in self.parts if not isinstance(part, ImageLink))
-        check_sender(ports.settings.limits, self.sender_id, name=self.name, otid=self.otid)
-        draft = Draft(
-            id=message_id, role=self.role, parts=parts, name=self.name, otid=self.otid, sender_id=self.sender_id
-        )
-        text = text_of(parts)
-        is_too_large = len(text) > ports.settings.message_limit_chars
-        return draft, 0 if is_too_large else input_tokens(self.role, text, ports.counter, images=len(images_of(parts)))
-
-
-class SendOptions(TypedDict, total=False):
-    """What may be said with messages; see `MessageService.prepare`."""
-
-    conversation_seq: int
-    answers: Sequence[Answer] | None
-    answer_otid: str | None
-    partial: bool
-    client_tools: tuple[Mapping[str, Any], ...] | None
-    idempotency_key: str | None
-    if_busy: IfBusy
-    background: bool
-    max_steps: int | None
-    renew_steps: bool
-    options: RunOptions
-    callback: Callback | None
-
-
-BatchPart = tuple[AgentId, Sequence[NewMessage], SendOptions]
-"""One request of a batch: the arguments of `MessageService.prepare`."""
-
-
 class MessageService:
-    """The operations on messages. A conversation is given by its number within the agent; the first has 0."""
+    """The operations on messages."""
 
     def __init__(self, app: App) -> None:
         self._app, self._ports, self._models = app, app.ports, ModelService(app)
 
-    async def submit(
-        self, agent_id: AgentId, messages: Sequence[NewMessage], **options: Unpack[SendOptions]
-    ) -> Accepted:
+    async def submit(self, request: RunRequest) -> Accepted:
         """The run that answers these messages, or goes on with these answers; from here on it is durable.
 
-        Raises: as `prepare`; NotFound, ConversationBusy, ApprovalPending, IdempotencyMismatch.
+        Raises: as `prepare`; EmptyMessage, MessageTooLarge, ConversationBusy, ApprovalPending, IdempotencyMismatch.
         """
-        return await self._app.runner.accept(await self.prepare(agent_id, messages, **options))
+        return await self._app.runner.accept(await self.prepare(request))
 
-    async def prepare(self, agent_id: AgentId, messages: Sequence[NewMessage], **sent: Unpack[SendOptions]) -> Request:
-        """The request that the engine accepts.
+    async def prepare(self, request: RunRequest) -> RunRequest:
+        """The request as the engine accepts it: a new run with its messages, pictures in place of links, the handle of
+        its model, and calls in place of the messages that hold them.
 
-        Args:
-            answers: to calls that wait, `messages` then come behind their results; a decision may name the message
-                that holds the calls in place of one call, or with an empty text the newest such message.
-            answer_otid: the client's own id of the message that holds the answers.
-            partial: the answers may be to some of the calls only.
-            client_tools: tools and skills of the caller, as `Request` has them.
-            max_steps: of model calls. None: the setting; for answers alone what the run that stopped has left.
-            renew_steps: whether answers count anew, unless the message before had a limit of its own.
-            options: of this run's own model calls; its model is one that is known here.
-            callback: where the end of a background run is reported.
         Raises: InvalidInput, TooMany, ToolError, NotFound, AnswerInvalid, ModelNotFound, StoreError.
         """
-        options, answers, seq = sent.get("options", NO_OPTIONS), sent.get("answers"), sent.get("conversation_seq", 0)
-        max_steps, renew_steps = sent.get("max_steps"), sent.pop("renew_steps", False)
-        sent["callback"] = callback_to_store(sent.get("callback"), self._ports.cipher)
-        check_budget(options)
+        ports, options, max_steps = self._ports, request.options, request.max_steps
+        request = replace(request, callback=callback_to_store(request.callback, self._ports.cipher))
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
-        ports = self._ports
-        check_sender(ports.settings.limits, answer_otid=sent.get("answer_otid"))
         if self._app.models.unused_servers:
-            agent = await ports.store.read(lambda tx: tx.agents.get(agent_id))
+            agent = await ports.store.read(lambda tx: tx.agents.get(request.agent_id))
             if agent.follows_default:
                 await self._app.decide()
-        messages, answers = await self.fetch_images(messages, answers)
+        messages, answers = await self.fetch_images(request.messages, request.answers)
+        renews = answers is None or bool(messages and request.partial)
         if answers is not None:
-            requests = {request for answer in answers if (request := _named_request(answer)) is not None}
-            if requests or (renew_steps and max_steps is None):
-                calls, own_limit = await ports.store.read(_load_stopped, agent_id, seq, requests)
-                answers = _with_calls(answers, calls) if requests else answers
-                renew_steps = renew_steps and own_limit in (None, self._app.settings.max_steps)
-        if max_steps is None and (answers is None or renew_steps or (messages and sent.get("partial"))):
+            named = {message_id for answer in answers if (message_id := _named_request(answer)) is not None}
+            if named or (request.renew_steps and max_steps is None):
+                calls, own_limit = await ports.store.read(_load_stopped, request, named)
+                answers = _with_calls(answers, calls) if named else answers
+                renews = renews or (request.renew_steps and own_limit in (None, self._app.settings.max_steps))
+        if max_steps is None and renews:
             max_steps = self._app.settings.max_steps
-        run_id = RunId(ports.ids.new("run"))
-        drafts = [
-            message.draft(MessageId(id_in_run(run_id, "input", place, ports.ids)), ports)
-            for place, message in enumerate(messages)
-        ]
-        values: dict[str, Any] = {**sent, "conversation_seq": seq, "max_steps": max_steps, "options": options}
-        return Request(
-            run_id=run_id,
-            agent_id=agent_id,
-            drafts=tuple(draft for draft, _ in drafts),
-            tokens=tuple(tokens for _, tokens in drafts),
-            **values | {"answers": None if answers is None else tuple(answers)},
+        request = replace(
+            request,
+            messages=tuple(messages),
+            answers=None if answers is None else tuple(answers),
+            max_steps=max_steps,
+            options=options,
         )
+        return with_run(request, ports)
 
-    async def prepare_batch(self, parts: Sequence[BatchPart]) -> Sequence[Request]:
+    async def prepare_batch(self, parts: Sequence[RunRequest]) -> Sequence[RunRequest]:
         """The requests of a batch. Raises: RequestRefused, StoreError."""
-        requests: list[Request] = []
-        for place, (agent_id, messages, options) in enumerate(parts):
+        requests: list[RunRequest] = []
+        for place, part in enumerate(parts):
             with named_request(place):
-                requests.append(await self.prepare(agent_id, messages, **options))
+                requests.append(await self.prepare(part))
         return requests
 
     async def fetch_images(
         self, messages: Sequence[NewMessage], answers: Sequence[Answer] | None
     ) -> tuple[Sequence[NewMessage], Sequence[Answer] | None]:
-        """The messages and answers with pictures in place of links, all fetched at once, each once.
-
-        Raises: TooMany, InvalidInput, ToolError.
+        """The messages, whose names are checked, and answers with pictures in place of links, all fetched at once, each
+        once. Raises: TooMany, InvalidInput, ToolError.
         """
+        for message in messages:
+            message.check(self._ports.settings.limits)
         results = [answer for answer in answers or () if isinstance(answer, ToolReturn)]
         pictures = [*(part for message in messages for part in message.parts if not isinstance(part, Text))]
         pictures += [image for result in results for image in result.images]
@@ -365,13 +301,11 @@ def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:
     )
 
 
-def _load_stopped(
-    tx: Tx, agent_id: AgentId, conversation_seq: int, requests: Iterable[str]
-) -> tuple[Mapping[str, Sequence[str]], int | None]:
-    """The calls of each request, and the limit of steps of the run that stopped, if one did."""
-    conversation = tx.conversations.get_by_seq(agent_id, conversation_seq)
+def _load_stopped(tx: Tx, request: RunRequest, named: Iterable[str]) -> tuple[Mapping[str, Sequence[str]], int | None]:
+    """The calls of each message that answers name, and the limit of steps of the run that stopped, if one did."""
+    conversation = tx.conversations.get_by_seq(request.agent_id, request.conversation_seq)
     pending = find_pending(tx, conversation)
-    calls = {request: calls_of_request(tx, conversation, request) for request in requests}
+    calls = {message_id: calls_of_request(tx, conversation, message_id) for message_id in named}
     return calls, None if pending is None else pending.run.max_steps
 
 

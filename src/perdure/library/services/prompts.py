@@ -19,7 +19,8 @@ from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.ports import in_effect
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.engine.run.run_request import NewMessage
+from perdure.library.services.messages import MessageService
 from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
@@ -94,7 +95,7 @@ class PromptService:
         next_request = await self._ports.store.read(read)
         agent, view = next_request.agent, next_request.view
         drafts, _ = engine_drafts("memory_delta", next_request.deltas, inputs)
-        drafts += [message.draft(MessageId(self._ports.ids.new("message")), self._ports)[0] for message in messages]
+        drafts += [message.draft(MessageId(self._ports.ids.new("message"))) for message in messages]
         if not any(draft.kind == "message" for draft in drafts):
             raise EmptyMessage
         view = view.with_rows([self._row(agent, draft, view.next_seq + place) for place, draft in enumerate(drafts)])

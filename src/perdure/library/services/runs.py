@@ -18,9 +18,10 @@ from perdure.core.runs import Batch, Callback, Run, RunFilter, RunKey, Step, Usa
 from perdure.domain.conversations.spans import Span, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.batch import digest_of
-from perdure.library.checks import Page, callback_to_store, check_number, check_text
+from perdure.engine.run.run_request import RunRequest, callback_to_store
+from perdure.library.checks import Page, check_number, check_text
 from perdure.library.services.conversations import find_conversation
-from perdure.library.services.messages import BatchPart, MessageService
+from perdure.library.services.messages import MessageService
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -247,7 +248,7 @@ class JobService:
         self._app, self._ports, self._messages, self._runs = app, app.ports, messages, runs
 
     async def send_batch(
-        self, parts: Sequence[BatchPart], *, callback: Callback | None = None, idempotency_key: str | None = None
+        self, parts: Sequence[RunRequest], *, callback: Callback | None = None, idempotency_key: str | None = None
     ) -> Batch:
         """Accept all requests of a batch, or none; requests to the same agent are answered one after another.
 

@@ -85,7 +85,8 @@ def word_scores(pool: Pool, near: Neighbours, weights: Weights, *, alone: bool =
         having = np.add.reduce(pool.counts >= 1, axis=1).tolist()
     rarity = _rarity(having, pool.scope.rows)
     counts = pool.counts if alone else near.share(pool.counts, weights.before, weights.after)
-    length = pool.chars * (k1 * share / _mean_chars(pool))
+    mean = pool.scope.mean_chars
+    length = pool.chars * (k1 * share / (float(mean) if 1.0 <= mean < np.inf else 1.0))  # 1: it is unknown
     length += max(k1 * (1 - share), NO_SPREAD)
     return _weighted_mean(rarity, counts, length, most=k1 + 1)
 
@@ -157,12 +158,6 @@ def standard_scores(values: Column, *, of: int, floor: float, weight: float) -> 
     scores: Column = values - mean
     scores *= weight / max(spread, floor)
     return scores
-
-
-def _mean_chars(pool: Pool) -> float:
-    """Return the mean length of the scope; 1 if it is unknown."""
-    mean = pool.scope.mean_chars
-    return float(mean) if 1.0 <= mean < np.inf else 1.0
 
 
 def _session_rows(pool: Pool, first: Column) -> Column:

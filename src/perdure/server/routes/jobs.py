@@ -11,11 +11,10 @@ from fastapi import APIRouter, Header
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import PREFIXES, BatchId
 from perdure.core.runs import Batch, IfBusy, StopReason
-from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.engine.run.batch import named_request
+from perdure.engine.run.run_request import KEY_MAX_CHARS, RunRequest
 from perdure.library.checks import Page
 from perdure.library.services import runs as services
-from perdure.library.services.messages import BatchPart
 from perdure.server.http import Json, Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.answers import BatchMessages
@@ -47,32 +46,19 @@ class BatchIn(WireRequest):
     requests: Annotated[Items[BatchPartIn], keywords(minItems=1)]
     callback_url: str | None = None
 
-    def parts(self) -> Sequence[BatchPart]:
+    def parts(self) -> Sequence[RunRequest]:
         """The requests as the service takes them. Raises: InvalidInput, NotSupported: one can't be used."""
         if not self.requests:
             raise InvalidInput("requests: a batch has at least one")
         return [_part(place, body) for place, body in enumerate(self.requests)]
 
 
-def _part(place: int, body: BatchPartIn) -> BatchPart:
+def _part(place: int, body: BatchPartIn) -> RunRequest:
     """A request as the service takes it. Raises: RequestRefused."""
     with named_request(place):
         if body.streaming or body.callback_url is not None:
             raise InvalidInput("a batch does not stream, and has one callback_url for all of its requests")
-        messages, answers = body.contents()
-        return (
-            body.agent_id,
-            messages,
-            {
-                "answers": answers,
-                "answer_otid": body.answer_otid,
-                "client_tools": body.client_shapes(),
-                "if_busy": body.if_busy,
-                "max_steps": body.max_steps,
-                "options": body.run_options,
-                "renew_steps": True,
-            },
-        )
+        return body.run_request(body.agent_id)
 
 
 def wire_job(job: services.Job) -> dict[str, Any]:

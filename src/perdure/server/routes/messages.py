@@ -144,22 +144,10 @@ async def _submit(
 ) -> Accepted:
     """Start the run that answers the messages of a request."""
     library = library_of(request)
-    messages, answers = body.contents()
-    return await library.services.messages.submit(
-        agent_id,
-        messages,
-        conversation_seq=conversation_seq,
-        answers=answers,
-        answer_otid=body.answer_otid,
-        client_tools=body.client_shapes(),
-        idempotency_key=body.key(request.headers.get("idempotency-key")),
-        if_busy=body.if_busy,
-        background=background,
-        max_steps=body.max_steps,
-        options=body.run_options,
-        callback=request.app.state.mcp_guard.callback(body.callback_url),
-        renew_steps=True,  # or a client with tools of its own could make only so many calls
-    )
+    callback = None if body.callback_url is None else request.app.state.mcp_guard.callback(body.callback_url)
+    key = body.key(request.headers.get("idempotency-key"))
+    asked = body.run_request(agent_id, conversation_seq, background=background, key=key, callback=callback)
+    return await library.services.messages.submit(asked)
 
 
 # --- history

@@ -19,9 +19,9 @@ from perdure.core.events import Delta, DeltaStreamed, MessageAdded, RunEnded, St
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.client_tools import client_tools_of
 from perdure.library.reply import Reply
-from perdure.library.services.messages import NewMessage
 from perdure.server.http import Json, Library, forget_body, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
@@ -313,7 +313,13 @@ async def complete_chat(
     if said:
         answers = [*(answers or ()), *await _without_results(library, body.agent_id, answers or ())] or None
     accepted = await messages.submit(
-        body.agent_id, said, answers=answers, client_tools=body.client_shapes, if_busy="reject"
+        RunRequest(
+            agent_id=body.agent_id,
+            messages=tuple(said),
+            answers=None if answers is None else tuple(answers),
+            client_tools=body.client_shapes,
+            if_busy="reject",
+        )
     )
     if not body.stream:
         return await reply_answer(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Query
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.schedules import ScheduleStatus
 from perdure.domain.schedules import next_times
-from perdure.engine.run.accept import KEY_MAX_CHARS
+from perdure.engine.run.run_request import KEY_MAX_CHARS
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import Json, Library, json_answer

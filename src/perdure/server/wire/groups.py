@@ -15,9 +15,9 @@ from perdure.core.messages import Message
 from perdure.core.runs import Failure, StopReason
 from perdure.domain.conversations.units import join_batches
 from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.services.groups.companions import PassEdit, PassInfo
 from perdure.library.services.groups.groups import GroupReply, SpeakerReply, entry_id, is_deleted
-from perdure.library.services.messages import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
 from perdure.server.wire.chunks import Chunk, ChunkMaker, Chunks, StreamMode

@@ -25,15 +25,15 @@ from starlette.requests import Request
 from perdure.core.access.values import LIMIT_MAX
 from perdure.core.answers import Answer, ToolReturn
 from perdure.core.errors import InvalidInput
-from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Role, Text, ToolDecision
-from perdure.core.runs import IfBusy, RunOptions
+from perdure.core.ids import AgentId
+from perdure.core.messages import SEND_MESSAGE, Image, ImageLink, Text, ToolDecision
+from perdure.core.runs import Callback, IfBusy, RunOptions
 from perdure.domain.conversations.importing import KEY_MAX_CHARS, NAME_MAX_CHARS
 from perdure.engine.approvals.answers import SKILL, Pending
 from perdure.engine.conversations.edit import EditedPart
-from perdure.engine.run.accept import MAX_STEPS
 from perdure.engine.run.rows import OTID_KEY
+from perdure.engine.run.run_request import MAX_STEPS, NewMessage, RunRequest
 from perdure.library.client_tools import client_tools_of
-from perdure.library.services.messages import NewMessage
 from perdure.server.wire.base import Content, Part, WireRequest, join_texts, parse_parts, parse_return
 from perdure.server.wire.fields import (
     FILLED,
@@ -161,14 +161,11 @@ class MessageIn(WireRequest):
     otid: Name | None = None
     sender_id: Name | None = None
 
-    @property
-    def stored_role(self) -> Role:
-        """The role in the log: OpenAI's newer models call `developer` what others call `system`."""
-        return "system" if self.role == "developer" else self.role
-
     def new(self, parts: tuple[Text | Image | ImageLink, ...]) -> NewMessage:
-        """The message as the library takes it, with these parts."""
-        return NewMessage(parts, self.stored_role, self.name, self.otid, self.sender_id)
+        """The message as the library takes it, with these parts. OpenAI's newer models call the role `developer` that
+        others call `system`."""
+        role = "system" if self.role == "developer" else self.role
+        return NewMessage(parts, role, self.name, self.otid, self.sender_id)
 
 
 def _tag_of(item: Any) -> str:
@@ -182,6 +179,12 @@ def _tag_of(item: Any) -> str:
 
 # The tags look like steps of the validator, so that error texts leave them out.
 _Item = Annotated[Annotated[MessageIn, Tag("message()")] | Annotated[AnswerIn, Tag("answer()")], Discriminator(_tag_of)]
+
+
+FORM_FIELDS = (
+    *("include_return_message_types", "include_compaction_messages", "use_assistant_message"),
+    *("assistant_message_tool_name", "assistant_message_tool_kwarg"),
+)
 
 
 class SendRequest(WireRequest):
@@ -260,11 +263,12 @@ class SendRequest(WireRequest):
     def form(self) -> dict[str, Any]:
         """The fields that say in which form the client gets the messages, if they are not the defaults; those of a
         stream if it can be resumed."""
-        names = ["include_return_message_types", "include_compaction_messages", "use_assistant_message"]
-        names += ["assistant_message_tool_name", "assistant_message_tool_kwarg"]
-        names += ["include_pings"] if self.background else []
+        names = FORM_FIELDS if not self.background else (*FORM_FIELDS, "include_pings")
+        said = self.model_fields_set
         shape = {
-            name: getattr(self, name) for name in names if getattr(self, name) != type(self).model_fields[name].default
+            name: getattr(self, name)
+            for name in names
+            if name in said and getattr(self, name) != type(self).model_fields[name].default
         }
         return shape | ({"stream_tokens": self.stream_tokens} if self.background else {})
 
@@ -286,10 +290,32 @@ class SendRequest(WireRequest):
                 messages.append(item.new(parse_parts(item.content, f"messages.{index}.content")))
         return messages, answers or None
 
-    @property
-    def answer_otid(self) -> str | None:
-        """The client's own id of the first message that answers calls."""
-        return next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None)
+    def run_request(
+        self,
+        agent_id: AgentId,
+        conversation_seq: int = 0,
+        *,
+        background: bool = False,
+        key: str | None = None,
+        callback: Callback | None = None,
+    ) -> RunRequest:
+        """What the request asks of an agent. Raises: InvalidInput, NotSupported."""
+        messages, answers = self.contents()
+        return RunRequest(
+            agent_id=agent_id,
+            conversation_seq=conversation_seq,
+            messages=tuple(messages),
+            answers=None if answers is None else tuple(answers),
+            answer_otid=next((item.otid for item in self.messages or () if isinstance(item, AnswerIn)), None),
+            client_tools=None if self.client_tools is self.client_skills is None else self.client_shapes(),
+            if_busy=self.if_busy,
+            background=background,
+            max_steps=self.max_steps,
+            renew_steps=True,  # or a client with tools of its own could make only so many calls
+            options=self.run_options,
+            idempotency_key=key,
+            callback=callback,
+        )
 
     def client_shapes(self) -> tuple[Mapping[str, Any], ...] | None:
         """The tools that the client runs and the skills that it has, as a run stores them; None: it says nothing of

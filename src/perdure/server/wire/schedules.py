@@ -15,8 +15,7 @@ from perdure.core.runs import Callback
 from perdure.core.schedules import Firing, Schedule, ScheduledMessage, is_day
 from perdure.core.secrets import hide_secret
 from perdure.domain.schedules import NewSchedule
-from perdure.engine.run.accept import MAX_STEPS
-from perdure.library.services.messages import NewMessage
+from perdure.engine.run.run_request import MAX_STEPS, NewMessage
 from perdure.server.wire.base import WireRequest, parse_parts, stamp
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn

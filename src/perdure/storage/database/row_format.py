@@ -139,11 +139,13 @@ class RowFormat(Generic[T]):
     def params(self, value: T, columns: str | None = None) -> dict[str, Any]:
         """Column -> what it stores of a value, for all columns or for these."""
         row: dict[str, Any] = {}
-        wanted = self._names if columns is None else columns.split(", ")
-        for name in wanted:
+        for name in self._names if columns is None else columns.split(", "):
             codec, attribute = self._stores[name]
             field = attribute(value)
-            row[name] = field if codec is None else None if field in (None, codec.null) else codec.store(field)
+            if codec is None or field is None:
+                row[name] = field
+            else:
+                row[name] = None if field == codec.null else codec.store(field)
         return row
 
     def read(self, row: Row) -> T:
@@ -184,4 +186,4 @@ class ChecksumColumns:
 
     def of(self, row: Mapping[str, Any]) -> int:
         """The checksum of a stored row: CRC-32 of its values, separated by NUL, which no stored text contains."""
-        return zlib.crc32("\0".join(str(row[column]) for column in self.columns).encode())
+        return zlib.crc32("\0".join([str(row[column]) for column in self.columns]).encode())

@@ -253,7 +253,7 @@ class SqliteStore(Views):
             began = time.thread_time()
             for unit, args, kwargs in calls:
                 outcomes.append(run_unit(self._writer, self._path, unit, self._tx, *args, **kwargs))
-                if time.thread_time() - began > GROUP_COMMIT_S:
+                if len(calls) > len(outcomes) and time.thread_time() - began > GROUP_COMMIT_S:
                     break
             is_changed = any(error is None for _, error in outcomes)
             mark = self._marks.put(self._writer) if is_changed else 0

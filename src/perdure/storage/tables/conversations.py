@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from perdure.core.agents import Agent
+from perdure.core.blocks import WORKING_CHECKPOINT
 from perdure.core.conversations import (
     EPHEMERAL,
     Backlog,
@@ -73,6 +74,9 @@ _LAST_RUNS = (
     " GROUP BY agent_id, conversation_seq) r ON r.agent_id = c.agent_id AND r.conversation_seq = c.seq"
 )
 
+OTHERS = 20
+"""An agent's first conversations, in which `has_others` looks for messages: one with thousands costs no more."""
+
 # Archives and the graph are other families of rows (`storage.distribution`): only their ids are read here.
 _AGENT_STATE = (
     f"SELECT {AGENT.columns}, a.run_seq, a.message_seq, a.embedded,"
@@ -85,7 +89,9 @@ _AGENT_STATE = (
 _CONVERSATION_STATE = (
     f"SELECT {_C_COLUMNS}, (SELECT r.seq FROM runs r{{unended}} WHERE r.agent_id = :agent_id"
     " AND r.conversation_id = c.id AND r.status IN ('queued', 'running')"
-    " ORDER BY CASE r.status WHEN 'running' THEN -1 ELSE r.seq END LIMIT 1)"
+    " ORDER BY CASE r.status WHEN 'running' THEN -1 ELSE r.seq END LIMIT 1),"
+    " EXISTS (SELECT 1 FROM (SELECT o.seq, o.last_message_at FROM conversations o WHERE o.agent_id = :agent_id"
+    f" AND o.removed_at IS NULL ORDER BY o.seq LIMIT {OTHERS}) o WHERE o.seq <> :seq AND o.last_message_at IS NOT NULL)"
     " FROM conversations c WHERE c.agent_id = :agent_id AND c.seq = :seq AND c.removed_at IS NULL"
 )
 
@@ -261,19 +267,26 @@ class Conversations(Table):
         rows = self._rows(sql, agent_id=agent.id, seq=seq)
         row = first(rows, "conversation", f"{seq} of {agent_id}")
         conversation = _CONVERSATION.read(row)
-        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version", [agent.id], seq)[agent.id]
+        facts = {}
+        if graph_id is not None:  # its number of the newest fact that a person wrote
+            sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
+            facts = {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
+        blocks = shown_blocks(self._db, self._org_id, "b.id, b.version, b.label", [agent.id], seq)[agent.id]
         return ConversationState(
             agent=agent_in(agent, conversation),
             message_count=agent.message_count,
             conversation=conversation,
-            active_run_seq=row[-1],
+            active_run_seq=row[-2],
             next_run_seq=next_run_seq,
             next_message_seq=next_message_seq,
             embedded=bool(embedded),
             blocks={row[0]: row[1] for row in blocks},
             passages=self._count_passages(archives.split(",")) if archives else 0,
             has_folders=bool(has_folders),
-            facts={} if graph_id is None else self._newest_of_people(graph_id),
+            has_notes=WORKING_CHECKPOINT in [row[2] for row in blocks],
+            has_graph=graph_id is not None,
+            has_others=bool(row[-1]),
+            facts=facts,
         )
 
     # These check the organisation, because what is deleted keeps its links for a while.
@@ -282,11 +295,6 @@ class Conversations(Table):
         where = Conditions(BY_ID.format(""))
         where.among("id", archives)
         return int(self._rows(f"SELECT SUM(passage_count) FROM archives WHERE {where}", **where.params)[0][0] or 0)
-
-    def _newest_of_people(self, graph_id: str) -> dict[str, int]:
-        """The graph with the newest version of a fact that a person wrote; empty: there is none."""
-        sql = "SELECT id, person_seq FROM graphs WHERE id = :id AND org_id = :org_id AND person_seq > 0"
-        return {row[0]: int(row[1]) for row in self._rows(sql, id=graph_id)}
 
     def list(self, agent_id: AgentId, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         return self._all(

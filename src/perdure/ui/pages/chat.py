@@ -29,9 +29,9 @@ from perdure.core.runs import Failure, RunFilter
 from perdure.core.text.reprs import attributes
 from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.room import Preview
+from perdure.engine.run.run_request import NewMessage, RunRequest
 from perdure.library.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.messages import NewMessage
 from perdure.library.services.steps import overview_of
 from perdure.library.services.transcripts import TranscriptEntry
 from perdure.server.http import library_of, require_scope
@@ -176,7 +176,13 @@ async def send(request: Request, library: AsyncPerdure) -> Notice:
     conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
     message = NewMessage((Text(field_of(form, "text")),))
     await library.services.messages.submit(
-        agent_id, [message], conversation_seq=conversation.seq, background=True, idempotency_key=form.get("key") or None
+        RunRequest(
+            agent_id=agent_id,
+            messages=(message,),
+            conversation_seq=conversation.seq,
+            background=True,
+            idempotency_key=form.get("key") or None,
+        )
     )
     return Notice("")
 
@@ -190,7 +196,7 @@ async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
     source = await conversations.find_of_message(message_id, agent_id)
     made = (await conversations.fork(agent_id, source.id, before=message_id)).conversation
     await library.services.messages.submit(
-        agent_id, [NewMessage((Text(text),))], conversation_seq=made.seq, background=True
+        RunRequest(agent_id=agent_id, messages=(NewMessage((Text(text),)),), conversation_seq=made.seq, background=True)
     )
     return Notice("", location=f"/agents/{agent_id}?conversation={made.id}")
 
@@ -210,7 +216,9 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
     conversation = await library.services.conversations.get(agent_id, _conversation_id(request))
     decision = ToolDecision(call_id, approves, form.get("reason") or None)
     await library.services.messages.submit(
-        agent_id, (), conversation_seq=conversation.seq, answers=[decision], partial=True, background=True
+        RunRequest(
+            agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
+        )
     )
     return Notice("The call was approved." if approves else "The call was denied.")
 
@@ -310,7 +318,9 @@ async def decide(request: Request, library: AsyncPerdure) -> Notice:
     edited = form.get("arguments") if choice != "deny" and form.get("arguments") != form.get("original") else None
     decision = ToolDecision(call_id, choice != "deny", form.get("reason") or None, edited)
     await services.messages.submit(
-        agent_id, (), conversation_seq=conversation.seq, answers=[decision], partial=True, background=True
+        RunRequest(
+            agent_id=agent_id, conversation_seq=conversation.seq, answers=(decision,), partial=True, background=True
+        )
     )
     texts = {"deny": "The call was denied.", "always": f"Approved; {tool} needs no approval of this agent any more."}
     return Notice(texts.get(choice, "The call was approved."))

@@ -34,9 +34,10 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
+from perdure.engine.run.run_request import NewMessage
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.reply import Reply
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.services.messages import MessageService
 from perdure.storage.tx import Tx
 
 
@@ -217,7 +218,7 @@ class GroupService:
         """
         messages, _ = await self._messages.fetch_images(messages, None)
         ids = self._ports.ids
-        drafts = [message.draft(MessageId(ids.new("message")), self._ports)[0] for message in messages]
+        drafts = [message.draft(MessageId(ids.new("message"))) for message in messages]
         return await self._turns.send(
             group_id, drafts, idempotency_key=idempotency_key, if_busy=if_busy, max_steps=max_steps
         )

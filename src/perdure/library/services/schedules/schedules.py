@@ -13,9 +13,10 @@ from perdure.core.schedules import Firing, Schedule, ScheduledMessage, ScheduleS
 from perdure.domain.schedules import NewSchedule, create_schedule
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
+from perdure.engine.run.run_request import NewMessage, callback_to_store
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
-from perdure.library.checks import callback_to_store, check_limit, check_number, check_sender, check_text
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.checks import check_limit, check_number, check_text
+from perdure.library.services.messages import MessageService
 from perdure.storage.tx import Tx
 
 
@@ -33,8 +34,6 @@ class ScheduleService:
         """
         ports = self._ports
         new = replace(new, callback=callback_to_store(new.callback, ports.cipher))
-        for message in messages:
-            check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await self._messages.fetch_images(messages, None)
         stored = tuple(
             ScheduledMessage(

@@ -66,8 +66,9 @@ def add_draft_sources(
     db: Database, agent_id: str, conversation_seq: int, first_seq: int, drafts: Sequence[Draft]
 ) -> None:
     """Add what these messages bring, the first of which has the number `first_seq`."""
-    rows = [(seq, *one) for seq, draft in enumerate(drafts, first_seq) for one in enumerate(draft.outside_sources)]
-    add_message_sources(db, agent_id, conversation_seq, rows)
+    if any(draft.sources or draft.sender_id for draft in drafts):  # nothing else brings any
+        rows = [(seq, *one) for seq, draft in enumerate(drafts, first_seq) for one in enumerate(draft.outside_sources)]
+        add_message_sources(db, agent_id, conversation_seq, rows)
 
 
 def add_writes(db: Database, writes: Sequence[MemoryWrite]) -> None:
