@@ -275,16 +275,17 @@ def _method(method: ast.FunctionDef | ast.AsyncFunctionDef, names: Names) -> lis
     if decorators == ["property"]:
         head = ["    @property", f"    def {method.name}(self) -> {names.use(method.returns)}:"]
         return [*head, *docstring, f"        {_body(method.returns, f'self._inner.{method.name}', names)}"]
-    if decorators or isinstance(method, ast.FunctionDef):
-        raise Unsupported(f"{names.module.name}: {method.name} is neither a coroutine nor a property")
+    if decorators:
+        raise Unsupported(f"{names.module.name}: no rule makes a twin of {method.name} with {decorators[0]}")
     call = f"self._inner.{_call(method)}"
+    ran = call if isinstance(method, ast.FunctionDef) else f"self._portal.run({call})"
     match method.returns:
         case ast.Subscript(value=ast.Name(id=kind), slice=item) if kind in ITERATORS:
             _refuse_twins(item, method.returns, names)
             names.add("collections.abc", "Iterator")
             returns, body = f"Iterator[{names.use(item)}]", f"return self._portal.iterate({call})"
         case _:
-            returns, body = names.use(method.returns), _body(method.returns, f"self._portal.run({call})", names)
+            returns, body = names.use(method.returns), _body(method.returns, ran, names)
     return [
         f"    def {method.name}({_signature(method, names)}) -> {returns}:",
         *docstring,

@@ -26,10 +26,10 @@ HELLO = [NewMessage(parts=(Text("Hello."),))]
 async def agent_fields(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.agents.update(agent.id, {"description": "d"}),
-        lambda one: one.agents.update(agent.id, {"tags": ["t"]}),
+        lambda one: one.services.agents.update(agent.id, {"description": "d"}),
+        lambda one: one.services.agents.update(agent.id, {"tags": ["t"]}),
     )
-    now = (await room.services.agents.get_state(agent.id)).agent
+    now = (await room.first.services.agents.get_state(agent.id)).agent
     assert (now.description, list(now.tags)) == ("d", ["t"])
 
 
@@ -37,8 +37,8 @@ async def agent_fields(room: Room) -> Changes:
 async def agents_of_one_name(room: Room) -> Changes:
     new = NewAgent(name=room.name("agent"), model="test/model")
     yield (
-        lambda one: one.agents.create(new, same_name="refuse"),
-        lambda one: one.agents.create(new, same_name="refuse"),
+        lambda one: one.services.agents.create(new, same_name="refuse"),
+        lambda one: one.services.agents.create(new, same_name="refuse"),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -46,7 +46,7 @@ async def agents_of_one_name(room: Room) -> Changes:
 @case("agents.delete")
 async def agent_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.agents.delete(agent.id)), (lambda one: one.agents.delete(agent.id))
+    yield (lambda one: one.services.agents.delete(agent.id)), (lambda one: one.services.agents.delete(agent.id))
     assert room.refused <= 1
 
 
@@ -54,8 +54,8 @@ async def agent_deleted_twice(room: Room) -> Changes:
 async def rules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent(archival=True)
     yield (
-        lambda one: one.agents.set_rules(agent.id, [{"type": "continue", "tool": "archival_memory_search"}]),
-        lambda one: one.approvals.require(agent.id, "archival_memory_insert"),
+        lambda one: one.services.agents.set_rules(agent.id, [{"type": "continue", "tool": "archival_memory_search"}]),
+        lambda one: one.services.approvals.require(agent.id, "archival_memory_insert"),
     )
     assert room.both or room.refused == 1
 
@@ -63,28 +63,28 @@ async def rules_of_an_agent(room: Room) -> Changes:
 @case("blocks.update", "blocks.update_of_agent", "blocks.append")
 async def block_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
+    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
     yield (
-        lambda one: one.blocks.update(made.id, {"description": "d"}),
-        lambda one: one.blocks.append(agent.id, "notes", "b"),
+        lambda one: one.services.blocks.update(made.id, {"description": "d"}),
+        lambda one: one.services.blocks.append(agent.id, "notes", "b"),
     )
-    now = await room.services.blocks.get(made.id)
+    now = await room.first.services.blocks.get(made.id)
     assert (now.description, now.value.split()) == ("d", ["a", "b"])
     await room.at_once(
-        lambda one: one.blocks.update_of_agent(agent.id, "notes", {"limit_chars": 900}),
-        lambda one: one.blocks.update_of_agent(agent.id, "notes", {"read_only": True}),
+        lambda one: one.services.blocks.update_of_agent(agent.id, "notes", {"limit_chars": 900}),
+        lambda one: one.services.blocks.update_of_agent(agent.id, "notes", {"read_only": True}),
     )
-    now = await room.services.blocks.get(made.id)
+    now = await room.first.services.blocks.get(made.id)
     assert (now.limit_chars, now.read_only) == (900, True)
 
 
 @case("blocks.create", "blocks.attach")
 async def blocks_of_one_label(room: Room) -> Changes:
     agent = await room.agent()
-    other = await room.services.blocks.create(NewBlock(label="notes"))
+    other = await room.first.services.blocks.create(NewBlock(label="notes"))
     yield (
-        lambda one: one.blocks.create(NewBlock(label="notes"), agent_id=agent.id),
-        lambda one: one.blocks.attach(agent.id, other.id),
+        lambda one: one.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id),
+        lambda one: one.services.blocks.attach(agent.id, other.id),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -92,65 +92,71 @@ async def blocks_of_one_label(room: Room) -> Changes:
 @case("blocks.detach", "blocks.detach_label", "blocks.delete")
 async def block_detached_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id)
-    yield (lambda one: one.blocks.detach(agent.id, made.id)), (lambda one: one.blocks.detach_label(agent.id, "notes"))
+    made = await room.first.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id)
+    yield (
+        (lambda one: one.services.blocks.detach(agent.id, made.id)),
+        (lambda one: one.services.blocks.detach_label(agent.id, "notes")),
+    )
     assert room.refused == 1
-    await room.at_once(lambda one: one.blocks.delete(made.id), lambda one: one.blocks.delete(made.id))
+    await room.at_once(lambda one: one.services.blocks.delete(made.id), lambda one: one.services.blocks.delete(made.id))
     assert room.refused == 1
 
 
 @case("blocks.restore", "corrections.replace_line", "corrections.undo")
 async def block_lines(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a\nb"), agent_id=agent.id)
+    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a\nb"), agent_id=agent.id)
     yield (
-        lambda one: one.corrections.replace_line(agent.id, "notes", 1, "A"),
-        lambda one: one.corrections.replace_line(agent.id, "notes", 2, "B"),
+        lambda one: one.services.corrections.replace_line(agent.id, "notes", 1, "A"),
+        lambda one: one.services.corrections.replace_line(agent.id, "notes", 2, "B"),
     )
-    assert (await room.services.blocks.get(made.id)).value == "A\nB"
+    assert (await room.first.services.blocks.get(made.id)).value == "A\nB"
     await room.at_once(
-        lambda one: one.blocks.restore(agent.id, "notes", 0), lambda one: one.blocks.append(agent.id, "notes", "c")
+        lambda one: one.services.blocks.restore(agent.id, "notes", 0),
+        lambda one: one.services.blocks.append(agent.id, "notes", "c"),
     )
-    assert (await room.services.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
-    await room.at_once(lambda one: one.corrections.undo(agent.id), lambda one: one.corrections.undo(agent.id))
+    assert (await room.first.services.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
+    await room.at_once(
+        lambda one: one.services.corrections.undo(agent.id), lambda one: one.services.corrections.undo(agent.id)
+    )
 
 
 @case("sources.revert_writes")
 async def writes_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
-    now = await room.services.blocks.update(made.id, {"value": "b"})
+    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
+    now = await room.first.services.blocks.update(made.id, {"value": "b"})
     writes = [f"{made.id}@{now.version}"]
     yield (
-        lambda one: one.sources.revert_writes(agent.id, writes),
-        lambda one: one.sources.revert_writes(agent.id, writes),
+        lambda one: one.services.sources.revert_writes(agent.id, writes),
+        lambda one: one.services.sources.revert_writes(agent.id, writes),
     )
-    assert (await room.services.blocks.get(made.id)).value in ("a", "b")
+    assert (await room.first.services.blocks.get(made.id)).value in ("a", "b")
 
 
 @case("conversations.create", "conversations.create_ephemeral")
 async def conversations_made(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.conversations.create(agent.id, {"summary": "one"}),
-        lambda one: one.conversations.create(agent.id, {"summary": "two"}),
+        lambda one: one.services.conversations.create(agent.id, {"summary": "one"}),
+        lambda one: one.services.conversations.create(agent.id, {"summary": "two"}),
     )
     assert len({made.conversation.seq for made in room.results}) == 2
     await room.at_once(
-        lambda one: one.conversations.create_ephemeral("test/model", "Be brief."),
-        lambda one: one.conversations.create_ephemeral("test/model", "Be brief."),
+        lambda one: one.services.conversations.create_ephemeral("test/model", "Be brief."),
+        lambda one: one.services.conversations.create_ephemeral("test/model", "Be brief."),
     )
 
 
 @case("conversations.update")
 async def conversation_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.conversations.create(agent.id)).conversation
+    made = (await room.first.services.conversations.create(agent.id)).conversation
     yield (
-        lambda one: one.conversations.update(agent.id, made.id, {"summary": "s"}),
-        lambda one: one.conversations.update(agent.id, made.id, {"archived": True}),
+        lambda one: one.services.conversations.update(agent.id, made.id, {"summary": "s"}),
+        lambda one: one.services.conversations.update(agent.id, made.id, {"archived": True}),
     )
-    now = await room.services.conversations.get(agent.id, made.id)
+    now = await room.first.services.conversations.get(agent.id, made.id)
     assert (now.summary, now.archived_at is not None) == ("s", True)
 
 
@@ -158,19 +164,23 @@ async def conversation_fields(room: Room) -> Changes:
 async def conversation_reset_and_forked(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
-    yield (lambda one: one.conversations.reset(agent.id), lambda one: one.conversations.fork(agent.id, None))
+    yield (
+        lambda one: one.services.conversations.reset(agent.id),
+        lambda one: one.services.conversations.fork(agent.id, None),
+    )
     await room.at_once(
-        lambda one: one.conversations.recompile(agent.id, None), lambda one: one.conversations.compact(agent.id, None)
+        lambda one: one.services.conversations.recompile(agent.id, None),
+        lambda one: one.services.conversations.compact(agent.id, None),
     )
 
 
 @case("conversations.delete")
 async def conversation_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.conversations.create(agent.id)).conversation
+    made = (await room.first.services.conversations.create(agent.id)).conversation
     yield (
-        lambda one: one.conversations.delete(agent.id, made.id),
-        lambda one: one.conversations.delete(agent.id, made.id),
+        lambda one: one.services.conversations.delete(agent.id, made.id),
+        lambda one: one.services.conversations.delete(agent.id, made.id),
     )
     assert room.refused <= 1
 
@@ -181,14 +191,14 @@ async def message_edited_twice(room: Room) -> Changes:
     await agent.send("Hello.")
     said = next(one for one in await agent.messages() if one.role == "user")
     yield (
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("One.")]),
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("Two.")]),
+        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("One.")]),
+        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("Two.")]),
     )
-    now = await room.services.messages.get(said.id)
+    now = await room.first.services.messages.get(said.id)
     assert now.text in ("One.", "Two.")
     await room.at_once(
-        lambda one: one.messages.edit(agent.id, said.id, "user", [Text("Three.")]),
-        lambda one: one.corrections.forget(agent.id, now.text),
+        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("Three.")]),
+        lambda one: one.services.corrections.forget(agent.id, now.text),
     )
 
 
@@ -196,8 +206,8 @@ async def message_edited_twice(room: Room) -> Changes:
 async def messages_sent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.messages.submit(agent.id, HELLO),
-        lambda one: one.messages.import_messages(agent.id, [{"role": "user", "content": "Once."}]),
+        lambda one: one.services.messages.submit(agent.id, HELLO),
+        lambda one: one.services.messages.import_messages(agent.id, [{"role": "user", "content": "Once."}]),
     )
     assert room.refused <= 1
 
@@ -207,25 +217,27 @@ async def runs_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     run_id = RunId(reply.run_id)
-    _, (step, *_), _ = await room.services.runs.list_steps(run_id, ALL)
+    _, (step, *_), _ = await room.first.services.runs.list_steps(run_id, ALL)
     yield (
-        lambda one: one.steps.put_feedback(step.id, "positive", tags=["t"]),
-        lambda one: one.steps.put_feedback(step.id, "positive"),
+        lambda one: one.services.steps.put_feedback(step.id, "positive", tags=["t"]),
+        lambda one: one.services.steps.put_feedback(step.id, "positive"),
     )
-    now = (await room.services.steps.get(step.id)).step
+    now = (await room.first.services.steps.get(step.id)).step
     assert (now.feedback, list(now.tags)) == ("positive", ["t"])
-    await room.at_once(lambda one: one.runs.cancel(run_id), lambda one: one.jobs.cancel(run_id))
-    await room.at_once(lambda one: one.runs.delete(run_id), lambda one: one.jobs.delete(run_id))
-    await room.at_once(lambda one: one.runs.cancel_all(agent.id), lambda one: one.runs.cancel_all(agent.id))
+    await room.at_once(lambda one: one.services.runs.cancel(run_id), lambda one: one.services.jobs.cancel(run_id))
+    await room.at_once(lambda one: one.services.runs.delete(run_id), lambda one: one.services.jobs.delete(run_id))
+    await room.at_once(
+        lambda one: one.services.runs.cancel_all(agent.id), lambda one: one.services.runs.cancel_all(agent.id)
+    )
 
 
-@case("schedules.create", "schedules.cancel", "schedules.delete", "schedules.notify")
+@case("Schedules.create", "Schedules.add", "Schedules.cancel", "Schedules.delete", "Events.notify")
 async def schedules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     new = NewSchedule(messages=(), every_s=86_400)
     yield (
-        lambda one: one.schedules.create(agent.id, HELLO, new),
-        lambda one: one.schedules.create(agent.id, HELLO, new),
+        lambda one: one.agent_of(agent.id).schedules.add(HELLO, new),
+        lambda one: one.agent_of(agent.id).schedules.add(HELLO, new),
     )
     first, second = room.results
     assert {first.seq, second.seq} == {1, 2}
@@ -233,38 +245,44 @@ async def schedules_of_an_agent(room: Room) -> Changes:
     await room.at_once(lambda one: one.schedules.delete(second.id), lambda one: one.schedules.delete(second.id))
     assert room.refused == 1
     await room.at_once(
-        lambda one: one.schedules.notify(agent.id, "mail", {}), lambda one: one.schedules.notify(agent.id, "mail", {})
+        lambda one: one.agent_of(agent.id).notify("mail", {}), lambda one: one.agent_of(agent.id).notify("mail", {})
     )
 
 
 @case("companions.enable", "companions.update", "companions.disable", "companions.wake")
 async def companions_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.companions.enable(agent.id)), (lambda one: one.companions.enable(agent.id))
-    assert len([one for one in await room.services.companions.list() if one.agent_id == agent.id]) == 1
+    yield (lambda one: one.services.companions.enable(agent.id)), (lambda one: one.services.companions.enable(agent.id))
+    assert len([one for one in await room.first.services.companions.list() if one.agent_id == agent.id]) == 1
     await room.at_once(
-        lambda one: one.companions.update(agent.id, {"frequency": 3}),
-        lambda one: one.agents.update(agent.id, {"description": "d"}),
+        lambda one: one.services.companions.update(agent.id, {"frequency": 3}),
+        lambda one: one.services.agents.update(agent.id, {"description": "d"}),
     )
-    await room.at_once(lambda one: one.companions.wake(agent.id), lambda one: one.companions.wake(agent.id))
-    await room.at_once(lambda one: one.companions.disable(agent.id), lambda one: one.companions.disable(agent.id))
+    await room.at_once(
+        lambda one: one.services.companions.wake(agent.id), lambda one: one.services.companions.wake(agent.id)
+    )
+    await room.at_once(
+        lambda one: one.services.companions.disable(agent.id), lambda one: one.services.companions.disable(agent.id)
+    )
 
 
 @case("groups.create", "groups.update", "groups.delete", "groups.reset", "groups.submit", "groups.cancel")
 async def groups_of_agents(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
     new = NewGroup(agent_ids=[one.id for one in agents], description="g")
-    yield (lambda one: one.groups.create(new)), (lambda one: one.groups.create(new))
+    yield (lambda one: one.services.groups.create(new)), (lambda one: one.services.groups.create(new))
     made = room.results[0]
     await room.at_once(
-        lambda one: one.groups.update(made.id, {"description": "d"}),
-        lambda one: one.groups.update(made.id, {"max_turns": 3}),
+        lambda one: one.services.groups.update(made.id, {"description": "d"}),
+        lambda one: one.services.groups.update(made.id, {"max_turns": 3}),
     )
-    now = await room.services.groups.get(made.id)
+    now = await room.first.services.groups.get(made.id)
     assert (now.description, now.max_turns) == ("d", 3)
-    await room.at_once(lambda one: one.groups.submit(made.id, HELLO), lambda one: one.groups.cancel(made.id))
-    await room.at_once(lambda one: one.groups.reset(made.id), lambda one: one.groups.reset(made.id))
-    await room.at_once(lambda one: one.groups.delete(made.id), lambda one: one.groups.delete(made.id))
+    await room.at_once(
+        lambda one: one.services.groups.submit(made.id, HELLO), lambda one: one.services.groups.cancel(made.id)
+    )
+    await room.at_once(lambda one: one.services.groups.reset(made.id), lambda one: one.services.groups.reset(made.id))
+    await room.at_once(lambda one: one.services.groups.delete(made.id), lambda one: one.services.groups.delete(made.id))
     assert room.refused <= 1
 
 
@@ -272,27 +290,27 @@ async def groups_of_agents(room: Room) -> Changes:
 async def first_facts_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.facts.add(agent.id, "Ada lives in Oslo", subject="Ada", object_="Oslo"),
-        lambda one: one.facts.add(agent.id, "Ada likes tea", subject="Ada", object_="tea"),
+        lambda one: one.services.facts.add(agent.id, "Ada lives in Oslo", subject="Ada", object_="Oslo"),
+        lambda one: one.services.facts.add(agent.id, "Ada likes tea", subject="Ada", object_="tea"),
     )
-    assert (await room.services.facts.counts(agent.id)).facts == 2
+    assert (await room.first.services.facts.counts(agent.id)).facts == 2
     assert room.results[0].subject.id == room.results[1].subject.id
-    graphs = [await room.services.facts.create_graph("g") for _ in range(2)]
+    graphs = [await room.first.services.facts.create_graph("g") for _ in range(2)]
     await room.at_once(
-        lambda one: one.facts.attach_graph(agent.id, graphs[0].id),
-        lambda one: one.facts.attach_graph(agent.id, graphs[1].id),
+        lambda one: one.services.facts.attach_graph(agent.id, graphs[0].id),
+        lambda one: one.services.facts.attach_graph(agent.id, graphs[1].id),
     )
 
 
 @case("facts.update")
 async def fact_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.services.facts.add(agent.id, "Ada lives in Oslo")).fact
+    made = (await room.first.services.facts.add(agent.id, "Ada lives in Oslo")).fact
     yield (
-        lambda one: one.facts.update(made.id, {"rating": 0.5}),
-        lambda one: one.facts.update(made.id, {"text": "Ada lives in Rome"}),
+        lambda one: one.services.facts.update(made.id, {"rating": 0.5}),
+        lambda one: one.services.facts.update(made.id, {"text": "Ada lives in Rome"}),
     )
-    now = (await room.services.facts.get(made.id)).fact
+    now = (await room.first.services.facts.get(made.id)).fact
     assert (now.rating, now.text) == (0.5, "Ada lives in Rome")
 
 
@@ -300,34 +318,37 @@ async def fact_fields(room: Room) -> Changes:
 async def fact_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
     scope = {"user_id": "u"}
-    made = (await room.services.facts.add(agent.id, "Ada lives in Oslo", scope=scope)).fact
-    yield (lambda one: one.facts.delete([made.id])), (lambda one: one.facts.delete([made.id]))
+    made = (await room.first.services.facts.add(agent.id, "Ada lives in Oslo", scope=scope)).fact
+    yield (lambda one: one.services.facts.delete([made.id])), (lambda one: one.services.facts.delete([made.id]))
     assert sorted(len(one) for one in room.results) == [0, 1]
-    assert len((await room.services.facts.history(made.id)).versions) == 2
-    await room.at_once(lambda one: one.facts.restore(made.id), lambda one: one.facts.restore(made.id))
-    assert len((await room.services.facts.history(made.id)).versions) == 3
+    assert len((await room.first.services.facts.history(made.id)).versions) == 2
+    await room.at_once(lambda one: one.services.facts.restore(made.id), lambda one: one.services.facts.restore(made.id))
+    assert len((await room.first.services.facts.history(made.id)).versions) == 3
     await room.at_once(
-        lambda one: one.episodes.delete(made.graph_id, scope), lambda one: one.episodes.delete(made.graph_id, scope)
+        lambda one: one.services.episodes.delete(made.graph_id, scope),
+        lambda one: one.services.episodes.delete(made.graph_id, scope),
     )
 
 
 @case("facts.update_settings", "facts.add_rule", "facts.delete_rule")
 async def settings_of_a_graph(room: Room) -> Changes:
     agent = await room.agent()
-    await room.services.facts.add(agent.id, "Ada lives in Oslo")
+    await room.first.services.facts.add(agent.id, "Ada lives in Oslo")
     yield (
-        lambda one: one.facts.update_settings(agent.id, {"paused": True}),
-        lambda one: one.facts.update_settings(agent.id, {"prompt": "Only of tea."}),
+        lambda one: one.services.facts.update_settings(agent.id, {"paused": True}),
+        lambda one: one.services.facts.update_settings(agent.id, {"prompt": "Only of tea."}),
     )
-    graph = await room.services.facts.find_graph(agent.id)
+    graph = await room.first.services.facts.find_graph(agent.id)
     assert graph is not None and {"paused", "prompt"} <= graph.settings.keys()
     await room.at_once(
-        lambda one: one.facts.add_rule(agent.id, text="health"), lambda one: one.facts.add_rule(agent.id, text="money")
+        lambda one: one.services.facts.add_rule(agent.id, text="health"),
+        lambda one: one.services.facts.add_rule(agent.id, text="money"),
     )
     first, second = room.results
     assert first.seq != second.seq
     await room.at_once(
-        lambda one: one.facts.delete_rule(agent.id, first.seq), lambda one: one.facts.delete_rule(agent.id, first.seq)
+        lambda one: one.services.facts.delete_rule(agent.id, first.seq),
+        lambda one: one.services.facts.delete_rule(agent.id, first.seq),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
@@ -335,23 +356,24 @@ async def settings_of_a_graph(room: Room) -> Changes:
 @case("episodes.open_graph", "episodes.add", "facts.ingest")
 async def graph_of_one_name(room: Room) -> Changes:
     name = room.name("graph")
-    yield (lambda one: one.episodes.open_graph(name)), (lambda one: one.episodes.open_graph(name))
+    yield (lambda one: one.services.episodes.open_graph(name)), (lambda one: one.services.episodes.open_graph(name))
     graph, other = room.results
     assert graph.id == other.id
     await room.at_once(
-        lambda one: one.episodes.add(graph.id, [NewEpisode(text="Ada lives in Oslo.", extract=False)]),
-        lambda one: one.episodes.add(graph.id, [NewEpisode(text="Ada likes tea.", extract=False)]),
+        lambda one: one.services.episodes.add(graph.id, [NewEpisode(text="Ada lives in Oslo.", extract=False)]),
+        lambda one: one.services.episodes.add(graph.id, [NewEpisode(text="Ada likes tea.", extract=False)]),
     )
-    assert len(await room.services.episodes.list(graph.id, {})) == 2
+    assert len(await room.first.services.episodes.list(graph.id, {})) == 2
 
 
 @case("fact_views.tidy", "fact_views.restore_last")
 async def memories_tidied_twice(room: Room) -> Changes:
     agent = await room.agent()
-    await room.services.facts.add(agent.id, "Ada lives in Oslo")
-    yield (lambda one: one.fact_views.tidy(agent.id)), (lambda one: one.fact_views.tidy(agent.id))
+    await room.first.services.facts.add(agent.id, "Ada lives in Oslo")
+    yield (lambda one: one.services.fact_views.tidy(agent.id)), (lambda one: one.services.fact_views.tidy(agent.id))
     await room.at_once(
-        lambda one: one.fact_views.restore_last(agent.id), lambda one: one.fact_views.restore_last(agent.id)
+        lambda one: one.services.fact_views.restore_last(agent.id),
+        lambda one: one.services.fact_views.restore_last(agent.id),
     )
 
 
@@ -360,12 +382,13 @@ async def batches_of_one_key(room: Room) -> Changes:
     agent = await room.agent()
     parts: list[BatchPart] = [(agent.id, HELLO, {})]
     yield (
-        lambda one: one.jobs.send_batch(parts, idempotency_key="one"),
-        lambda one: one.jobs.send_batch(parts, idempotency_key="one"),
+        lambda one: one.services.jobs.send_batch(parts, idempotency_key="one"),
+        lambda one: one.services.jobs.send_batch(parts, idempotency_key="one"),
     )
     assert room.results[0].id == room.results[1].id
     await room.at_once(
-        lambda one: one.jobs.cancel_batch(room.results[0].id), lambda one: one.jobs.cancel_batch(room.results[0].id)
+        lambda one: one.services.jobs.cancel_batch(room.results[0].id),
+        lambda one: one.services.jobs.cancel_batch(room.results[0].id),
     )
 
 
@@ -374,46 +397,49 @@ async def source_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     yield (
-        (lambda one: one.sources.revert(agent.id, reply.run_id)),
-        (lambda one: one.sources.revert(agent.id, reply.run_id)),
+        (lambda one: one.services.sources.revert(agent.id, reply.run_id)),
+        (lambda one: one.services.sources.revert(agent.id, reply.run_id)),
     )
 
 
 @case("groups.edit_message")
 async def message_of_a_group_edited_twice(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
-    made = await room.services.groups.create(NewGroup(agent_ids=[one.id for one in agents]))
-    turn = await room.services.groups.submit(made.id, HELLO)
-    await room.services.groups.reply(turn)
-    said = (await room.services.groups.list_messages(made.id, limit=9, after_seq=None, newest_first=False))[0]
+    made = await room.first.services.groups.create(NewGroup(agent_ids=[one.id for one in agents]))
+    turn = await room.first.services.groups.submit(made.id, HELLO)
+    await room.first.services.groups.reply(turn)
+    said = (await room.first.services.groups.list_messages(made.id, limit=9, after_seq=None, newest_first=False))[0]
     of = said.message_id
     assert of is not None
     yield (
-        lambda one: one.groups.edit_message(made.id, of, "user", [Text("One.")]),
-        lambda one: one.groups.edit_message(made.id, of, "user", [Text("Two.")]),
+        lambda one: one.services.groups.edit_message(made.id, of, "user", [Text("One.")]),
+        lambda one: one.services.groups.edit_message(made.id, of, "user", [Text("Two.")]),
     )
 
 
 @case("transfer.restore_agent")
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
-    await room.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
-    copied = await room.services.transfer.copy_agent(one_agent.id, {0: []})
+    await room.first.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
+    copied = await room.first.services.transfer.copy_agent(one_agent.id, {0: []})
     yield (
-        lambda one: one.transfer.restore_agent(other.id, copied),
-        lambda one: one.passages.insert_of_agent(other.id, NewPassage(text="two")),
+        lambda one: one.services.transfer.restore_agent(other.id, copied),
+        lambda one: one.services.passages.insert_of_agent(other.id, NewPassage(text="two")),
     )
     assert room.both
-    archives = await room.services.archives.list_of_agent(other.id)
+    archives = await room.first.services.archives.list_of_agent(other.id)
     assert sum(one.passage_count for one in archives) == 2
 
 
 @case("messages.import_waiting")
 async def calls_that_wait_imported_twice(room: Room) -> Changes:
     agent = await room.agent()
-    line = await room.services.conversations.get(agent.id)
+    line = await room.first.services.conversations.get(agent.id)
     parts = (ToolCall("call-1", "pay", "{}", "approval"),)
     rows = [ImportedMessage(role="assistant", text="", parts=parts, occurred_at=line.created_at, id="1")]
-    yield (lambda one: one.messages.import_waiting(line, rows), lambda one: one.messages.import_waiting(line, rows))
+    yield (
+        lambda one: one.services.messages.import_waiting(line, rows),
+        lambda one: one.services.messages.import_waiting(line, rows),
+    )
     assert room.refused == 1
     assert len(await agent.pending()) == 1

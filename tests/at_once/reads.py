@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 READS = {
+    "Schedules": "firings get list next_times",
     "access": "audit has_keys key keys note organisation organisations user users",
     "agent_files": "list load_page",
     "agents": "check_model count find_last_used get_memory get_state last_used list list_missing_tools list_rules"
@@ -30,7 +31,6 @@ READS = {
     "replays": "export replay",
     "runs": "find_resumable get get_spans get_usage list list_messages list_steps list_tool_ids",
     "sandbox": "find list_variables",
-    "schedules": "get list list_firings",
     "search": "messages messages_of_agent passages recall",
     "secrets": "list",
     "sources": "labels list show",

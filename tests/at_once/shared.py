@@ -29,171 +29,180 @@ def source(name: str, says: str = "yes") -> str:
 
 @case("archives.update")
 async def archive_fields(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.services.archives.create({"name": "a"})
     yield (
-        lambda one: one.archives.update(made.id, {"name": "b"}),
-        lambda one: one.archives.update(made.id, {"description": "d"}),
+        lambda one: one.services.archives.update(made.id, {"name": "b"}),
+        lambda one: one.services.archives.update(made.id, {"description": "d"}),
     )
-    now = await room.services.archives.get(made.id)
+    now = await room.first.services.archives.get(made.id)
     assert (now.name, now.description) == ("b", "d")
 
 
 @case("archives.open")
 async def archive_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
-    yield (lambda one: one.archives.open(name)), (lambda one: one.archives.open(name))
-    assert len(await room.services.archives.list(ALL, name=name)) == 1
+    yield (lambda one: one.services.archives.open(name)), (lambda one: one.services.archives.open(name))
+    assert len(await room.first.services.archives.list(ALL, name=name)) == 1
     assert room.results[0].id == room.results[1].id
 
 
 @case("archives.create")
 async def archives_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
-    yield (lambda one: one.archives.create({"name": name})), (lambda one: one.archives.create({"name": name}))
+    yield (
+        (lambda one: one.services.archives.create({"name": name})),
+        (lambda one: one.services.archives.create({"name": name})),
+    )
     assert len({made.number for made in room.results}) == 2
 
 
 @case("archives.attach", "archives.detach")
 async def archives_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second, third = [await room.services.archives.create({"name": "a"}) for _ in range(3)]
-    await room.services.archives.attach(agent.id, third.id)
+    first, second, third = [await room.first.services.archives.create({"name": "a"}) for _ in range(3)]
+    await room.first.services.archives.attach(agent.id, third.id)
 
     async def change(one: object) -> None:
         await room.second.services.archives.attach(agent.id, second.id)
         await room.second.services.archives.detach(agent.id, third.id)
 
-    yield (lambda one: one.archives.attach(agent.id, first.id)), change
-    found = await room.services.archives.list_of_agent(agent.id)
+    yield (lambda one: one.services.archives.attach(agent.id, first.id)), change
+    found = await room.first.services.archives.list_of_agent(agent.id)
     assert {one.id for one in found} == {first.id, second.id}
 
 
 @case("archives.delete")
 async def archive_and_a_passage(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.services.archives.create({"name": "a"})
     new = [NewPassage(text="late")]
-    yield (lambda one: one.archives.delete(made.id)), (lambda one: one.passages.insert(made.id, new))
+    yield (lambda one: one.services.archives.delete(made.id)), (lambda one: one.services.passages.insert(made.id, new))
     assert room.results[0] is None or room.both
 
 
 @case("passages.update")
 async def passage_fields(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.services.archives.create({"name": "a"})
+    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.passages.update(made.id, passage.id, {"text": "two"}),
-        lambda one: one.passages.update(made.id, passage.id, {"metadata": {"k": 1}}),
+        lambda one: one.services.passages.update(made.id, passage.id, {"text": "two"}),
+        lambda one: one.services.passages.update(made.id, passage.id, {"metadata": {"k": 1}}),
     )
-    now = await room.services.passages.get(made.id, passage.id)
+    now = await room.first.services.passages.get(made.id, passage.id)
     assert (now.text, now.metadata) == ("two", {"k": 1})
 
 
 @case("passages.update")
 async def passage_tags(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.services.archives.create({"name": "a"})
+    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["y"]}),
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["z"]}),
+        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["y"]}),
+        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["z"]}),
     )
-    now = await room.services.passages.get(made.id, passage.id)
-    assert list(await room.services.archives.tags(made.id)) == list(now.tags)
-    await room.services.passages.update(made.id, passage.id, {"tags": ["x", "y", "z"]})
+    now = await room.first.services.passages.get(made.id, passage.id)
+    assert list(await room.first.services.archives.tags(made.id)) == list(now.tags)
+    await room.first.services.passages.update(made.id, passage.id, {"tags": ["x", "y", "z"]})
 
 
 @case("passages.delete", "corrections.delete_passages")
 async def passage_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.passages.insert_of_agent(agent.id, NewPassage(text="one", tags=["x"]))
+    made = await room.first.services.passages.insert_of_agent(agent.id, NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.passages.delete(made.archive_id, made.id),
-        lambda one: one.corrections.delete_passages(agent.id, [made.id]),
+        lambda one: one.services.passages.delete(made.archive_id, made.id),
+        lambda one: one.services.corrections.delete_passages(agent.id, [made.id]),
     )
-    assert (await room.services.archives.get(made.archive_id)).passage_count == 0
-    await room.services.archives.delete(made.archive_id)
+    assert (await room.first.services.archives.get(made.archive_id)).passage_count == 0
+    await room.first.services.archives.delete(made.archive_id)
 
 
 @case("passages.delete_where", "passages.delete_named")
 async def passages_deleted_twice(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
-    await room.services.passages.put_named(made.id, ["a"], NewPassage(text="one", tags=["x"]))
+    made = await room.first.services.archives.create({"name": "a"})
+    await room.first.services.passages.put_named(made.id, ["a"], NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.passages.delete_where(made.id, Selection(where=PassageFilter(tags=("x",)))),
-        lambda one: one.passages.delete_named(made.id, ["a"]),
+        lambda one: one.services.passages.delete_where(made.id, Selection(where=PassageFilter(tags=("x",)))),
+        lambda one: one.services.passages.delete_named(made.id, ["a"]),
     )
-    assert (await room.services.archives.get(made.id)).passage_count == 0
+    assert (await room.first.services.archives.get(made.id)).passage_count == 0
 
 
 @case("passages.put_named")
 async def passage_of_one_name(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.services.archives.create({"name": "a"})
     yield (
-        lambda one: one.passages.put_named(made.id, ["n"], NewPassage(text="one")),
-        lambda one: one.passages.put_named(made.id, ["n"], NewPassage(text="two")),
+        lambda one: one.services.passages.put_named(made.id, ["n"], NewPassage(text="one")),
+        lambda one: one.services.passages.put_named(made.id, ["n"], NewPassage(text="two")),
     )
     assert room.both
-    assert len(await room.services.passages.list(made.id, ALL)) == 1
+    assert len(await room.first.services.passages.list(made.id, ALL)) == 1
 
 
 @case("passages.insert")
 async def passages_of_an_archive(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": "a"})
+    made = await room.first.services.archives.create({"name": "a"})
     new = [NewPassage(text="one", tags=["x"]), NewPassage(text="two", tags=["x"])]
-    yield (lambda one: one.passages.insert(made.id, new)), (lambda one: one.passages.insert(made.id, new))
-    assert [one.seq for one in await room.services.passages.list(made.id, ALL)] == [0, 1, 2, 3]
+    yield (
+        (lambda one: one.services.passages.insert(made.id, new)),
+        (lambda one: one.services.passages.insert(made.id, new)),
+    )
+    assert [one.seq for one in await room.first.services.passages.list(made.id, ALL)] == [0, 1, 2, 3]
 
 
 @case("passages.insert_of_agent", "corrections.add_passage")
 async def first_passages_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.passages.insert_of_agent(agent.id, NewPassage(text="one")),
-        lambda one: one.corrections.add_passage(agent.id, NewPassage(text="two")),
+        lambda one: one.services.passages.insert_of_agent(agent.id, NewPassage(text="one")),
+        lambda one: one.services.corrections.add_passage(agent.id, NewPassage(text="two")),
     )
-    (archive,) = await room.services.archives.list_of_agent(agent.id)
+    (archive,) = await room.first.services.archives.list_of_agent(agent.id)
     assert archive.passage_count == 2
 
 
 @case("passages.restore", "corrections.edit_passage", "corrections.update_passage", "corrections.tag_passages")
 async def passage_corrections(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.passages.insert_of_agent(agent.id, NewPassage(text="one"))
+    made = await room.first.services.passages.insert_of_agent(agent.id, NewPassage(text="one"))
 
     async def correct(one: object) -> None:
         await room.second.services.corrections.update_passage(agent.id, made.id, {"metadata": {"k": 1}})
         await room.second.services.passages.restore(made.id)
         await room.second.services.corrections.tag_passages(agent.id, [made.id], "t")
 
-    yield (lambda one: one.corrections.edit_passage(agent.id, made.id, {"text": "two"})), correct
-    now = await room.services.passages.get(made.archive_id, made.id)
+    yield (lambda one: one.services.corrections.edit_passage(agent.id, made.id, {"text": "two"})), correct
+    now = await room.first.services.passages.get(made.archive_id, made.id)
     assert (now.text, now.metadata, list(now.tags)) == ("two", {"k": 1}, ["t"])
 
 
 @case("folders.create")
 async def folders_of_one_name(room: Room) -> Changes:
     name = room.name("folder")
-    yield (lambda one: one.folders.create({"name": name})), (lambda one: one.folders.create({"name": name}))
+    yield (
+        (lambda one: one.services.folders.create({"name": name})),
+        (lambda one: one.services.folders.create({"name": name})),
+    )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
 @case("folders.update")
 async def folder_fields(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.services.folders.create({"name": room.name("folder")})
     yield (
-        lambda one: one.folders.update(made.id, {"description": "d"}),
-        lambda one: one.folders.update(made.id, {"instructions": "i"}),
+        lambda one: one.services.folders.update(made.id, {"description": "d"}),
+        lambda one: one.services.folders.update(made.id, {"instructions": "i"}),
     )
-    now = await room.services.folders.get(made.id)
+    now = await room.first.services.folders.get(made.id)
     assert (now.description, now.instructions) == ("d", "i")
 
 
 @case("folders.update")
 async def folders_renamed_to_one_name(room: Room) -> Changes:
-    first, second = [await room.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
+    first, second = [await room.first.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
     name = room.name("folder")
     yield (
-        lambda one: one.folders.update(first.id, {"name": name}),
-        lambda one: one.folders.update(second.id, {"name": name}),
+        lambda one: one.services.folders.update(first.id, {"name": name}),
+        lambda one: one.services.folders.update(second.id, {"name": name}),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -201,91 +210,103 @@ async def folders_renamed_to_one_name(room: Room) -> Changes:
 @case("folders.attach", "folders.detach")
 async def folders_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second = [await room.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
-    await room.services.folders.attach(agent.id, second.id)
-    yield (lambda one: one.folders.attach(agent.id, first.id)), (lambda one: one.folders.detach(agent.id, second.id))
-    assert [one.id for one in await room.services.folders.list_of_agent(agent.id)] == [first.id]
+    first, second = [await room.first.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
+    await room.first.services.folders.attach(agent.id, second.id)
+    yield (
+        (lambda one: one.services.folders.attach(agent.id, first.id)),
+        (lambda one: one.services.folders.detach(agent.id, second.id)),
+    )
+    assert [one.id for one in await room.first.services.folders.list_of_agent(agent.id)] == [first.id]
 
 
 @case("folders.delete")
 async def folder_deleted_twice(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
-    await room.services.files.upload(made.id, b"x", name="x.txt")
-    yield (lambda one: one.folders.delete(made.id)), (lambda one: one.folders.delete(made.id))
-    assert not await room.services.folders.list(ALL, name=made.name)
+    made = await room.first.services.folders.create({"name": room.name("folder")})
+    await room.first.services.files.upload(made.id, b"x", name="x.txt")
+    yield (lambda one: one.services.folders.delete(made.id)), (lambda one: one.services.folders.delete(made.id))
+    assert not await room.first.services.folders.list(ALL, name=made.name)
 
 
 @case("files.upload")
 async def files_of_one_name(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.services.folders.create({"name": room.name("folder")})
     yield (
-        lambda one: one.files.upload(made.id, b"x", name="x.txt", if_exists="skip"),
-        lambda one: one.files.upload(made.id, b"y", name="x.txt", if_exists="skip"),
+        lambda one: one.services.files.upload(made.id, b"x", name="x.txt", if_exists="skip"),
+        lambda one: one.services.files.upload(made.id, b"y", name="x.txt", if_exists="skip"),
     )
     assert room.both
     assert room.results[0].id == room.results[1].id
-    assert (await room.services.folders.get(made.id)).file_count == 1
+    assert (await room.first.services.folders.get(made.id)).file_count == 1
 
 
 @case("files.upload")
 async def files_of_one_name_that_replace(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.services.folders.create({"name": room.name("folder")})
     yield (
-        lambda one: one.files.upload(made.id, b"x", name="x.txt"),
-        lambda one: one.files.upload(made.id, b"y", name="x.txt"),
+        lambda one: one.services.files.upload(made.id, b"x", name="x.txt"),
+        lambda one: one.services.files.upload(made.id, b"y", name="x.txt"),
     )
     assert (
-        (await room.services.folders.get(made.id)).file_count == len(await room.services.files.list(made.id, ALL)) == 1
+        (await room.first.services.folders.get(made.id)).file_count
+        == len(await room.first.services.files.list(made.id, ALL))
+        == 1
     )
 
 
 @case("files.delete")
 async def file_deleted_twice(room: Room) -> Changes:
-    made = await room.services.folders.create({"name": room.name("folder")})
-    await room.services.files.upload(made.id, b"x", name="x.txt")
-    yield (lambda one: one.files.delete(made.id, "x.txt")), (lambda one: one.files.delete(made.id, "x.txt"))
-    assert (await room.services.folders.get(made.id)).file_count == 0
+    made = await room.first.services.folders.create({"name": room.name("folder")})
+    await room.first.services.files.upload(made.id, b"x", name="x.txt")
+    yield (
+        (lambda one: one.services.files.delete(made.id, "x.txt")),
+        (lambda one: one.services.files.delete(made.id, "x.txt")),
+    )
+    assert (await room.first.services.folders.get(made.id)).file_count == 0
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
 @case("agent_files.open", "agent_files.close", "agent_files.close_all")
 async def files_that_an_agent_opens(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.services.folders.create({"name": room.name("folder")})
+    made = await room.first.services.folders.create({"name": room.name("folder")})
     for name in ("a.txt", "b.txt"):
-        await room.services.files.upload(made.id, f"text of {name}".encode(), name=name)
-    await room.services.files.wait(made.id)
-    await room.services.folders.attach(agent.id, made.id, opens=False)
-    await room.services.agent_files.open(agent.id, "b.txt")
-    yield (lambda one: one.agent_files.open(agent.id, "a.txt")), (lambda one: one.agent_files.close(agent.id, "b.txt"))
-    found = await room.services.agent_files.list(agent.id, is_open=True, limit=9)
+        await room.first.services.files.upload(made.id, f"text of {name}".encode(), name=name)
+    await room.first.services.files.wait(made.id)
+    await room.first.services.folders.attach(agent.id, made.id, opens=False)
+    await room.first.services.agent_files.open(agent.id, "b.txt")
+    yield (
+        (lambda one: one.services.agent_files.open(agent.id, "a.txt")),
+        (lambda one: one.services.agent_files.close(agent.id, "b.txt")),
+    )
+    found = await room.first.services.agent_files.list(agent.id, is_open=True, limit=9)
     assert [one.file.name for one in found] == ["a.txt"]
     await room.at_once(
-        lambda one: one.agent_files.close_all(agent.id), lambda one: one.agent_files.open(agent.id, "b.txt")
+        lambda one: one.services.agent_files.close_all(agent.id),
+        lambda one: one.services.agent_files.open(agent.id, "b.txt"),
     )
 
 
 @case("tools.update")
 async def tool_fields(room: Room) -> Changes:
-    made = (await room.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
+    made = (await room.first.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
     yield (
-        lambda one: one.tools.update(made.id, {"tags": ["t"]}),
-        lambda one: one.tools.update(made.id, {"metadata": {"k": 1}}),
+        lambda one: one.services.tools.update(made.id, {"tags": ["t"]}),
+        lambda one: one.services.tools.update(made.id, {"metadata": {"k": 1}}),
     )
-    now = (await room.services.tools.get(made.id)).tool
+    now = (await room.first.services.tools.get(made.id)).tool
     assert (list(now.tags), now.metadata) == (["t"], {"k": 1})
 
 
 @case("tools.update")
 async def tools_renamed_to_one_name(room: Room) -> Changes:
     first, second = [
-        (await room.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
+        (await room.first.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
         for _ in range(2)
     ]
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.update(first.id, {"source": source(name)}),
-        lambda one: one.tools.update(second.id, {"source": source(name)}),
+        lambda one: one.services.tools.update(first.id, {"source": source(name)}),
+        lambda one: one.services.tools.update(second.id, {"source": source(name)}),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -294,8 +315,8 @@ async def tools_renamed_to_one_name(room: Room) -> Changes:
 async def tools_of_one_name(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.create(NewTool(source=source(name))),
-        lambda one: one.tools.create(NewTool(source=source(name))),
+        lambda one: one.services.tools.create(NewTool(source=source(name))),
+        lambda one: one.services.tools.create(NewTool(source=source(name))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
@@ -305,8 +326,8 @@ async def tools_of_one_name(room: Room) -> Changes:
 async def tools_upserted(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.tools.upsert(NewTool(source=source(name, "one"))),
-        lambda one: one.tools.upsert(NewTool(source=source(name, "two"))),
+        lambda one: one.services.tools.upsert(NewTool(source=source(name, "one"))),
+        lambda one: one.services.tools.upsert(NewTool(source=source(name, "two"))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
@@ -317,12 +338,15 @@ async def tool_deleted_and_attached(room: Room) -> Changes:
     agent = await room.agent()
     first, second = [room.name("t").replace("-", "_") for _ in range(2)]
     for name in (first, second):
-        await room.services.tools.create(NewTool(source=source(name)))
-    await room.services.tools.attach(agent.id, first)
-    before = (await room.services.agents.get_state(agent.id)).agent.settings_revision
-    yield (lambda one: one.tools.attach(agent.id, second)), (lambda one: one.tools.detach(agent.id, first))
-    assert (await room.services.agents.get_state(agent.id)).agent.settings_revision == before + 2
-    await room.at_once(lambda one: one.tools.delete(second), lambda one: one.tools.delete(second))
+        await room.first.services.tools.create(NewTool(source=source(name)))
+    await room.first.services.tools.attach(agent.id, first)
+    before = (await room.first.services.agents.get_state(agent.id)).agent.settings_revision
+    yield (
+        (lambda one: one.services.tools.attach(agent.id, second)),
+        (lambda one: one.services.tools.detach(agent.id, first)),
+    )
+    assert (await room.first.services.agents.get_state(agent.id)).agent.settings_revision == before + 2
+    await room.at_once(lambda one: one.services.tools.delete(second), lambda one: one.services.tools.delete(second))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
@@ -336,26 +360,26 @@ async def functions_loaded(room: Room) -> Changes:
         """
         return a
 
-    yield (lambda one: one.tools.load([spoken_of])), (lambda one: one.tools.load([spoken_of]))
+    yield (lambda one: one.services.tools.load([spoken_of])), (lambda one: one.services.tools.load([spoken_of]))
     assert room.both
 
 
 @case("identities.update", "identities.put_properties")
 async def identity_fields(room: Room) -> Changes:
-    made = await room.services.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
+    made = await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
     of = made.identity.id
     yield (
-        lambda one: one.identities.put_properties(of, [{"key": "k", "value": "1", "type": "string"}]),
-        lambda one: one.identities.update(of, IdentityFields(name="b")),
+        lambda one: one.services.identities.put_properties(of, [{"key": "k", "value": "1", "type": "string"}]),
+        lambda one: one.services.identities.update(of, IdentityFields(name="b")),
     )
-    now = (await room.services.identities.get(of)).identity
+    now = (await room.first.services.identities.get(of)).identity
     assert (now.name, [one["key"] for one in now.properties]) == ("b", ["k"])
 
 
 @case("identities.upsert")
 async def identities_of_one_key(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
-    yield (lambda one: one.identities.upsert(fields)), (lambda one: one.identities.upsert(fields))
+    yield (lambda one: one.services.identities.upsert(fields)), (lambda one: one.services.identities.upsert(fields))
     assert room.both
     assert room.results[0].identity.id == room.results[1].identity.id
 
@@ -363,17 +387,19 @@ async def identities_of_one_key(room: Room) -> Changes:
 @case("identities.create")
 async def identities_created(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
-    yield (lambda one: one.identities.create(fields)), (lambda one: one.identities.create(fields))
+    yield (lambda one: one.services.identities.create(fields)), (lambda one: one.services.identities.create(fields))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
 @case("identities.update")
 async def identities_to_one_key(room: Room) -> Changes:
-    made = [await room.services.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)]
+    made = [
+        await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)
+    ]
     fields = IdentityFields(identifier_key=room.name("key"))
     yield (
-        lambda one: one.identities.update(made[0].identity.id, fields),
-        lambda one: one.identities.update(made[1].identity.id, fields),
+        lambda one: one.services.identities.update(made[0].identity.id, fields),
+        lambda one: one.services.identities.update(made[1].identity.id, fields),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
@@ -382,16 +408,18 @@ async def identities_to_one_key(room: Room) -> Changes:
 async def identities_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     made = [
-        (await room.services.identities.create(IdentityFields(identifier_key=room.name("key")))).identity
+        (await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key")))).identity
         for _ in range(2)
     ]
-    await room.services.identities.attach(agent.id, made[1].id)
+    await room.first.services.identities.attach(agent.id, made[1].id)
     yield (
-        lambda one: one.identities.attach(agent.id, made[0].id),
-        lambda one: one.identities.detach(agent.id, made[1].id),
+        lambda one: one.services.identities.attach(agent.id, made[0].id),
+        lambda one: one.services.identities.detach(agent.id, made[1].id),
     )
-    assert (await room.services.identities.get(made[0].id)).agent_ids == [agent.id]
-    await room.at_once(lambda one: one.identities.delete(made[0].id), lambda one: one.identities.delete(made[0].id))
+    assert (await room.first.services.identities.get(made[0].id)).agent_ids == [agent.id]
+    await room.at_once(
+        lambda one: one.services.identities.delete(made[0].id), lambda one: one.services.identities.delete(made[0].id)
+    )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
@@ -405,22 +433,24 @@ def provider(room: Room) -> ProviderFields:
 async def providers_of_one_name(room: Room) -> Changes:
     fields = provider(room)
     yield (
-        lambda one: one.providers.create(fields, private=True),
-        lambda one: one.providers.create(fields, private=True),
+        lambda one: one.services.providers.create(fields, private=True),
+        lambda one: one.services.providers.create(fields, private=True),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
 @case("providers.update", "providers.delete")
 async def provider_fields(room: Room) -> Changes:
-    made = await room.services.providers.create(provider(room), private=True)
+    made = await room.first.services.providers.create(provider(room), private=True)
     yield (
-        lambda one: one.providers.update(made.id, ProviderFields(region="here"), private=True),
-        lambda one: one.providers.update(made.id, ProviderFields(api_version="v2"), private=True),
+        lambda one: one.services.providers.update(made.id, ProviderFields(region="here"), private=True),
+        lambda one: one.services.providers.update(made.id, ProviderFields(api_version="v2"), private=True),
     )
-    now = await room.services.providers.get(made.id)
+    now = await room.first.services.providers.get(made.id)
     assert (now.region, now.api_version) == ("here", "v2")
-    await room.at_once(lambda one: one.providers.delete(made.id), lambda one: one.providers.delete(made.id))
+    await room.at_once(
+        lambda one: one.services.providers.delete(made.id), lambda one: one.services.providers.delete(made.id)
+    )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
@@ -428,62 +458,72 @@ async def provider_fields(room: Room) -> Changes:
 async def mcp_servers_of_one_name(room: Room) -> Changes:
     name = room.name("server")
     yield (
-        lambda one: one.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
-        lambda one: one.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
+        lambda one: one.services.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
+        lambda one: one.services.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
 @case("mcp.update", "mcp.remove")
 async def mcp_server_fields(room: Room) -> Changes:
-    made = await room.services.mcp.add(room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True)
-    yield (
-        lambda one: one.mcp.update(made.id, McpChanges(headers={"A": "1"})),
-        lambda one: one.mcp.update(made.id, McpChanges(trusted=True)),
+    made = await room.first.services.mcp.add(
+        room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True
     )
-    now = await room.services.mcp.get(made.id)
+    yield (
+        lambda one: one.services.mcp.update(made.id, McpChanges(headers={"A": "1"})),
+        lambda one: one.services.mcp.update(made.id, McpChanges(trusted=True)),
+    )
+    now = await room.first.services.mcp.get(made.id)
     assert (now.header_names, now.trusted) == (("A",), True)
-    await room.at_once(lambda one: one.mcp.remove(made.id), lambda one: one.mcp.remove(made.id))
+    await room.at_once(lambda one: one.services.mcp.remove(made.id), lambda one: one.services.mcp.remove(made.id))
 
 
 @case("sandbox.put", "sandbox.update_variable", "sandbox.add_variable", "sandbox.delete_variable", "sandbox.delete")
 async def variables(room: Room) -> Changes:
-    config = await room.services.sandbox.put({})
-    made = await room.services.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
+    config = await room.first.services.sandbox.put({})
+    made = await room.first.services.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
     yield (
-        lambda one: one.sandbox.update_variable(made.id, "RENAMED", None, None),
-        lambda one: one.sandbox.update_variable(made.id, None, None, "described"),
+        lambda one: one.services.sandbox.update_variable(made.id, "RENAMED", None, None),
+        lambda one: one.services.sandbox.update_variable(made.id, None, None, "described"),
     )
-    (now,) = [one for one in await room.services.sandbox.list_variables(config.id, ALL) if one.id == made.id]
+    (now,) = [one for one in await room.first.services.sandbox.list_variables(config.id, ALL) if one.id == made.id]
     assert (now.name, now.description) == ("RENAMED", "described")
     await room.at_once(
-        lambda one: one.sandbox.add_variable(config.id, "NEW", "v", None),
-        lambda one: one.sandbox.add_variable(config.id, "NEW", "v", None),
+        lambda one: one.services.sandbox.add_variable(config.id, "NEW", "v", None),
+        lambda one: one.services.sandbox.add_variable(config.id, "NEW", "v", None),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
     await room.at_once(
-        lambda one: one.sandbox.delete_variable(made.id), lambda one: one.sandbox.delete_variable(made.id)
+        lambda one: one.services.sandbox.delete_variable(made.id),
+        lambda one: one.services.sandbox.delete_variable(made.id),
     )
     assert room.refused == 1
-    await room.at_once(lambda one: one.sandbox.put({"timeout": 9}), lambda one: one.sandbox.delete(config.id))
+    await room.at_once(
+        lambda one: one.services.sandbox.put({"timeout": 9}), lambda one: one.services.sandbox.delete(config.id)
+    )
 
 
 @case("secrets.set", "secrets.delete")
 async def secrets(room: Room) -> Changes:
-    yield (lambda one: one.secrets.set(None, "ONE", "1")), (lambda one: one.secrets.set(None, "TWO", "2"))
-    assert {one.name for one in await room.services.secrets.list(None)} >= {"ONE", "TWO"}
-    await room.at_once(lambda one: one.secrets.delete(None, "ONE"), lambda one: one.secrets.delete(None, "ONE"))
+    yield (
+        (lambda one: one.services.secrets.set(None, "ONE", "1")),
+        (lambda one: one.services.secrets.set(None, "TWO", "2")),
+    )
+    assert {one.name for one in await room.first.services.secrets.list(None)} >= {"ONE", "TWO"}
+    await room.at_once(
+        lambda one: one.services.secrets.delete(None, "ONE"), lambda one: one.services.secrets.delete(None, "ONE")
+    )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
 @case("transfer.import_archives")
 async def archives_imported(room: Room) -> Changes:
-    made = await room.services.archives.create({"name": room.name("archive")})
-    (passage,) = await room.services.passages.insert(made.id, [NewPassage(text="one")])
+    made = await room.first.services.archives.create({"name": room.name("archive")})
+    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one")])
     lines = ['{"type": "passage", "text": "more"}']
     yield (
-        lambda one: one.transfer.import_archives(lines, into=made.id),
-        lambda one: one.passages.update(made.id, passage.id, {"tags": ["t"]}),
+        lambda one: one.services.transfer.import_archives(lines, into=made.id),
+        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["t"]}),
     )
     assert isinstance(room.results[0], InvalidInput) or room.both
 
@@ -498,7 +538,7 @@ async def users_of_one_name(room: Room) -> Changes:
     name = room.name("user")
     yield (lambda one: reach(room, one).create_user(name)), (lambda one: reach(room, one).create_user(name))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
-    made = await reach(room, room.services).user(name)
+    made = await reach(room, room.first).user(name)
     await room.at_once(
         lambda one: reach(room, one).delete_user(made.id), lambda one: reach(room, one).delete_user(made.id)
     )
@@ -513,7 +553,7 @@ async def organisations_of_one_name(room: Room) -> Changes:
         lambda one: reach(room, one).create_organisation(name),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
-    made = await reach(room, room.services).organisation(name)
+    made = await reach(room, room.first).organisation(name)
     await room.at_once(
         lambda one: reach(room, one).delete_organisation(made.id),
         lambda one: reach(room, one).delete_organisation(made.id),

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
+from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
-from perdure.engine.run.accept import Accepted
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
 from perdure.library.blocks import AsyncAgentBlocks, AsyncSources
 from perdure.library.checks import utc
@@ -22,18 +22,19 @@ from perdure.library.groups import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
 from perdure.library.runs import AsyncRuns, AsyncSteps
-from perdure.library.schedules import AsyncSchedules
+from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sending import AsyncSending
+from perdure.library.services import Services
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
 from perdure.search.hits import Hits, MessageHit, Recalled
 
 
-class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns):
-    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns, AsyncEvents):
+    """One agent, which nobody has looked up: its parts, and what is done with it."""
 
-    __repr__ = short_repr("id", "name", "info.model")
+    __repr__ = short_repr("id")
 
     @property
     def blocks(self) -> AsyncAgentBlocks:
@@ -83,36 +84,7 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
     @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of the agent: messages that are sent to it by themselves."""
-        return AsyncSchedules(self._services, self.id)
-
-    async def notify(
-        self,
-        kind: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        wake: bool = True,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-    ) -> Accepted:
-        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
-
-        Args:
-            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
-            data: more about it, as JSON can hold it.
-            wake: whether the agent begins a run about it; else it reads of it with its next message.
-            conversation: by default the agent's first one.
-            idempotency_key: the same key again is the same event.
-        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
-            HookBlocked, StoreError.
-        """
-        return await self._services.schedules.notify(
-            self.id,
-            kind,
-            data or {},
-            wake=wake,
-            conversation_seq=await self._seq_of(conversation),
-            idempotency_key=idempotency_key,
-        )
+        return AsyncSchedules(self._app, self.id)
 
     @property
     def secrets(self) -> AsyncSecrets:
@@ -128,21 +100,6 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
     def rules(self) -> AsyncAgentRules:
         """The rules that say which tools the agent may call when."""
         return AsyncAgentRules(self._services, self.id)
-
-    async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
-        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
-        values.
-
-        Args:
-            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
-                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
-                missing field stays.
-        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
-            InvalidInput: a value that can't be used, no such field.
-        """
-        if "model" in changes:
-            changes |= await self._services.agents.model_changes(changes["model"])
-        return AsyncAgent(self._services, await self._services.agents.update(self.id, changes, same_name="refuse"))
 
     async def search(
         self,
@@ -248,3 +205,38 @@ class AsyncAgent(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, 
         Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
         """
         return await self._services.corrections.undo(self.id, number)
+
+
+class AsyncAgent(AsyncAgentById):
+    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+
+    __repr__ = short_repr("id", "name", "info.model")
+
+    def __init__(self, services: Services, agent: AgentInfo) -> None:
+        super().__init__(services, agent.id)
+        self._info = agent
+
+    @property
+    def info(self) -> AgentInfo:
+        """The agent's values when it was looked up: model, system prompt, tags, settings."""
+        return self._info
+
+    @property
+    def name(self) -> str:
+        """The agent's name when it was looked up."""
+        return self._info.name
+
+    async def update(self, **changes: Unpack[AgentChanges]) -> AsyncAgent:
+        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
+        values.
+
+        Args:
+            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
+                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
+                missing field stays.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
+            InvalidInput: a value that can't be used, no such field.
+        """
+        if "model" in changes:
+            changes |= await self._services.agents.model_changes(changes["model"])
+        return AsyncAgent(self._services, await self._services.agents.update(self.id, changes, same_name="refuse"))

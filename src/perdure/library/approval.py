@@ -151,7 +151,8 @@ class AsyncApproval(AsyncAgentBase):
             call_ids = await self._services.approvals.find_decisions(self.id, conversation)
         if not call_ids:
             names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
-            raise AnswerInvalid(f"no call waits for approval: of agent {self.info.name!r} there wait {names}")
+            name = (await self._services.agents.resolve(self.id)).name
+            raise AnswerInvalid(f"no call waits for approval: of agent {name!r} there wait {names}")
         return call_ids
 
     async def _submit_answers(
@@ -186,10 +187,6 @@ class AsyncApproval(AsyncAgentBase):
             client_tools=None if tools is None else tools.shapes,
             max_steps=max_steps,
         )
-
-    async def _seq_of(self, conversation: ConversationId | None) -> int:
-        """The number of the agent's conversation. Raises: InvalidInput, NotFound."""
-        return 0 if conversation is None else (await self._services.conversations.get(self.id, conversation)).seq
 
     async def _reply_to(
         self, accepted: Accepted, tools: ClientTools | None, conversation: ConversationId | None

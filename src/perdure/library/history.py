@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.ids import AgentId, ConversationId, MessageId
@@ -15,31 +14,23 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.engine.conversations.edit import EditedPart
 from perdure.library.checks import check_text, outside
+from perdure.library.parts import AsyncPart
 from perdure.library.services import Services
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
 
 
-class AsyncAgentBase:
-    """The values of an agent; `AsyncAgent` has these properties."""
+class AsyncAgentBase(AsyncPart):
+    """What an agent is known by; `AsyncAgent` has this property."""
 
-    def __init__(self, services: Services, agent: Agent) -> None:
-        self._services, self._info = services, agent
-
-    @property
-    def info(self) -> Agent:
-        """The agent's values when it was looked up: model, system prompt, tags, settings."""
-        return self._info
+    def __init__(self, services: Services, agent_id: AgentId) -> None:
+        super().__init__(services.app, agent_id)
+        self._services = services
 
     @property
     def id(self) -> AgentId:
         """The agent's id."""
-        return self._info.id
-
-    @property
-    def name(self) -> str:
-        """The agent's name when it was looked up."""
-        return self._info.name
+        return self._id
 
 
 class AsyncHistory(AsyncAgentBase):

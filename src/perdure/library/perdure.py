@@ -22,12 +22,13 @@ from perdure.domain.agents.profile import PROFILE
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
-from perdure.library.agent import AsyncAgent
+from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.folders import AsyncFolders
 from perdure.library.groups import AsyncGroups
+from perdure.library.schedules import AsyncSchedules
 from perdure.library.services import Services
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
@@ -171,6 +172,11 @@ class AsyncPerdure:
         return AsyncGroups(self.services)
 
     @property
+    def schedules(self) -> AsyncSchedules:
+        """The schedules of all agents."""
+        return AsyncSchedules(self._app)
+
+    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self.services)
@@ -279,6 +285,10 @@ class AsyncPerdure:
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return AsyncAgent(self.services, await self.services.agents.resolve(name_or_id))
+
+    def agent_of(self, agent_id: AgentId) -> AsyncAgentById:
+        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
+        return AsyncAgentById(self.services, agent_id)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

@@ -27,7 +27,6 @@ from perdure.library.services.provenance.sources import SourceService
 from perdure.library.services.providers import ModelService, ProviderService
 from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import JobService, RunService
-from perdure.library.services.schedules.schedules import ScheduleService
 from perdure.library.services.search import SearchService
 from perdure.library.services.steps import StepService
 from perdure.library.services.tools.mcp import McpService
@@ -71,7 +70,6 @@ class Services:
         self.runs = RunService(app)
         self.jobs = JobService(app, self.messages, self.runs)
         self.sandbox = SandboxService(app)
-        self.schedules = ScheduleService(app, self.messages)
         self.search = SearchService(app)
         self.secrets = SecretService(app)
         self.sources = SourceService(app)

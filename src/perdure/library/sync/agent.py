@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
+from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
-from perdure.engine.run.accept import Accepted
-from perdure.library.agent import AsyncAgent
+from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.origins import Origin
+from perdure.library.portal import Portal
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
@@ -24,18 +25,18 @@ from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.groups import Companion
 from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.runs import Runs, Steps
-from perdure.library.sync.schedules import Schedules
+from perdure.library.sync.schedules import Events, Schedules
 from perdure.library.sync.sending import Sending
 from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
 from perdure.search.hits import Hits, MessageHit, Recalled
 
-__all__ = ["Agent"]
+__all__ = ["Agent", "AgentById"]
 
 
-class Agent(Sending, History, Conversations, Archival, Steps, Runs):
-    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+class AgentById(Sending, History, Conversations, Archival, Steps, Runs, Events):
+    """One agent, which nobody has looked up: its parts, and what is done with it."""
 
-    _inner: AsyncAgent
+    _inner: AsyncAgentById
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")
@@ -90,30 +91,6 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
         """The schedules of the agent: messages that are sent to it by themselves."""
         return Schedules(self._portal, self._inner.schedules)
 
-    def notify(
-        self,
-        kind: str,
-        data: Mapping[str, Any] | None = None,
-        *,
-        wake: bool = True,
-        conversation: ConversationId | None = None,
-        idempotency_key: str | None = None,
-    ) -> Accepted:
-        """Tell the agent of an event, without waiting for what it does. When this returns, the event is stored.
-
-        Args:
-            kind: what happened, such as "login" or "like": up to 64 letters, digits, and `_ . : / -`.
-            data: more about it, as JSON can hold it.
-            wake: whether the agent begins a run about it; else it reads of it with its next message.
-            conversation: by default the agent's first one.
-            idempotency_key: the same key again is the same event.
-        Raises: InvalidInput, MessageTooLarge, NotFound, ApprovalPending, IdempotencyMismatch, ModelNotFound,
-            HookBlocked, StoreError.
-        """
-        return self._portal.run(
-            self._inner.notify(kind, data, wake=wake, conversation=conversation, idempotency_key=idempotency_key)
-        )
-
     @property
     def secrets(self) -> Secrets:
         """The secrets of the agent, which its tools get in place of the store's of the same names."""
@@ -128,19 +105,6 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
     def rules(self) -> AgentRules:
         """The rules that say which tools the agent may call when."""
         return AgentRules(self._portal, self._inner.rules)
-
-    def update(self, **changes: Unpack[AgentChanges]) -> Agent:
-        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
-        values.
-
-        Args:
-            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
-                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
-                missing field stays.
-        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
-            InvalidInput: a value that can't be used, no such field.
-        """
-        return Agent(self._portal, self._portal.run(self._inner.update(**changes)))
 
     def search(
         self,
@@ -240,3 +204,38 @@ class Agent(Sending, History, Conversations, Archival, Steps, Runs):
         Raises: NotFound: there is nothing to undo; ConversationBusy: a run has not ended.
         """
         return self._portal.run(self._inner.undo(number))
+
+
+class Agent(AgentById):
+    """One agent. `info` holds its values at look-up time; everything else is read anew."""
+
+    _inner: AsyncAgent
+
+    def __init__(self, portal: Portal, inner: AsyncAgent) -> None:
+        self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def info(self) -> AgentInfo:
+        """The agent's values when it was looked up: model, system prompt, tags, settings."""
+        return self._inner.info
+
+    @property
+    def name(self) -> str:
+        """The agent's name when it was looked up."""
+        return self._inner.name
+
+    def update(self, **changes: Unpack[AgentChanges]) -> Agent:
+        """Change fields of the agent and return it. They apply from its next model call on; this object keeps its old
+        values.
+
+        Args:
+            changes: `name`, `model` (pinned; None: the default), `follows_default`, `system` (None: Perdure's own
+                prompt), `description`, `timezone`, `tags`, `metadata` and `settings`, replaced as a whole, `hidden`. A
+                missing field stays.
+        Raises: NotFound, NameInvalid, ModelNotFound, StoreError; AlreadyExists: another agent has this name;
+            InvalidInput: a value that can't be used, no such field.
+        """
+        return Agent(self._portal, self._portal.run(self._inner.update(**changes)))

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Unpack
 
-from perdure.core.agents import Agent
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
 from perdure.core.ids import AgentId, ConversationId, MessageId
@@ -19,30 +18,23 @@ from perdure.library.history import AsyncAgentBase, AsyncConversations, AsyncHis
 from perdure.library.portal import Portal
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
+from perdure.library.sync.parts import Part
 
 __all__ = ["AgentBase", "Conversations", "History"]
 
 
-class AgentBase:
-    """The values of an agent; `Agent` has these properties."""
+class AgentBase(Part):
+    """What an agent is known by; `Agent` has this property."""
+
+    _inner: AsyncAgentBase
 
     def __init__(self, portal: Portal, inner: AsyncAgentBase) -> None:
         self._portal, self._inner = portal, inner
 
     @property
-    def info(self) -> Agent:
-        """The agent's values when it was looked up: model, system prompt, tags, settings."""
-        return self._inner.info
-
-    @property
     def id(self) -> AgentId:
         """The agent's id."""
         return self._inner.id
-
-    @property
-    def name(self) -> str:
-        """The agent's name when it was looked up."""
-        return self._inner.name
 
 
 class History(AgentBase):

@@ -17,11 +17,12 @@ from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.services.search import RecallOptions
-from perdure.library.sync.agent import Agent
+from perdure.library.sync.agent import Agent, AgentById
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups import Groups
+from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.tools import Mcp, Secrets, Tools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
@@ -138,6 +139,11 @@ class Perdure:
         return Groups(self._portal, self._inner.groups)
 
     @property
+    def schedules(self) -> Schedules:
+        """The schedules of all agents."""
+        return Schedules(self._portal, self._inner.schedules)
+
+    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
@@ -233,6 +239,10 @@ class Perdure:
     def agent(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return Agent(self._portal, self._portal.run(self._inner.agent(name_or_id)))
+
+    def agent_of(self, agent_id: AgentId) -> AgentById:
+        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
+        return AgentById(self._portal, self._inner.agent_of(agent_id))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

@@ -71,7 +71,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     labels = await services.sources.labels(texts)
     own = {block.id for block in blocks}
     others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
-    schedules = await services.schedules.list(agent_id, statuses=("active",), limit=SCHEDULES_MAX)
+    schedules = await library.agent_of(agent_id).schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
         "blocks": [
@@ -124,7 +124,7 @@ async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | N
 
 async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
     """A schedule, with what became of its last due time."""
-    firings = await library.services.schedules.list_firings(schedule.id, limit=1)
+    firings = await library.schedules.firings(schedule.id, limit=1)
     return {
         "id": schedule.id,
         "name": schedule.name,
@@ -142,7 +142,7 @@ async def _schedule_shape(library: AsyncPerdure, schedule: Schedule) -> Data:
 async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
     """End a schedule of the agent."""
     agent_id, schedule_id = agent_id_of(request), ScheduleId(request.path_params["schedule_id"])
-    await library.services.schedules.cancel(schedule_id, agent_id)
+    await library.agent_of(agent_id).schedules.cancel(schedule_id)
     return Notice("The schedule fires no more.")
 
 

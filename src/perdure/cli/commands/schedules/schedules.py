@@ -21,7 +21,7 @@ if for_work(__name__):
     from perdure.cli.work import NO_AGENT, confirm, deleted, get_agent, named_agent, no_agent, open_store
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.messages import text_of
-    from perdure.core.schedules import Firing, Schedule, ScheduleStatus
+    from perdure.core.schedules import Firing, Schedule
     from perdure.core.text.zones import zone
     from perdure.core.tools.arguments import read_json
     from perdure.domain.schedules import describe_timing, next_times
@@ -96,9 +96,8 @@ async def list_schedules(
 ) -> None:
     """List the schedules, and when each fires next."""
     async with open_store(view, empty=NO_SCHEDULE) as perdure:
-        owner = None if agent is None else (await get_agent(view, perdure, agent)).id
-        statuses: tuple[ScheduleStatus, ...] | None = None if everything else ("active",)
-        found = await perdure.services.schedules.list(owner, statuses=statuses, limit=ALL_MAX)
+        schedules = perdure.schedules if agent is None else (await get_agent(view, perdure, agent)).schedules
+        found = await schedules.list(statuses=() if everything else ("active",), limit=ALL_MAX)
         names = await _agent_names(perdure, found)
     found = sorted(found, key=lambda one: (one.next_at is None, one.next_at or one.created_at))  # what comes next first
     table = new_table("schedule", "agent", "name", "when", "next", styles={"name": "dim"})
@@ -116,7 +115,7 @@ async def list_schedules(
 async def show_schedule(view: View, schedule: Name) -> None:
     """Show a schedule: its next five times, and what became of the last ones."""
     async with _open_schedule(view, schedule) as (perdure, found):
-        firings = await perdure.services.schedules.list_firings(found.id, limit=FIRINGS)
+        firings = await perdure.schedules.firings(found.id, limit=FIRINGS)
         names = await _agent_names(perdure, [found])
     name = names[found.agent_id]
     head = f"{found.id}  {found.name or name}  {describe_timing(found.timing)}  {found.status}"
@@ -135,7 +134,7 @@ async def show_schedule(view: View, schedule: Name) -> None:
 async def cancel_schedule(view: View, schedule: Name) -> None:
     """End a schedule; its past can still be shown."""
     async with _open_schedule(view, schedule) as (perdure, found):
-        cancelled = await perdure.services.schedules.cancel(found.id)
+        cancelled = await perdure.schedules.cancel(found.id)
         names = await _agent_names(perdure, [found])
         ended = found.status != "active"
         line = f"{found.id} had {found.status} already." if ended else f"{found.id} fires no more."
@@ -147,7 +146,7 @@ async def delete_schedule(view: View, schedule: Name, yes: Yes = False) -> None:
     """Delete a schedule with its past."""
     async with _open_schedule(view, schedule) as (perdure, found):
         confirm(view, f"{found.id} and its past firings will be gone. Delete?", action="delete the schedule", yes=yes)
-        await perdure.services.schedules.delete(found.id)
+        await perdure.schedules.delete(found.id)
         view.hint(deleted(found.id, "what it sent stays in the history"))
 
 
@@ -232,7 +231,7 @@ async def _open_schedule(view: View, name: str) -> AsyncIterator[tuple[AsyncPerd
     """The open store, and the schedule of this id or its beginning, or of this name. Raises: NotFound,
     InvalidInput."""
     async with open_store(view, empty=NotFound("schedule", name, hint=NO_AGENT)) as perdure:
-        found = await perdure.services.schedules.list(None, limit=ALL_MAX)
+        found = await perdure.schedules.list(statuses=(), limit=ALL_MAX)
         matches = [one for one in found if one.id == name or (one.name and one.name == name_form(name))]
         if not matches and name.startswith("schedule-") and len(name) > len("schedule-"):
             matches = [one for one in found if one.id.startswith(name)]

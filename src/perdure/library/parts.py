@@ -1,0 +1,35 @@
+"""What the classes of all nouns share: each is made for the whole store or for one agent, without a query."""
+
+from __future__ import annotations
+
+from perdure.app import App
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import AgentId, ConversationId
+from perdure.core.text.reprs import short_repr
+from perdure.library.services.conversations import find_conversation
+
+
+class AsyncPart:
+    """One kind of thing, of the whole store or of one agent, with everything that can be done to it.
+
+    Library, HTTP, CLI and pages call the same methods: they hold the units of work, the paging and the checks. Where
+    the part is an agent's, the things of another one are not found.
+    """
+
+    __repr__ = short_repr("_agent_id")
+
+    def __init__(self, app: App, agent_id: AgentId | None = None) -> None:
+        self._app, self._ports, self._agent_id = app, app.ports, agent_id
+
+    @property
+    def _id(self) -> AgentId:
+        """The agent's id. Raises: InvalidInput: the part is the whole store's."""
+        if self._agent_id is None:
+            raise InvalidInput(f"{type(self).__name__} of all agents can't do this: name one, by `agent_of(id)`")
+        return self._agent_id
+
+    async def _seq_of(self, conversation: ConversationId | None) -> int:
+        """The number of the agent's conversation; by default that of its first. Raises: InvalidInput, NotFound."""
+        if conversation is None:
+            return 0
+        return (await self._ports.store.read(find_conversation, self._id, conversation)).seq
