@@ -60,78 +60,80 @@ async def rules_of_an_agent(room: Room) -> Changes:
     assert room.both or room.refused == 1
 
 
-@case("blocks.update", "blocks.update_of_agent", "blocks.append")
+@case(
+    "Blocks.update", "Blocks.edit", "AgentBlocks.change", "AgentBlocks.edit", "AgentBlocks.update", "AgentBlocks.append"
+)
 async def block_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a"))
     yield (
-        lambda one: one.services.blocks.update(made.id, {"description": "d"}),
-        lambda one: one.services.blocks.append(agent.id, "notes", "b"),
+        lambda one: one.blocks.edit(made.id, {"description": "d"}),
+        lambda one: one.agent_of(agent.id).blocks.append("notes", "b"),
     )
-    now = await room.first.services.blocks.get(made.id)
+    now = await room.first.blocks.get(made.id)
     assert (now.description, now.value.split()) == ("d", ["a", "b"])
     await room.at_once(
-        lambda one: one.services.blocks.update_of_agent(agent.id, "notes", {"limit_chars": 900}),
-        lambda one: one.services.blocks.update_of_agent(agent.id, "notes", {"read_only": True}),
+        lambda one: one.agent_of(agent.id).blocks.edit("notes", {"limit_chars": 900}),
+        lambda one: one.agent_of(agent.id).blocks.edit("notes", {"read_only": True}),
     )
-    now = await room.first.services.blocks.get(made.id)
+    now = await room.first.blocks.get(made.id)
     assert (now.limit_chars, now.read_only) == (900, True)
 
 
-@case("blocks.create", "blocks.attach")
+@case("Blocks.add", "AgentBlocks.add", "Blocks.create", "AgentBlocks.create", "AgentBlocks.attach")
 async def blocks_of_one_label(room: Room) -> Changes:
     agent = await room.agent()
-    other = await room.first.services.blocks.create(NewBlock(label="notes"))
+    other = await room.first.blocks.add(NewBlock(label="notes"))
     yield (
-        lambda one: one.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id),
-        lambda one: one.services.blocks.attach(agent.id, other.id),
+        lambda one: one.agent_of(agent.id).blocks.add(NewBlock(label="notes")),
+        lambda one: one.agent_of(agent.id).blocks.attach(other.id),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("blocks.detach", "blocks.detach_label", "blocks.delete")
+@case("AgentBlocks.detach_block", "AgentBlocks.detach", "Blocks.delete")
 async def block_detached_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.blocks.create(NewBlock(label="notes"), agent_id=agent.id)
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes"))
     yield (
-        (lambda one: one.services.blocks.detach(agent.id, made.id)),
-        (lambda one: one.services.blocks.detach_label(agent.id, "notes")),
+        (lambda one: one.agent_of(agent.id).blocks.detach_block(made.id)),
+        (lambda one: one.agent_of(agent.id).blocks.detach("notes")),
     )
     assert room.refused == 1
-    await room.at_once(lambda one: one.services.blocks.delete(made.id), lambda one: one.services.blocks.delete(made.id))
+    await room.at_once(lambda one: one.blocks.delete(made.id), lambda one: one.blocks.delete(made.id))
     assert room.refused == 1
 
 
-@case("blocks.restore", "corrections.replace_line", "corrections.undo")
+@case("AgentBlocks.restore", "AgentBlocks.replace_line", "AgentBlocks.delete_line", "corrections.undo")
 async def block_lines(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a\nb"), agent_id=agent.id)
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a\nb"))
     yield (
-        lambda one: one.services.corrections.replace_line(agent.id, "notes", 1, "A"),
-        lambda one: one.services.corrections.replace_line(agent.id, "notes", 2, "B"),
+        lambda one: one.agent_of(agent.id).blocks.replace_line("notes", 1, "A"),
+        lambda one: one.agent_of(agent.id).blocks.replace_line("notes", 2, "B"),
     )
-    assert (await room.first.services.blocks.get(made.id)).value == "A\nB"
+    assert (await room.first.blocks.get(made.id)).value == "A\nB"
     await room.at_once(
-        lambda one: one.services.blocks.restore(agent.id, "notes", 0),
-        lambda one: one.services.blocks.append(agent.id, "notes", "c"),
+        lambda one: one.agent_of(agent.id).blocks.restore("notes", 0),
+        lambda one: one.agent_of(agent.id).blocks.append("notes", "c"),
     )
-    assert (await room.first.services.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
+    assert (await room.first.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
     await room.at_once(
         lambda one: one.services.corrections.undo(agent.id), lambda one: one.services.corrections.undo(agent.id)
     )
 
 
-@case("sources.revert_writes")
+@case("Sources.revert_writes")
 async def writes_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.blocks.create(NewBlock(label="notes", value="a"), agent_id=agent.id)
-    now = await room.first.services.blocks.update(made.id, {"value": "b"})
+    made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a"))
+    now = await room.first.blocks.edit(made.id, {"value": "b"})
     writes = [f"{made.id}@{now.version}"]
     yield (
-        lambda one: one.services.sources.revert_writes(agent.id, writes),
-        lambda one: one.services.sources.revert_writes(agent.id, writes),
+        lambda one: one.agent_of(agent.id).sources.revert_writes(writes),
+        lambda one: one.agent_of(agent.id).sources.revert_writes(writes),
     )
-    assert (await room.first.services.blocks.get(made.id)).value in ("a", "b")
+    assert (await room.first.blocks.get(made.id)).value in ("a", "b")
 
 
 @case("conversations.create", "conversations.create_ephemeral")
@@ -392,13 +394,13 @@ async def batches_of_one_key(room: Room) -> Changes:
     )
 
 
-@case("sources.revert")
+@case("Sources.revert")
 async def source_reverted_twice(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     yield (
-        (lambda one: one.services.sources.revert(agent.id, reply.run_id)),
-        (lambda one: one.services.sources.revert(agent.id, reply.run_id)),
+        (lambda one: one.agent_of(agent.id).sources.revert(reply.run_id)),
+        (lambda one: one.agent_of(agent.id).sources.revert(reply.run_id)),
     )
 
 

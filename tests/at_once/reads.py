@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 READS = {
+    "AgentBlocks": "compare get history list",
+    "Blocks": "count get list page",
+    "Sources": "labels list show",
     "Schedules": "firings get list next_times",
     "access": "audit has_keys key keys note organisation organisations user users",
     "agent_files": "list load_page",
@@ -10,7 +13,6 @@ READS = {
     " list_states list_tags model_changes resolve",
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
     "archives": "get list list_agents list_of_agent resolve tags",
-    "blocks": "compare count get get_of_agent list list_isolated list_of_agent list_versions",
     "companions": "find get list passes show wait",
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
@@ -33,7 +35,6 @@ READS = {
     "sandbox": "find list_variables",
     "search": "messages messages_of_agent passages recall",
     "secrets": "list",
-    "sources": "labels list show",
     "steps": "build_request costs explain get get_exchange get_times get_trace ledger list list_messages page preview",
     "tools": "count get list list_of_agent search",
     "transcripts": "list",

@@ -47,14 +47,17 @@ async def test_every_verb_has_a_case_or_changes_nothing(tmp_path: Path) -> None:
     assert [name for name in reads if ".store.write(" in inspect.getsource(found[name])] == []
 
 
-PASSING = "AsyncAgentById AsyncAgent AsyncApproval AsyncArchival AsyncHistory AsyncConversations AsyncRuns AsyncSteps AsyncSending"
+PASSING = (
+    "AsyncAgentById AsyncAgent AsyncApproval AsyncArchival AsyncHistory AsyncConversations AsyncRuns AsyncSteps"
+    " AsyncSending"
+)
 """The parts that still call services."""
 
 
 def _parts() -> dict[str, type]:
     """Name without `Async` -> class, of the parts that are made for a store or an agent."""
-    for found in pkgutil.iter_modules(library.__path__):
-        importlib.import_module(f"perdure.library.{found.name}")
+    for module in pkgutil.iter_modules(library.__path__):
+        importlib.import_module(f"perdure.library.{module.name}")
     kinds, found = [AsyncPart], dict[str, type]()
     while kinds:
         kind = kinds.pop()

@@ -98,7 +98,7 @@ async def test_a_copy_has_all_conversations(perdure: AsyncPerdure) -> None:
             await perdure.services.conversations.update(agent.id, line.id, changes)
         if number == 1:
             (own,) = await agent.isolated_blocks(line.id)
-            await perdure.services.blocks.update(own.id, {"value": "Likes coffee."})
+            await perdure.blocks.edit(own.id, {"value": "Likes coffee."})
         if number == 2:
             await perdure.services.conversations.update(agent.id, line.id, {"archived": True})
     await agent.facts.extract()

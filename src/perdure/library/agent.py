@@ -14,7 +14,7 @@ from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.archives import AsyncAgentArchives, AsyncArchival
-from perdure.library.blocks import AsyncAgentBlocks, AsyncSources
+from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.facts import AsyncFacts
 from perdure.library.folders import AsyncAgentFiles
@@ -27,6 +27,7 @@ from perdure.library.sending import AsyncSending
 from perdure.library.services import Services
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.sources import AsyncSources
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
 from perdure.search.hits import Hits, MessageHit, Recalled
 
@@ -39,7 +40,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def blocks(self) -> AsyncAgentBlocks:
         """The agent's blocks, by label: read, edit, attach."""
-        return AsyncAgentBlocks(self._services, self.id)
+        return AsyncAgentBlocks(self._app, self.id)
 
     @property
     def companion(self) -> AsyncCompanion:
@@ -54,7 +55,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def sources(self) -> AsyncSources:
         """What the agent's memory came from; take back what came from one source."""
-        return AsyncSources(self._services, self.id)
+        return AsyncSources(self._app, self.id)
 
     @property
     def facts(self) -> AsyncFacts:

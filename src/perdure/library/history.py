@@ -16,8 +16,10 @@ from perdure.engine.conversations.edit import EditedPart
 from perdure.library.checks import check_text, outside
 from perdure.library.parts import AsyncPart
 from perdure.library.services import Services
+from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
+from perdure.storage.tx import Tx
 
 
 class AsyncAgentBase(AsyncPart):
@@ -147,7 +149,13 @@ class AsyncConversations(AsyncAgentBase):
 
     async def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
         """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
-        return await self._services.blocks.list_isolated(self.id, conversation)
+
+        def read(tx: Tx) -> Sequence[Block]:
+            found = find_conversation(tx, self._id, conversation)
+            isolated = tx.blocks.list_isolated(self._id, found.seq).values()
+            return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
+
+        return await self._ports.store.read(read)
 
     async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""

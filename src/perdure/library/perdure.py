@@ -154,7 +154,7 @@ class AsyncPerdure:
     @property
     def blocks(self) -> AsyncBlocks:
         """All blocks of the store."""
-        return AsyncBlocks(self.services)
+        return AsyncBlocks(self._app)
 
     @property
     def archives(self) -> AsyncArchives:

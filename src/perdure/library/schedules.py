@@ -1,5 +1,5 @@
-"""Schedules of agents, which are fired by themselves: created, listed and cancelled, and what became of their times; and
-events from outside."""
+"""Schedules of agents, which are fired by themselves: created, listed and cancelled, and what became of their times.
+Events from outside."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from perdure.app import App
 from perdure.library.services.agents import AgentService
 from perdure.library.services.archives import ArchiveService
-from perdure.library.services.blocks import BlockService
 from perdure.library.services.conversations import ApprovalService, ConversationService
 from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
@@ -23,7 +22,6 @@ from perdure.library.services.identities import IdentityService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
-from perdure.library.services.provenance.sources import SourceService
 from perdure.library.services.providers import ModelService, ProviderService
 from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import JobService, RunService
@@ -49,7 +47,6 @@ class Services:
         self.agents = AgentService(app)
         self.approvals = ApprovalService(app)
         self.archives = ArchiveService(app)
-        self.blocks = BlockService(app)
         self.companions = CompanionService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
@@ -72,7 +69,6 @@ class Services:
         self.sandbox = SandboxService(app)
         self.search = SearchService(app)
         self.secrets = SecretService(app)
-        self.sources = SourceService(app)
         self.steps = StepService(app)
         self.tools = ToolService(app)
         self.transcripts = TranscriptService(app)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from perdure.app import App
-from perdure.core.blocks import Author, Block
-from perdure.core.blocks import check_limit as check_block_limit
+from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
 from perdure.core.ids import AgentId, ArchiveId, PassageId
@@ -22,12 +20,10 @@ from perdure.domain.archives.passages import (
     update_passage,
 )
 from perdure.domain.archives.units import check_changeable
-from perdure.domain.blocks.units import find_block
 from perdure.domain.companions.units import find_companion
 from perdure.engine.forgetting.erase import erase
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
-from perdure.engine.forgetting.forget import delete_passage, forget, passage_item, put_block_value, record, undo
-from perdure.engine.run.system_messages import renew_system_message
+from perdure.engine.forgetting.forget import delete_passage, forget, passage_item, record, undo
 from perdure.library.checks import check_limit, check_number, check_text, outside
 from perdure.library.services.passages import changes_in_utc, from_outside
 from perdure.storage.tx import Tx
@@ -118,35 +114,6 @@ class CorrectionService:
         await self._note_changes(agent_id)
         return result
 
-    async def replace_line(
-        self, agent_id: AgentId, label: str, line: int | str, text: str | None, *, author: Author | None = None
-    ) -> Block:
-        """Replace a line of the agent's block, or remove it with None, and return the block.
-
-        Args:
-            line: its number from 1, or what it says.
-        Raises: BlockNotFound, BlockLimitExceeded; InvalidInput: the block has no such line, or several.
-        """
-        check_text("label", label)
-        if text is not None:
-            check_text("text", text)
-        inputs = self._ports.inputs()
-
-        def write(tx: Tx) -> Block:
-            tx.agents.lock(agent_id)
-            block = find_block(tx, agent_id, label)
-            lines = block.value.split("\n")
-            place = _find_line(block, lines, line)
-            value = "\n".join([*lines[:place], *([] if text is None else [text]), *lines[place + 1 :]])
-            check_block_limit(replace(block, value=value))
-            item = put_block_value(tx, block.id, value, author=author or outside(), at=inputs.now)
-            what = f"line {place + 1} of block {block.label}: {lines[place]}"
-            record(tx, agent_id, "block", what, [item], at=inputs.now)
-            renew_system_message(tx, agent_id, 0, inputs)
-            return tx.blocks.get(block.id)
-
-        return await self._ports.store.write(write)
-
     async def update_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
         """Change a passage of the agent. Raises: NotFound, InvalidInput."""
         check_text("passage_id", passage_id)
@@ -223,18 +190,3 @@ class CorrectionService:
         correction = await self._ports.store.write(write)
         self._ports.waiting.note((agent_id, 0))
         return correction
-
-
-def _find_line(block: Block, lines: Sequence[str], line: int | str) -> int:
-    """The place of a line, from 0. Raises: InvalidInput."""
-    if isinstance(line, str):
-        places = [place for place, one in enumerate(lines) if one.strip() == line.strip()]
-        if len(places) != 1:
-            raise InvalidInput(
-                f"block {block.label!r} has {len(places) or 'no'} such line{'s' if places else ''} {line!r:.120}:"
-                f" give the number of one, from 1 to {len(lines)}"
-            )
-        return places[0]
-    if type(line) is not int or not 1 <= line <= len(lines):
-        raise InvalidInput(f"line is {line!r:.80}: block {block.label!r} has the lines 1 to {len(lines)}")
-    return line - 1

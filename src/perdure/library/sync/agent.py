@@ -19,7 +19,7 @@ from perdure.library.portal import Portal
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives, Archival
-from perdure.library.sync.blocks import AgentBlocks, Sources
+from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.groups import Companion
@@ -27,6 +27,7 @@ from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Events, Schedules
 from perdure.library.sync.sending import Sending
+from perdure.library.sync.sources import Sources
 from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
 from perdure.search.hits import Hits, MessageHit, Recalled
 

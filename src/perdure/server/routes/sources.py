@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from perdure.library.checks import LIMIT_MAX
 from perdure.library.origins import origin_shape
-from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
+from perdure.library.sources import revert_shape, source_shape, write_shape
 from perdure.server.http import Library, json_answer
 from perdure.server.wire import sources
 from perdure.server.wire.base import fields
@@ -26,7 +26,7 @@ Limit = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
 async def list_sources(agent_id: AgentIdIn, library: Library, limit: Limit = 100) -> Response:
     """List what the agent's memory came from, the source with the newest write first."""
     return json_answer(
-        [source_shape(one, fields) for one in await library.services.sources.list(agent_id, limit=limit)]
+        [source_shape(one, fields) for one in await library.agent_of(agent_id).sources.list(limit=limit)]
     )
 
 
@@ -45,7 +45,7 @@ async def list_source_writes(
     limit: Limit = 100,
 ) -> Response:
     """List the blocks, passages and facts that came from one source, or were written in one run, newest first."""
-    writes = await library.services.sources.show(agent_id, source, limit=limit)
+    writes = await library.agent_of(agent_id).sources.show(source, limit=limit)
     return json_answer([write_shape(one, fields) for one in writes])
 
 
@@ -53,14 +53,14 @@ async def list_source_writes(
 async def revert_source(agent_id: AgentIdIn, body: sources.RevertIn, library: Library) -> Response:
     """Take back all that came from a source or run; `undo` brings it back. What was edited since is merged, or named as
     a conflict."""
-    result = await library.services.sources.revert(agent_id, body.source, dry_run=body.dry_run)
+    result = await library.agent_of(agent_id).sources.revert(body.source, dry_run=body.dry_run)
     return json_answer(revert_shape(result, fields))
 
 
 @router.post("/v1/agents/{agent_id}/memory-sources/revert-writes", tags=["agents"])
 async def revert_writes(agent_id: AgentIdIn, body: sources.RevertWritesIn, library: Library) -> Response:
     """Take back some writes; otherwise as of a source."""
-    result = await library.services.sources.revert_writes(agent_id, body.writes, dry_run=body.dry_run)
+    result = await library.agent_of(agent_id).sources.revert_writes(body.writes, dry_run=body.dry_run)
     return json_answer(revert_shape(result, fields))
 
 

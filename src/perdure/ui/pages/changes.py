@@ -108,7 +108,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         mark = await services.upkeep.mark()
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
         runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
-        blocks = [] if agent_id is None else await services.blocks.list_of_agent(agent_id)
+        blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
         archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
         graph = None if agent_id is None else await services.facts.find_graph(agent_id)
     except (NotFound, StoreError):

@@ -53,9 +53,9 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
     services, agent_id, query = library.services, agent_id_of(request), request.query_params
     agent = await services.agents.resolve(agent_id)
-    blocks = await services.blocks.list_of_agent(agent_id)
+    blocks = await library.agent_of(agent_id).blocks.list()
     label = query.get("block")
-    versions = [] if not label else await services.blocks.list_versions(agent_id, label, limit=VERSIONS_MAX)
+    versions = [] if not label else await library.agent_of(agent_id).blocks.history(label, limit=VERSIONS_MAX)
     search, tag = query.get("q", "").strip(), query.get("tag", "").strip()
     where = PassageFilter(tags=(tag,) if tag else ())
     after = None
@@ -68,9 +68,9 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         found = await services.passages.list_of_agent(agent_id, page, where=where)
         texts = list(found)
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
-    labels = await services.sources.labels(texts)
+    labels = await library.agent_of(agent_id).sources.labels(texts)
     own = {block.id for block in blocks}
-    others = await services.blocks.list(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
+    others = await library.blocks.page(BlockFilter(), Page(BLOCKS_MAX, ascending=False))
     schedules = await library.agent_of(agent_id).schedules.list(statuses=("active",), limit=SCHEDULES_MAX)
     timeline = await _writes(library, agent_id, blocks) if query.get("timeline") else None
     return agent_frame(agent, "Memory", "memory") | {
@@ -156,7 +156,7 @@ async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> lis
 async def _labels(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[str]:
     """The labels from outside of lines that a block holds, the least trusted first."""
     lines, found = set(block.value.split("\n")), set[TrustLabel]()
-    for version in await library.services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+    for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
         added = (text for mark, text in diff_lines(version.diff) if mark == "+")
         if version.author.sources and not lines.isdisjoint(added):
             found |= {one.source.label for one in version.author.sources if not one.source.is_trusted}
@@ -169,7 +169,7 @@ async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId
     if not label or not old or not new:
         return None
     first, second = _number("from", old), _number("to", new)
-    return {"from": first, "to": second, "text": await library.services.blocks.compare(agent_id, label, first, second)}
+    return {"from": first, "to": second, "text": await library.agent_of(agent_id).blocks.compare(label, first, second)}
 
 
 async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:
@@ -177,7 +177,7 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
     services, writes = library.services, list[Data]()
     for block in blocks:
         reasons = await _reasons(library, agent_id, block.id)
-        for version in await services.blocks.list_versions(agent_id, block.label, limit=VERSIONS_MAX):
+        for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
             key = version.version
             writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
     found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
@@ -270,10 +270,10 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a new block, or with `block_id` one that there is."""
     agent_id, form = agent_id_of(request), await form_of(request)
     if block_id := form.get("block_id"):
-        await library.services.blocks.attach(agent_id, BlockId(block_id))
+        await library.agent_of(agent_id).blocks.attach(BlockId(block_id))
         return Notice("The block was attached; the agent reads it with its next message.")
     new = NewBlock(label=field_of(form, "label").strip(), value=form.get("value", ""), **_settings_of(form))
-    block = await library.services.blocks.create(new, agent_id=agent_id, author=page_author())
+    block = await library.agent_of(agent_id).blocks.add(new, author=page_author())
     return Notice(
         f"Block {block.label!r} was created; the agent reads it with its next message.",
         undo=f"/agents/{agent_id}/memory/blocks/{block.label}/detach",
@@ -284,8 +284,8 @@ async def create_block(request: Request, library: AsyncPerdure) -> Notice:
 async def detach_block(request: Request, library: AsyncPerdure) -> Notice:
     """Take a block out of the agent's memory; it stays in the store."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
-    block = await library.services.blocks.get_of_agent(agent_id, label)
-    await library.services.blocks.detach(agent_id, block.id)
+    block = await library.agent_of(agent_id).blocks.get(label)
+    await library.agent_of(agent_id).blocks.detach_block(block.id)
     return Notice(
         f"Block {label!r} was detached; it stays in the store.",
         undo=f"/agents/{agent_id}/memory/blocks",
@@ -298,8 +298,8 @@ async def edit_settings(request: Request, library: AsyncPerdure) -> Notice:
     """Change a block's description, its limit, and whether the agent may write it."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
     changes = _settings_of(await form_of(request))
-    before = await library.services.blocks.get_of_agent(agent_id, label)
-    await library.services.blocks.update_of_agent(agent_id, label, changes, author=page_author())
+    before = await library.agent_of(agent_id).blocks.get(label)
+    await library.agent_of(agent_id).blocks.edit(label, changes, author=page_author())
     fields = {"description": before.description or "", "limit": str(before.limit_chars)}
     return Notice(
         f"The settings of block {label!r} were changed.",
@@ -329,8 +329,7 @@ async def edit_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write a block's value, if it is still the version that the form was filled from."""
     agent_id, form, label = agent_id_of(request), await form_of(request), request.path_params["label"]
     expected = form.get("version", "")
-    block = await library.services.blocks.update_of_agent(
-        agent_id,
+    block = await library.agent_of(agent_id).blocks.edit(
         label,
         {"value": form.get("value", "")},
         expected=int(expected) if is_number(expected) else None,
@@ -348,7 +347,7 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
     """Write the value of an earlier version again."""
     agent_id, label = agent_id_of(request), request.path_params["label"]
     version = _number("version", field_of(await form_of(request), "version"))
-    await library.services.blocks.restore(agent_id, label, version, author=page_author())
+    await library.agent_of(agent_id).blocks.restore(label, version, author=page_author())
     return Notice(f"Block {label!r} is as it was in version {version}.")
 
 

@@ -36,7 +36,7 @@ async def search(request: Request, library: AsyncPerdure) -> Data:
     blocks = {
         block.id: block
         for where in (BlockFilter(label_text=text), BlockFilter(value_text=text))
-        for block in await services.blocks.list(where, first)
+        for block in await library.blocks.page(where, first)
     }
     hits = await services.search.passages(text, PassageFilter(), limit=FOUND_MAX)
     messages = await services.search.messages(text, limit=FOUND_MAX)

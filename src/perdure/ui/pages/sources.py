@@ -85,8 +85,8 @@ async def sources(request: Request, library: AsyncPerdure) -> Data:
     services, agent_id = library.services, agent_id_of(request)
     agent = await services.agents.resolve(agent_id)
     chosen = request.query_params.get("of", "").strip()
-    writes = await services.sources.show(agent_id, chosen, limit=WRITES_MAX) if chosen else []
-    found = await services.sources.list(agent_id, limit=SOURCES_MAX)
+    writes = await library.agent_of(agent_id).sources.show(chosen, limit=WRITES_MAX) if chosen else []
+    found = await library.agent_of(agent_id).sources.list(limit=SOURCES_MAX)
     return agent_frame(agent, "Sources", "memory") | {
         "sources": [_source_shape(one) for one in found],
         "chosen": chosen,
@@ -116,9 +116,9 @@ async def revert(request: Request, library: AsyncPerdure) -> Notice:
     """Take back all from a source, or one write."""
     agent_id, form = agent_id_of(request), await form_of(request)
     if write_id := form.get("write"):
-        result = await library.services.sources.revert_writes(agent_id, [write_id], author=page_author())
+        result = await library.agent_of(agent_id).sources.revert_writes([write_id], author=page_author())
     else:
-        result = await library.services.sources.revert(agent_id, field_of(form, "source"), author=page_author())
+        result = await library.agent_of(agent_id).sources.revert(field_of(form, "source"), author=page_author())
     text = _describe(result)
     if result.correction is None:
         return Notice(text, is_error=bool(result.conflicts))

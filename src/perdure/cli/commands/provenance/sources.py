@@ -23,8 +23,8 @@ if for_work(__name__):
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.library.agent import AsyncAgent
     from perdure.library.origins import Origin, origin_shape
-    from perdure.library.services.provenance.sources import revert_shape, source_shape, write_shape
     from perdure.library.services.why import is_id_start
+    from perdure.library.sources import revert_shape, source_shape, write_shape
 
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 

@@ -139,7 +139,7 @@ class Import:
         steps += [functools.partial(services.groups.delete, id_) for id_ in self._made_groups]
         steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
         steps += [functools.partial(services.folders.delete, id_) for id_ in self._folders.values()]
-        steps += [functools.partial(services.blocks.delete, id_) for id_ in self._blocks.values()]
+        steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
         steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
         for step in steps:
             try:

@@ -1,4 +1,4 @@
-"""The service of sources: what an agent's memory came from, and taking writes back."""
+"""Sources: what an agent's memory came from, and taking writes back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, BlockId, EpisodeId, GraphId, PassageId, RunId, is_id
@@ -23,6 +22,7 @@ from perdure.core.provenance.sources import (
 from perdure.core.text.line_diff import diff_lines
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
 from perdure.library.checks import check_limit, check_text, outside
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 WRITES_MAX = 10_001
@@ -35,19 +35,20 @@ Fields = Callable[..., dict[str, Any]]
 """Takes attributes of a value by their names, times as its readers write them."""
 
 
-class SourceService:
-    """The sources of agents' memory. A source is named as `web:https://…`, a run as `run-…`."""
+class AsyncSources(AsyncPart):
+    """What an agent's memory came from: web pages, files, MCP servers, tools, other agents, imports, and the agent.
 
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
+    A source is named by its label and name, such as `web:https://example.com/page`; a run, by its id, stands for all
+    that was written in it.
+    """
 
-    async def list(self, agent_id: AgentId, *, limit: int = 100) -> Sequence[SourceSummary]:
-        """The sources of the agent's memory, the one with the newest write first. Raises: NotFound, InvalidInput."""
+    async def list(self, *, limit: int = 100) -> Sequence[SourceSummary]:
+        """The sources, the one with the newest write first. Raises: NotFound, InvalidInput."""
         check_limit(limit)
 
         def read(tx: Tx) -> Sequence[SourceSummary]:
-            tx.agents.model(agent_id)
-            found = tx.sources.summarise(agent_id, limit=limit)
+            tx.agents.model(self._id)
+            found = tx.sources.summarise(self._id, limit=limit)
             agents = tx.agents.list_by_ids(
                 [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
             )
@@ -56,14 +57,13 @@ class SourceService:
 
         return await self._ports.store.read(read)
 
-    async def show(self, agent_id: AgentId, source: str, *, limit: int = 100) -> Sequence[WriteText]:
-        """The writes of the agent's memory that came from a source or run, the newest first. Raises: NotFound,
-        InvalidInput."""
+    async def show(self, source: str, *, limit: int = 100) -> Sequence[WriteText]:
+        """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
         check_limit(limit)
         check_text("source", source)
 
         def read(tx: Tx) -> Sequence[WriteText]:
-            return [_text_of(tx, write) for write in _select(tx, agent_id, source, limit=limit)]
+            return [_text_of(tx, write) for write in _select(tx, self._id, source, limit=limit)]
 
         return await self._ports.store.read(read)
 
@@ -82,35 +82,41 @@ class SourceService:
 
         return await self._ports.store.read(read)
 
-    async def revert(
-        self, agent_id: AgentId, source: str, *, dry_run: bool = False, author: Author | None = None
-    ) -> RevertResult:
-        """Take back all writes of the agent's memory that came from a source or run. Raises: NotFound,
-        ConversationBusy, InvalidInput."""
+    async def revert(self, source: str, *, dry_run: bool = False, author: Author | None = None) -> RevertResult:
+        """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
         check_text("source", source)
-        writes = await self._ports.store.read(lambda tx: _select(tx, agent_id, source, limit=WRITES_MAX))
-        return await self._revert(agent_id, writes, f"all from {source}", dry_run=dry_run, author=author)
+        writes = await self._ports.store.read(lambda tx: _select(tx, self._id, source, limit=WRITES_MAX))
+        return await self._revert(writes, f"all from {source}", dry_run=dry_run, author=author)
 
     async def revert_writes(
-        self, agent_id: AgentId, write_ids: Sequence[str], *, dry_run: bool = False, author: Author | None = None
+        self, write_ids: Sequence[str], *, dry_run: bool = False, author: Author | None = None
     ) -> RevertResult:
-        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids. Raises:
-        NotFound, ConversationBusy, InvalidInput."""
+        """Take back these writes: versions of blocks as `block-…@3`, passages and episodes by their ids.
+
+        Args:
+            dry_run: only say what that would do.
+        Raises: NotFound, ConversationBusy, InvalidInput.
+        """
         if not 1 <= len(write_ids) <= WRITE_IDS_MAX:
             raise InvalidInput(f"write_ids has {len(write_ids):,} ids: give 1 to {WRITE_IDS_MAX:,}")
         for write_id in write_ids:
             check_text("write_id", write_id)
         ids = list(dict.fromkeys(write_ids))
-        writes = await self._ports.store.read(lambda tx: [_find_write(tx, agent_id, id_) for id_ in ids])
+        writes = await self._ports.store.read(lambda tx: [_find_write(tx, self._id, id_) for id_ in ids])
         title = f"write {ids[0]}" if len(ids) == 1 else f"{len(ids)} writes"
-        return await self._revert(agent_id, writes, title, dry_run=dry_run, author=author)
+        return await self._revert(writes, title, dry_run=dry_run, author=author)
 
     async def _revert(
-        self, agent_id: AgentId, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author | None
+        self, writes: Sequence[MemoryWrite], title: str, *, dry_run: bool, author: Author | None
     ) -> RevertResult:
-        result = await revert(self._ports, agent_id, writes, title=title, author=author or outside(), dry_run=dry_run)
+        result = await revert(self._ports, self._id, writes, title=title, author=author or outside(), dry_run=dry_run)
         if not dry_run:
-            self._ports.waiting.note((agent_id, 0))
+            self._ports.waiting.note((self._id, 0))
         return result
 
 
