@@ -422,15 +422,15 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
 @case("transfer.restore_agent")
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
-    await room.first.services.passages.insert_of_agent(one_agent.id, NewPassage(text="one"))
+    await room.first.agent_of(one_agent.id).archive_passage(NewPassage(text="one"))
     copied = await room.first.services.transfer.copy_agent(one_agent.id, {0: []})
     yield (
         lambda one: one.services.transfer.restore_agent(other.id, copied),
-        lambda one: one.services.passages.insert_of_agent(other.id, NewPassage(text="two")),
+        lambda one: one.agent_of(other.id).archive_passage(NewPassage(text="two")),
     )
     assert room.both
-    archives = await room.first.services.archives.list_of_agent(other.id)
-    assert sum(one.passage_count for one in archives) == 2
+    archives = await room.first.agent_of(other.id).archives.list()
+    assert sum(one.info.passage_count for one in archives) == 2
 
 
 @case("messages.import_waiting")

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 READS = {
+    "AgentArchives": "list",
+    "Archival": "list_passages search_archive",
+    "ArchiveById": "agents find_named list_passages passage search tags",
+    "Archives": "get list page",
+    "Passages": "passages",
     "AgentBlocks": "compare get history list",
     "Blocks": "count get list page",
     "Sources": "labels list show",
@@ -12,7 +17,6 @@ READS = {
     "agents": "check_model count find_last_used get_memory get_state last_used list list_missing_tools list_rules"
     " list_states list_tags model_changes resolve",
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
-    "archives": "get list list_agents list_of_agent resolve tags",
     "companions": "find get list passes show wait",
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
@@ -27,7 +31,6 @@ READS = {
     "mcp": "get get_by_name get_tool leads_inside list list_known list_of_agent list_tools look own_names resolve",
     "messages": "count fetch_images get list list_shown prepare prepare_batch reply",
     "models": "reload resolve",
-    "passages": "find_named get list list_after list_of_agent",
     "prompts": "build_payload generate",
     "providers": "check check_stored get list",
     "replays": "export replay",

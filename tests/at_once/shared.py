@@ -27,151 +27,154 @@ def source(name: str, says: str = "yes") -> str:
     return f"def {name}(a: str) -> str:\n    '''Say it.\n\n    Args:\n        a: what\n    '''\n    return '{says}'\n"
 
 
-@case("archives.update")
+@case("ArchiveById.update", "ArchiveById.edit")
 async def archive_fields(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     yield (
-        lambda one: one.services.archives.update(made.id, {"name": "b"}),
-        lambda one: one.services.archives.update(made.id, {"description": "d"}),
+        lambda one: one.archive_of(made.id).edit({"name": "b"}),
+        lambda one: one.archive_of(made.id).edit({"description": "d"}),
     )
-    now = await room.first.services.archives.get(made.id)
-    assert (now.name, now.description) == ("b", "d")
+    now = await room.first.archives.get(made.id)
+    assert (now.name, now.info.description) == ("b", "d")
 
 
-@case("archives.open")
+@case("Archives.open")
 async def archive_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
-    yield (lambda one: one.services.archives.open(name)), (lambda one: one.services.archives.open(name))
-    assert len(await room.first.services.archives.list(ALL, name=name)) == 1
+    yield (lambda one: one.archives.open(name)), (lambda one: one.archives.open(name))
+    assert len(await room.first.archives.page(ALL, name=name)) == 1
     assert room.results[0].id == room.results[1].id
 
 
-@case("archives.create")
+@case("Archives.create", "Archives.add")
 async def archives_of_one_name(room: Room) -> Changes:
     name = room.name("archive")
-    yield (
-        (lambda one: one.services.archives.create({"name": name})),
-        (lambda one: one.services.archives.create({"name": name})),
-    )
-    assert len({made.number for made in room.results}) == 2
+    yield ((lambda one: one.archives.add({"name": name})), (lambda one: one.archives.add({"name": name})))
+    assert len({made.info.number for made in room.results}) == 2
 
 
-@case("archives.attach", "archives.detach")
+@case("AgentArchives.attach", "ArchiveById.attach_to", "AgentArchives.detach", "ArchiveById.detach_from")
 async def archives_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second, third = [await room.first.services.archives.create({"name": "a"}) for _ in range(3)]
-    await room.first.services.archives.attach(agent.id, third.id)
+    first, second, third = [await room.first.archives.add({"name": "a"}) for _ in range(3)]
+    await room.first.agent_of(agent.id).archives.attach(third.id)
 
     async def change(one: object) -> None:
-        await room.second.services.archives.attach(agent.id, second.id)
-        await room.second.services.archives.detach(agent.id, third.id)
+        await room.second.agent_of(agent.id).archives.attach(second.id)
+        await room.second.agent_of(agent.id).archives.detach(third.id)
 
-    yield (lambda one: one.services.archives.attach(agent.id, first.id)), change
-    found = await room.first.services.archives.list_of_agent(agent.id)
+    yield (lambda one: one.agent_of(agent.id).archives.attach(first.id)), change
+    found = await room.first.agent_of(agent.id).archives.list()
     assert {one.id for one in found} == {first.id, second.id}
 
 
-@case("archives.delete")
+@case("Archives.delete", "ArchiveById.delete")
 async def archive_and_a_passage(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     new = [NewPassage(text="late")]
-    yield (lambda one: one.services.archives.delete(made.id)), (lambda one: one.services.passages.insert(made.id, new))
+    yield (lambda one: one.archive_of(made.id).delete()), (lambda one: one.archive_of(made.id).insert_many(new))
     assert room.results[0] is None or room.both
 
 
-@case("passages.update")
+@case("Passages.update_passage")
 async def passage_fields(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
-    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.archives.add({"name": "a"})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.services.passages.update(made.id, passage.id, {"text": "two"}),
-        lambda one: one.services.passages.update(made.id, passage.id, {"metadata": {"k": 1}}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, text="two"),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, metadata={"k": 1}),
     )
-    now = await room.first.services.passages.get(made.id, passage.id)
+    now = await room.first.archive_of(made.id).passage(passage.id)
     assert (now.text, now.metadata) == ("two", {"k": 1})
 
 
-@case("passages.update")
+@case("Passages.update_passage")
 async def passage_tags(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
-    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one", tags=["x"])])
+    made = await room.first.archives.add({"name": "a"})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one", tags=["x"])])
     yield (
-        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["y"]}),
-        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["z"]}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["y"]),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["z"]),
     )
-    now = await room.first.services.passages.get(made.id, passage.id)
-    assert list(await room.first.services.archives.tags(made.id)) == list(now.tags)
-    await room.first.services.passages.update(made.id, passage.id, {"tags": ["x", "y", "z"]})
+    now = await room.first.archive_of(made.id).passage(passage.id)
+    assert list(await room.first.archive_of(made.id).tags()) == list(now.tags)
+    await room.first.passages_of(made.id).update_passage(passage.id, tags=["x", "y", "z"])
 
 
-@case("passages.delete", "corrections.delete_passages")
+@case("Passages.delete_passage", "Archival.delete_passage", "Archival.delete_passages")
 async def passage_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.passages.insert_of_agent(agent.id, NewPassage(text="one", tags=["x"]))
+    made = await room.first.agent_of(agent.id).archive_passage(NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.services.passages.delete(made.archive_id, made.id),
-        lambda one: one.services.corrections.delete_passages(agent.id, [made.id]),
+        lambda one: one.passages_of(made.archive_id).delete_passage(made.id),
+        lambda one: one.agent_of(agent.id).delete_passages([made.id]),
     )
-    assert (await room.first.services.archives.get(made.archive_id)).passage_count == 0
-    await room.first.services.archives.delete(made.archive_id)
+    assert (await room.first.archives.get(made.archive_id)).info.passage_count == 0
+    await room.first.archive_of(made.archive_id).delete()
 
 
-@case("passages.delete_where", "passages.delete_named")
+@case("ArchiveById.delete_where", "ArchiveById.delete_selection", "ArchiveById.delete_named")
 async def passages_deleted_twice(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
-    await room.first.services.passages.put_named(made.id, ["a"], NewPassage(text="one", tags=["x"]))
+    made = await room.first.archives.add({"name": "a"})
+    await room.first.archive_of(made.id).put_named(["a"], NewPassage(text="one", tags=["x"]))
     yield (
-        lambda one: one.services.passages.delete_where(made.id, Selection(where=PassageFilter(tags=("x",)))),
-        lambda one: one.services.passages.delete_named(made.id, ["a"]),
+        lambda one: one.archive_of(made.id).delete_selection(Selection(where=PassageFilter(tags=("x",)))),
+        lambda one: one.archive_of(made.id).delete_named(["a"]),
     )
-    assert (await room.first.services.archives.get(made.id)).passage_count == 0
+    assert (await room.first.archives.get(made.id)).info.passage_count == 0
 
 
-@case("passages.put_named")
+@case("ArchiveById.put_named")
 async def passage_of_one_name(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     yield (
-        lambda one: one.services.passages.put_named(made.id, ["n"], NewPassage(text="one")),
-        lambda one: one.services.passages.put_named(made.id, ["n"], NewPassage(text="two")),
+        lambda one: one.archive_of(made.id).put_named(["n"], NewPassage(text="one")),
+        lambda one: one.archive_of(made.id).put_named(["n"], NewPassage(text="two")),
     )
     assert room.both
-    assert len(await room.first.services.passages.list(made.id, ALL)) == 1
+    assert len(await room.first.archive_of(made.id).list_passages(ALL)) == 1
 
 
-@case("passages.insert")
+@case("ArchiveById.insert", "ArchiveById.insert_many")
 async def passages_of_an_archive(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": "a"})
+    made = await room.first.archives.add({"name": "a"})
     new = [NewPassage(text="one", tags=["x"]), NewPassage(text="two", tags=["x"])]
     yield (
-        (lambda one: one.services.passages.insert(made.id, new)),
-        (lambda one: one.services.passages.insert(made.id, new)),
+        (lambda one: one.archive_of(made.id).insert_many(new)),
+        (lambda one: one.archive_of(made.id).insert_many(new)),
     )
-    assert [one.seq for one in await room.first.services.passages.list(made.id, ALL)] == [0, 1, 2, 3]
+    assert [one.seq for one in await room.first.archive_of(made.id).list_passages(ALL)] == [0, 1, 2, 3]
 
 
-@case("passages.insert_of_agent", "corrections.add_passage")
+@case("Archival.archive", "Archival.archive_passage", "Archival.add_passage")
 async def first_passages_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.services.passages.insert_of_agent(agent.id, NewPassage(text="one")),
-        lambda one: one.services.corrections.add_passage(agent.id, NewPassage(text="two")),
+        lambda one: one.agent_of(agent.id).archive_passage(NewPassage(text="one")),
+        lambda one: one.agent_of(agent.id).add_passage(NewPassage(text="two")),
     )
-    (archive,) = await room.first.services.archives.list_of_agent(agent.id)
-    assert archive.passage_count == 2
+    (archive,) = await room.first.agent_of(agent.id).archives.list()
+    assert archive.info.passage_count == 2
 
 
-@case("passages.restore", "corrections.edit_passage", "corrections.update_passage", "corrections.tag_passages")
+@case(
+    "Archives.restore_passage",
+    "Passages.restore_passage",
+    "Archival.edit_passage",
+    "Archival.update_passage",
+    "Archival.tag_passages",
+)
 async def passage_corrections(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.passages.insert_of_agent(agent.id, NewPassage(text="one"))
+    made = await room.first.agent_of(agent.id).archive_passage(NewPassage(text="one"))
 
     async def correct(one: object) -> None:
-        await room.second.services.corrections.update_passage(agent.id, made.id, {"metadata": {"k": 1}})
-        await room.second.services.passages.restore(made.id)
-        await room.second.services.corrections.tag_passages(agent.id, [made.id], "t")
+        await room.second.agent_of(agent.id).update_passage(made.id, metadata={"k": 1})
+        await room.second.archives.restore_passage(made.id)
+        await room.second.agent_of(agent.id).tag_passages([made.id], "t")
 
-    yield (lambda one: one.services.corrections.edit_passage(agent.id, made.id, {"text": "two"})), correct
-    now = await room.first.services.passages.get(made.archive_id, made.id)
+    yield (lambda one: one.agent_of(agent.id).edit_passage(made.id, {"text": "two"})), correct
+    now = await room.first.archive_of(made.archive_id).passage(made.id)
     assert (now.text, now.metadata, list(now.tags)) == ("two", {"k": 1}, ["t"])
 
 
@@ -518,12 +521,12 @@ async def secrets(room: Room) -> Changes:
 
 @case("transfer.import_archives")
 async def archives_imported(room: Room) -> Changes:
-    made = await room.first.services.archives.create({"name": room.name("archive")})
-    (passage,) = await room.first.services.passages.insert(made.id, [NewPassage(text="one")])
+    made = await room.first.archives.add({"name": room.name("archive")})
+    (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one")])
     lines = ['{"type": "passage", "text": "more"}']
     yield (
         lambda one: one.services.transfer.import_archives(lines, into=made.id),
-        lambda one: one.services.passages.update(made.id, passage.id, {"tags": ["t"]}),
+        lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["t"]),
     )
     assert isinstance(room.results[0], InvalidInput) or room.both
 

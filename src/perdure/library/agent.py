@@ -13,7 +13,7 @@ from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
-from perdure.library.archives import AsyncAgentArchives, AsyncArchival
+from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.facts import AsyncFacts
@@ -21,6 +21,7 @@ from perdure.library.folders import AsyncAgentFiles
 from perdure.library.groups import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
+from perdure.library.passages import AsyncArchival
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sending import AsyncSending
@@ -50,7 +51,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def archives(self) -> AsyncAgentArchives:
         """The archives that are attached to the agent; the first takes what it stores."""
-        return AsyncAgentArchives(self._services, self.id)
+        return AsyncAgentArchives(self._app, self.id)
 
     @property
     def sources(self) -> AsyncSources:

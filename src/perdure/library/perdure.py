@@ -12,7 +12,7 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId, BlockId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
@@ -23,11 +23,12 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent, AsyncAgentById
-from perdure.library.archives import AsyncArchives
+from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.folders import AsyncFolders
 from perdure.library.groups import AsyncGroups
+from perdure.library.passages import AsyncPassages
 from perdure.library.schedules import AsyncSchedules
 from perdure.library.services import Services
 from perdure.library.services.agents import SameName
@@ -159,7 +160,7 @@ class AsyncPerdure:
     @property
     def archives(self) -> AsyncArchives:
         """All archives of the store."""
-        return AsyncArchives(self.services)
+        return AsyncArchives(self._app)
 
     @property
     def folders(self) -> AsyncFolders:
@@ -289,6 +290,14 @@ class AsyncPerdure:
     def agent_of(self, agent_id: AgentId) -> AsyncAgentById:
         """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
         return AsyncAgentById(self.services, agent_id)
+
+    def archive_of(self, archive_id: ArchiveId) -> AsyncArchiveById:
+        """The archive of this id, which is not looked up."""
+        return AsyncArchiveById(self._app, archive_id)
+
+    def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
+        """The passages of an archive or agent; what is changed by this can't be undone."""
+        return AsyncPassages(self._app, owner_id)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

@@ -23,8 +23,8 @@ if for_work(__name__):
     from perdure.core.ids import ArchiveId, PassageId
     from perdure.core.passages import Archive, Passage
     from perdure.library.checks import Page
+    from perdure.library.passages import passage_filter
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.passages import passage_filter
 
 ArchiveName = Annotated[str, argument("Name or id of the archive.", "ARCHIVE")]
 
@@ -68,11 +68,10 @@ async def list_passages(
         raise typer.BadParameter("its passages are listed by themselves: leave --agent out", param_hint="ARCHIVE")
     where, page = passage_filter(states=passage_states(state)), Page(limit, ascending=False)
     async with open_store(view, empty=no_store(NO_STORE)) as perdure:
-        service = perdure.services.passages
         if archive is not None:
-            passages = await service.list((await perdure.archives.get(archive)).id, page, where=where)
+            passages = await (await perdure.archives.get(archive)).list_passages(page, where=where)
         else:
-            passages = await service.list_of_agent((await get_agent(view, perdure, agent)).id, page, where=where)
+            passages = await (await get_agent(view, perdure, agent)).list_passages(page, where=where)
         view.show([passage_shape(one) for one in passages], *_table(passages))
         view.hint("`perdure archive restore ID` brings one back that has faded; `perdure fact tidy` lets them fade.")
 
@@ -84,7 +83,7 @@ async def restore(
     """Bring passages back that have faded or are archived."""
     async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:
         ids = [PassageId(await perdure.services.why.find_id(start, "passage")) for start in passages]
-        restored = [await perdure.services.passages.restore(one) for one in ids]
+        restored = [await perdure.archives.restore_passage(one) for one in ids]
         view.show([passage_shape(one) for one in restored], *_table(restored))
         view.hint("Searches and automatic recall find them again.")
 

@@ -21,7 +21,7 @@ if for_work(__name__):
     from perdure.core.errors import InvalidInput, NotFound
     from perdure.core.passages import PASSAGE_STATES, PassageState
     from perdure.core.text.reprs import plural
-    from perdure.library.services.passages import passage_filter
+    from perdure.library.passages import passage_filter
     from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, SearchReport, Why
     from perdure.search.query import parse_time
 

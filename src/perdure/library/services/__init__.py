@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from perdure.app import App
 from perdure.library.services.agents import AgentService
-from perdure.library.services.archives import ArchiveService
 from perdure.library.services.conversations import ApprovalService, ConversationService
 from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
@@ -20,7 +19,6 @@ from perdure.library.services.groups.companions import CompanionService
 from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.messages import MessageService
-from perdure.library.services.passages import PassageService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ModelService, ProviderService
 from perdure.library.services.replays import ReplayService
@@ -46,7 +44,6 @@ class Services:
         self.agent_files = AgentFileService(app)
         self.agents = AgentService(app)
         self.approvals = ApprovalService(app)
-        self.archives = ArchiveService(app)
         self.companions = CompanionService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
@@ -60,7 +57,6 @@ class Services:
         self.messages = MessageService(app)
         self.groups = GroupService(app, self.messages)
         self.models = ModelService(app)
-        self.passages = PassageService(app)
         self.prompts = PromptService(app, self.models, self.messages)
         self.providers = ProviderService(app)
         self.replays = ReplayService(app)

@@ -9,23 +9,14 @@ from perdure.app import App
 from perdure.core.blocks import Author
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.forgetting.values import Correction, CorrectionItem, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import AgentId, ArchiveId, PassageId
+from perdure.core.ids import AgentId, PassageId
 from perdure.core.passages import Passage
-from perdure.domain.archives.passages import (
-    NewPassage,
-    PassageChanges,
-    get_passage,
-    insert_passage,
-    own_archive,
-    update_passage,
-)
-from perdure.domain.archives.units import check_changeable
+from perdure.domain.archives.passages import get_passage
 from perdure.domain.companions.units import find_companion
 from perdure.engine.forgetting.erase import erase
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
-from perdure.engine.forgetting.forget import delete_passage, forget, passage_item, record, undo
+from perdure.engine.forgetting.forget import forget, record, undo
 from perdure.library.checks import check_limit, check_number, check_text, outside
-from perdure.library.services.passages import changes_in_utc, from_outside
 from perdure.storage.tx import Tx
 
 
@@ -113,66 +104,6 @@ class CorrectionService:
         result = await undo(self._ports, agent_id, number, author=author or outside())
         await self._note_changes(agent_id)
         return result
-
-    async def update_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Passage:
-        """Change a passage of the agent. Raises: NotFound, InvalidInput."""
-        check_text("passage_id", passage_id)
-        changes = changes_in_utc(changes)
-        now = self._ports.clock.now()
-
-        def write(tx: Tx) -> Passage:
-            before = get_passage(tx, agent_id, passage_id)
-            after = update_passage(tx, before, changes, at=now)
-            if after != before:
-                item = passage_item(before, after)
-                record(tx, agent_id, "passage", f"passage: {before.text}", [item], at=now)
-            return after
-
-        after = await self._ports.store.write(write)
-        self._ports.waiting.note((agent_id, 0))
-        return after
-
-    async def add_passage(self, agent_id: AgentId, new: NewPassage) -> Correction:
-        """Store a text in the agent's own archive, as a correction. Raises: NotFound, InvalidInput."""
-        ports, now, new = self._ports, self._ports.clock.now(), from_outside(new)
-
-        def write(tx: Tx) -> Correction:
-            tx.agents.model(agent_id)
-            archive = own_archive(tx, agent_id, ArchiveId(ports.ids.new("archive")), at=now)
-            passage = insert_passage(tx, archive.id, new, ids=ports.ids, at=now)
-            return record(tx, agent_id, "passage", f"new passage: {new.text}", [passage_item(None, passage)], at=now)
-
-        correction = await ports.store.write(write)
-        ports.waiting.note((agent_id, 0))
-        return correction
-
-    async def edit_passage(self, agent_id: AgentId, passage_id: PassageId, changes: PassageChanges) -> Correction:
-        """Change a passage of the agent, as a correction. Raises: NotFound, InvalidInput."""
-        after, now = changes_in_utc(changes), self._ports.clock.now()
-        return await self._correct_passages(
-            agent_id, [passage_id], lambda tx, before: passage_item(before, update_passage(tx, before, after, at=now))
-        )
-
-    async def delete_passages(self, agent_id: AgentId, ids: Sequence[PassageId]) -> Correction:
-        """Delete passages of the agent, as one correction. Raises: NotFound; InvalidInput: one belongs to a file."""
-        now = self._ports.clock.now()
-
-        def delete(tx: Tx, passage: Passage) -> CorrectionItem:
-            check_changeable(tx, passage.archive_id)
-            return delete_passage(tx, passage, at=now)
-
-        return await self._correct_passages(agent_id, ids, delete)
-
-    async def tag_passages(self, agent_id: AgentId, ids: Sequence[PassageId], tag: str) -> Correction:
-        """Give passages of the agent one more tag, as one correction. Raises: NotFound, InvalidInput, TooMany."""
-        check_text("tag", tag)
-        now = self._ports.clock.now()
-
-        def put(tx: Tx, passage: Passage) -> CorrectionItem:
-            tags = tuple(dict.fromkeys((*passage.tags, tag)))
-            return passage_item(passage, update_passage(tx, passage, {"tags": tags}, at=now))
-
-        return await self._correct_passages(agent_id, ids, put)
 
     async def _correct_passages(
         self, agent_id: AgentId, ids: Sequence[PassageId], correct: Callable[[Tx, Passage], CorrectionItem]

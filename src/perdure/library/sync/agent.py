@@ -18,12 +18,13 @@ from perdure.library.origins import Origin
 from perdure.library.portal import Portal
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
-from perdure.library.sync.archives import AgentArchives, Archival
+from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.groups import Companion
 from perdure.library.sync.history import Conversations, History
+from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Events, Schedules
 from perdure.library.sync.sending import Sending

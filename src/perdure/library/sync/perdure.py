@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, BlockId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
@@ -18,10 +18,11 @@ from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent, AgentById
-from perdure.library.sync.archives import Archives
+from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups import Groups
+from perdure.library.sync.passages import Passages
 from perdure.library.sync.schedules import Schedules
 from perdure.library.sync.tools import Mcp, Secrets, Tools
 from perdure.search.hits import Recalled
@@ -243,6 +244,14 @@ class Perdure:
     def agent_of(self, agent_id: AgentId) -> AgentById:
         """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
         return AgentById(self._portal, self._inner.agent_of(agent_id))
+
+    def archive_of(self, archive_id: ArchiveId) -> ArchiveById:
+        """The archive of this id, which is not looked up."""
+        return ArchiveById(self._portal, self._inner.archive_of(archive_id))
+
+    def passages_of(self, owner_id: ArchiveId | AgentId) -> Passages:
+        """The passages of an archive or agent; what is changed by this can't be undone."""
+        return Passages(self._portal, self._inner.passages_of(owner_id))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

@@ -20,8 +20,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Role
 from perdure.core.passages import Passage, PassageState, TagMatch
 from perdure.core.text.reprs import attributes
+from perdure.library.passages import passage_filter
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.passages import passage_filter
 from perdure.library.services.search import BUDGET_MAX_TOKENS, BUDGET_TOKENS, SearchMode
 from perdure.search import hits as found
 from perdure.search.hits import HITS_MAX, Hits, SearchReport, Source, Why

@@ -109,7 +109,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
         runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
-        archives = [] if agent_id is None else await services.archives.list_of_agent(agent_id)
+        archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
         graph = None if agent_id is None else await services.facts.find_graph(agent_id)
     except (NotFound, StoreError):
         return State()  # read again with the next look
@@ -117,7 +117,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         runs=[(run.id, run.status, run.stop_reason or "") for run in runs],
         memory=[
             *((one.id, one.version) for one in blocks),
-            *((one.id, one.version) for one in archives),
+            *((one.id, one.info.version) for one in archives),
             *((one.id, one.version) for one in (graph,) if one is not None),
         ],
         mark=mark,

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from perdure.core.errors import InvalidInput, PerdureError
-from perdure.core.ids import ArchiveId, FolderId
+from perdure.core.ids import FolderId
 from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import Page
@@ -39,7 +39,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
     page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
     files = [] if opened is None else await services.files.list(FolderId(opened), page)
-    archives = await services.archives.list(Page(ARCHIVES_MAX, ascending=False))
+    archives = await library.archives.page(Page(ARCHIVES_MAX, ascending=False))
     path = library.path
     return {
         "title": "Data",
@@ -174,7 +174,7 @@ def _bytes_of(path: Path) -> int:
 async def export(request: Request) -> Response:
     """An archive as JSON lines, which `perdure archive import` reads."""
     library = library_of(request)
-    archive = await library.services.archives.get(ArchiveId(request.path_params["archive_id"]))
+    archive = (await library.archives.get(request.path_params["archive_id"])).info
     lines = (f"{line}\n" async for line in library.services.transfer.export_archive(archive.id))
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{archive.id}.jsonl"'}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)

@@ -118,7 +118,7 @@ async def facts(request: Request, library: AsyncPerdure) -> Data:
 async def _faded_passages(library: AsyncPerdure, agent: Agent) -> list[Data]:
     """The newest passages of the agent that have faded or are archived."""
     where, page = PassageFilter(states=("faded", "archived")), Page(FACTS_MAX, ascending=False)
-    found = await library.services.passages.list_of_agent(agent.id, page, where=where)
+    found = await library.agent_of(agent.id).list_passages(page, where=where)
     shapes = [attributes(one, "id", "state", at="occurred_at") | {"text": one.text[:TEXT_CHARS]} for one in found]
     return [_at_home(shape, agent) for shape in shapes]
 
@@ -384,7 +384,7 @@ async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
 async def restore_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Bring a passage back that has faded."""
     passage_id = PassageId(field_of(await form_of(request), "passage"))
-    await library.services.passages.restore(passage_id, agent_id_of(request))
+    await library.passages_of(agent_id_of(request)).restore_passage(passage_id)
     return Notice("The agent recalls the text again.")
 
 

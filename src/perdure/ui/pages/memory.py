@@ -65,7 +65,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
         page = Page(PASSAGES_MAX, ascending=False, after=query.get("after"))
-        found = await services.passages.list_of_agent(agent_id, page, where=where)
+        found = await library.agent_of(agent_id).list_passages(page, where=where)
         texts = list(found)
         passages, after = [passage_shape(one) for one in found], after_of(found, PASSAGES_MAX)
     labels = await library.agent_of(agent_id).sources.labels(texts)
@@ -174,13 +174,13 @@ async def _difference(request: Request, library: AsyncPerdure, agent_id: AgentId
 
 async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Block]) -> list[Data]:
     """The newest writes of blocks and archive, newest first, each with who wrote it and in which run."""
-    services, writes = library.services, list[Data]()
+    writes = list[Data]()
     for block in blocks:
         reasons = await _reasons(library, agent_id, block.id)
         for version in await library.agent_of(agent_id).blocks.history(block.label, limit=VERSIONS_MAX):
             key = version.version
             writes.append(version_shape(version) | {"kind": "block", "name": block.label} | reasons.get(key, NO_REASON))
-    found = await services.passages.list_of_agent(agent_id, Page(PASSAGES_MAX, ascending=False))
+    found = await library.agent_of(agent_id).list_passages(Page(PASSAGES_MAX, ascending=False))
     for passage in found:
         source = passage.source
         author = "system" if source.get("type") == CAPTURED else "agent" if source.get("run_id") else "user"
@@ -378,21 +378,21 @@ async def add_passage(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     tags = tuple(tag.strip() for tag in form.get("tags", "").split(",") if tag.strip())
     passage = NewPassage(text=field_of(form, "text"), tags=tags)
-    added = await library.services.corrections.add_passage(agent_id_of(request), passage)
+    added = await library.agent_of(agent_id_of(request)).add_passage(passage)
     return _notice("The text was stored in the archive.", added)
 
 
 @pages.post("/agents/{agent_id}/memory/passages/selected", shows=memory)
 async def change_selected(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the selected passages, or give them a tag."""
-    agent_id, form, services = agent_id_of(request), await request.form(), library.services
+    agent_id, form = agent_id_of(request), await request.form()
     ids = [PassageId(value) for value in form.getlist("passage") if isinstance(value, str)]
     if not ids:
         raise InvalidInput("no passage is selected: tick the boxes beside those that you mean")
     if form.get("choice") == "tag":
         tag = field_of(await form_of(request), "tag").strip()
-        return _notice(f"Tagged {tag!r}: {len(ids)}.", await services.corrections.tag_passages(agent_id, ids, tag))
-    return _notice(f"Deleted: {len(ids)}.", await services.corrections.delete_passages(agent_id, ids))
+        return _notice(f"Tagged {tag!r}: {len(ids)}.", await library.agent_of(agent_id).tag_passages(ids, tag))
+    return _notice(f"Deleted: {len(ids)}.", await library.agent_of(agent_id).delete_passages(ids))
 
 
 @pages.post("/agents/{agent_id}/memory/undo", shows=memory)
@@ -412,7 +412,7 @@ async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Change the text of a passage."""
     agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
     changes: PassageChanges = {"text": field_of(await form_of(request), "text")}
-    edited = await library.services.corrections.edit_passage(agent_id, passage_id, changes)
+    edited = await library.agent_of(agent_id).edit_passage(passage_id, changes)
     return _notice("The passage was changed.", edited)
 
 
@@ -420,7 +420,7 @@ async def edit_passage(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_passage(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a passage."""
     agent_id, passage_id = agent_id_of(request), PassageId(request.path_params["passage_id"])
-    deleted = await library.services.corrections.delete_passages(agent_id, [passage_id])
+    deleted = await library.agent_of(agent_id).delete_passages([passage_id])
     return _notice("The passage was deleted.", deleted)
 
 

@@ -73,8 +73,8 @@ async def _passages(library: AsyncPerdure, hits: Sequence[PassageHit]) -> list[D
     """Passages, each with the name of its archive and an agent that has it."""
     owners: dict[ArchiveId, tuple[str, AgentId | None]] = {}
     for archive_id in dict.fromkeys(hit.passage.archive_id for hit in hits):
-        archive = await library.services.archives.get(archive_id)
-        agents = await library.services.archives.list_agents(archive_id, limit=1)
+        archive = (await library.archives.get(archive_id)).info
+        agents = await library.archive_of(archive_id).agents(limit=1)
         owners[archive_id] = archive.name, agents[0] if agents else None
     return [
         passage_shape(hit.passage)

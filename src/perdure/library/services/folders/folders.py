@@ -26,7 +26,7 @@ from perdure.domain.files.views import limits_of, open_if_room
 from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports
 from perdure.library.checks import Page, check_page, check_text
-from perdure.library.services.passages import passages_page
+from perdure.library.passages import passages_page
 from perdure.storage.tx import Tx
 
 POLL_S = 0.1
