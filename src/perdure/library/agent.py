@@ -25,9 +25,9 @@ from perdure.library.passages import AsyncArchival
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sending import AsyncSending
-from perdure.library.services import Services
 from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
+from perdure.library.services.store import Services
 from perdure.library.sources import AsyncSources
 from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
 from perdure.search.hits import Hits, MessageHit, Recalled

@@ -13,9 +13,9 @@ from perdure.core.provenance.sources import TrustLabel
 from perdure.domain.facts.graphs import FactFields
 from perdure.domain.forgetting import TidyItem
 from perdure.library.checks import Page
-from perdure.library.services import Services
 from perdure.library.services.facts.facts import FactHistory, NewFactFields
 from perdure.library.services.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions
+from perdure.library.services.store import Services
 from perdure.search.hits import FactHit, Hits
 
 

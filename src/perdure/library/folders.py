@@ -11,8 +11,8 @@ from perdure.core.ids import AgentId, FileId, FolderId
 from perdure.core.text.reprs import short_repr
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import LIMIT_MAX, Page
-from perdure.library.services import Services
 from perdure.library.services.folders.files import Source
+from perdure.library.services.store import Services
 
 
 class AsyncFolders:

@@ -16,10 +16,10 @@ from perdure.core.text.reprs import short_repr
 from perdure.domain.groups.units import GroupChanges, NewGroup
 from perdure.library.checks import Page, check_text
 from perdure.library.sending import Picture, load_images
-from perdure.library.services import Services
 from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 from perdure.library.services.groups.groups import GroupReply
 from perdure.library.services.messages import NewMessage
+from perdure.library.services.store import Services
 
 
 class OneAgent(Protocol):

@@ -14,25 +14,20 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.engine.conversations.edit import EditedPart
 from perdure.library.checks import check_text, outside
-from perdure.library.parts import AsyncPart
-from perdure.library.services import Services
-from perdure.library.services.conversations import find_conversation
+from perdure.library.parts import AsyncAgentPart
 from perdure.library.services.history import ImportResult
+from perdure.library.services.store import Services
 from perdure.library.services.transcripts import TranscriptEntry
+from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 
-class AsyncAgentBase(AsyncPart):
-    """What an agent is known by; `AsyncAgent` has this property."""
+class AsyncAgentBase(AsyncAgentPart):
+    """An agent, and the services that its methods call."""
 
     def __init__(self, services: Services, agent_id: AgentId) -> None:
         super().__init__(services.app, agent_id)
         self._services = services
-
-    @property
-    def id(self) -> AgentId:
-        """The agent's id."""
-        return self._id
 
 
 class AsyncHistory(AsyncAgentBase):

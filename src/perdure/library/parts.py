@@ -6,7 +6,7 @@ from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.text.reprs import short_repr
-from perdure.library.services.conversations import find_conversation
+from perdure.library.units import find_conversation
 
 
 class AsyncPart:
@@ -33,3 +33,12 @@ class AsyncPart:
         if conversation is None:
             return 0
         return (await self._ports.store.read(find_conversation, self._id, conversation)).seq
+
+
+class AsyncAgentPart(AsyncPart):
+    """Methods of an agent itself; `AsyncAgent` has them."""
+
+    @property
+    def id(self) -> AgentId:
+        """The agent's id."""
+        return self._id

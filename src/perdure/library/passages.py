@@ -29,8 +29,7 @@ from perdure.domain.values import as_tags, filter_tags
 from perdure.engine.forgetting import forget
 from perdure.engine.forgetting.forget import passage_item, record
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_text, current_principal, utc
-from perdure.library.history import AsyncAgentBase
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncAgentPart, AsyncPart
 from perdure.library.services.search import SearchService
 from perdure.search.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
@@ -104,7 +103,7 @@ class AsyncPassages(AsyncPart):
         await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, self.id, passage_id), at=now))
 
 
-class AsyncArchival(AsyncAgentBase, AsyncPassages):
+class AsyncArchival(AsyncAgentPart, AsyncPassages):
     """The archival memory of an agent; `AsyncAgent` has these methods."""
 
     async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:

@@ -30,9 +30,9 @@ from perdure.library.folders import AsyncFolders
 from perdure.library.groups import AsyncGroups
 from perdure.library.passages import AsyncPassages
 from perdure.library.schedules import AsyncSchedules
-from perdure.library.services import Services
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
+from perdure.library.services.store import Services
 from perdure.library.tools import AsyncMcp, AsyncSecrets, AsyncTools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings

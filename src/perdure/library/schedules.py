@@ -24,8 +24,7 @@ from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_callback, check_choice, check_limit, check_number, check_sender, check_text
-from perdure.library.history import AsyncAgentBase
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncAgentPart, AsyncPart
 from perdure.library.services.messages import MessageService, NewMessage
 from perdure.storage.tx import Tx
 
@@ -178,7 +177,7 @@ class AsyncSchedules(AsyncPart):
         return tx.schedules.get(schedule_id, self._agent_id)
 
 
-class AsyncEvents(AsyncAgentBase):
+class AsyncEvents(AsyncAgentPart):
     """Events for an agent; `AsyncAgent` has this method."""
 
     async def notify(

@@ -23,7 +23,7 @@ from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolOutcome
 from perdure.domain.mcp import McpChanges, ServerOptions, ToolsByStatus
 from perdure.domain.tools.units import NewTool, ToolChanges, ToolHit, ToolOptions
 from perdure.library.checks import Page
-from perdure.library.services import Services
+from perdure.library.services.store import Services
 from perdure.library.services.tools.mcp import McpState
 
 

@@ -22,7 +22,7 @@ from perdure.core.conversations import (
     ConversationOrder,
     Reset,
 )
-from perdure.core.errors import InvalidInput, NotFound
+from perdure.core.errors import NotFound
 from perdure.core.ids import AgentId, BlockId, ConversationId, MessageId
 from perdure.core.messages import ToolCall
 from perdure.core.tools.rules import RequiresApproval
@@ -37,6 +37,7 @@ from perdure.engine.conversations.reset import delete_conversation, reset_conver
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, check_text, outside
 from perdure.library.services.providers import ModelService
+from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 
@@ -255,24 +256,6 @@ class ConversationService:
         check_limit(limit)
         seq = None if conversation is None else (await self.get(agent_id, conversation)).seq
         return await self._ports.store.read(lambda tx: tx.resets.list(agent_id, conversation_seq=seq, limit=limit))
-
-
-def find_conversation(tx: Tx, agent_id: AgentId | None, conversation: ConversationId | None) -> Conversation:
-    """The agent's conversation; without an agent, anybody's; without a conversation, the agent's first.
-
-    Raises: InvalidInput; NotFound, also for another agent's.
-    """
-    if conversation is None:
-        if agent_id is None:
-            raise InvalidInput("agent_id: the conversation 'default' needs one")
-        tx.agents.model(agent_id)
-        return tx.conversations.get_by_seq(agent_id, 0)
-    check_text("conversation", conversation)
-    found = tx.conversations.get(conversation)
-    if agent_id is not None and agent_id != found.agent_id:
-        name = tx.agents.get(agent_id).name
-        raise NotFound("conversation", conversation, hint=f"agent {name!r} has no such conversation")
-    return found
 
 
 def ids_in_view(

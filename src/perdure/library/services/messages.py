@@ -33,7 +33,6 @@ from perdure.engine.run.batch import named_request
 from perdure.engine.run.system_messages import render_system_message
 from perdure.library.checks import check_callback, check_limit, check_number, check_sender, outside
 from perdure.library.reply import Reply, Turn
-from perdure.library.services.conversations import find_conversation
 from perdure.library.services.history import (
     History,
     HistoryPage,
@@ -45,6 +44,7 @@ from perdure.library.services.history import (
     load_whole,
 )
 from perdure.library.services.providers import ModelService
+from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

@@ -19,8 +19,8 @@ from perdure.domain.conversations.spans import Span, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.engine.run.batch import digest_of
 from perdure.library.checks import Page, check_callback, check_number, check_text
-from perdure.library.services.conversations import find_conversation
 from perdure.library.services.messages import BatchPart, MessageService
+from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")

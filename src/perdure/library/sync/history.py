@@ -9,7 +9,7 @@ from typing import Any, Unpack
 
 from perdure.core.blocks import Block
 from perdure.core.conversations import CompactionSettings, Conversation, Reset
-from perdure.core.ids import AgentId, ConversationId, MessageId
+from perdure.core.ids import ConversationId, MessageId
 from perdure.core.messages import Message
 from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.conversations.units import ConversationChanges
@@ -18,23 +18,18 @@ from perdure.library.history import AsyncAgentBase, AsyncConversations, AsyncHis
 from perdure.library.portal import Portal
 from perdure.library.services.history import ImportResult
 from perdure.library.services.transcripts import TranscriptEntry
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts import AgentPart
 
 __all__ = ["AgentBase", "Conversations", "History"]
 
 
-class AgentBase(Part):
-    """What an agent is known by; `Agent` has this property."""
+class AgentBase(AgentPart):
+    """An agent, and the services that its methods call."""
 
     _inner: AsyncAgentBase
 
     def __init__(self, portal: Portal, inner: AsyncAgentBase) -> None:
         self._portal, self._inner = portal, inner
-
-    @property
-    def id(self) -> AgentId:
-        """The agent's id."""
-        return self._inner.id
 
 
 class History(AgentBase):

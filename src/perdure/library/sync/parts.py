@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from perdure.library.parts import AsyncPart
+from perdure.core.ids import AgentId
+from perdure.library.parts import AsyncAgentPart, AsyncPart
 from perdure.library.portal import Portal
 
-__all__ = ["Part"]
+__all__ = ["AgentPart", "Part"]
 
 
 class Part:
@@ -21,3 +22,14 @@ class Part:
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")
+
+
+class AgentPart(Part):
+    """Methods of an agent itself; `Agent` has them."""
+
+    _inner: AsyncAgentPart
+
+    @property
+    def id(self) -> AgentId:
+        """The agent's id."""
+        return self._inner.id

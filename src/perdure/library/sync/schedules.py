@@ -13,8 +13,7 @@ from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import Accepted
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.services.messages import NewMessage
-from perdure.library.sync.history import AgentBase
-from perdure.library.sync.parts import Part
+from perdure.library.sync.parts import AgentPart, Part
 
 __all__ = ["Events", "Schedules"]
 
@@ -123,7 +122,7 @@ class Schedules(Part):
         self._portal.run(self._inner.delete(schedule_id))
 
 
-class Events(AgentBase):
+class Events(AgentPart):
     """Events for an agent; `Agent` has this method."""
 
     _inner: AsyncEvents

@@ -1,0 +1,67 @@
+"""All services of one open store."""
+
+from __future__ import annotations
+
+from perdure.app import App
+from perdure.library.services.agents import AgentService
+from perdure.library.services.conversations import ApprovalService, ConversationService
+from perdure.library.services.corrections import CorrectionService
+from perdure.library.services.facts.episodes import EpisodeService
+from perdure.library.services.facts.facts import FactService
+from perdure.library.services.facts.views import FactViewService
+from perdure.library.services.folders.files import AgentFileService, FileService
+from perdure.library.services.folders.folders import FolderService
+from perdure.library.services.groups.companions import CompanionService
+from perdure.library.services.groups.groups import GroupService
+from perdure.library.services.identities import IdentityService
+from perdure.library.services.messages import MessageService
+from perdure.library.services.prompts import PromptService
+from perdure.library.services.providers import ModelService, ProviderService
+from perdure.library.services.replays import ReplayService
+from perdure.library.services.runs import JobService, RunService
+from perdure.library.services.search import SearchService
+from perdure.library.services.steps import StepService
+from perdure.library.services.tools.mcp import McpService
+from perdure.library.services.tools.secrets import SandboxService, SecretService
+from perdure.library.services.tools.tools import ToolService
+from perdure.library.services.transcripts import TranscriptService
+from perdure.library.services.transfer import TransferService
+from perdure.library.services.upkeep import UpkeepService
+from perdure.library.services.why import WhyService
+
+
+class Services:
+    """All services of one open store."""
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self.agent_files = AgentFileService(app)
+        self.agents = AgentService(app)
+        self.approvals = ApprovalService(app)
+        self.companions = CompanionService(app)
+        self.conversations = ConversationService(app)
+        self.corrections = CorrectionService(app)
+        self.episodes = EpisodeService(app)
+        self.facts = FactService(app)
+        self.fact_views = FactViewService(app)
+        self.files = FileService(app)
+        self.folders = FolderService(app)
+        self.identities = IdentityService(app)
+        self.mcp = McpService(app)
+        self.messages = MessageService(app)
+        self.groups = GroupService(app, self.messages)
+        self.models = ModelService(app)
+        self.prompts = PromptService(app, self.models, self.messages)
+        self.providers = ProviderService(app)
+        self.replays = ReplayService(app)
+        self.runs = RunService(app)
+        self.jobs = JobService(app, self.messages, self.runs)
+        self.sandbox = SandboxService(app)
+        self.search = SearchService(app)
+        self.secrets = SecretService(app)
+        self.steps = StepService(app)
+        self.tools = ToolService(app)
+        self.transcripts = TranscriptService(app)
+        self.transfer = TransferService(app)
+        self.upkeep = UpkeepService(app)
+        self.why = WhyService(app)
