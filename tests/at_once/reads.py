@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 READS = {
+    "AgentFiles": "folders list page",
+    "Files": "file file_state files list_files original text wait",
+    "FolderById": "agents list_agents list_passages",
+    "Folders": "count get get_id list page sizes",
     "AgentArchives": "list",
     "Archival": "list_passages search_archive",
     "ArchiveById": "agents find_named list_passages passage search tags",
@@ -13,7 +17,6 @@ READS = {
     "Sources": "labels list show",
     "Schedules": "firings get list next_times",
     "access": "audit has_keys key keys note organisation organisations user users",
-    "agent_files": "list load_page",
     "agents": "check_model count find_last_used get_memory get_state last_used list list_missing_tools list_rules"
     " list_states list_tags model_changes resolve",
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
@@ -23,8 +26,6 @@ READS = {
     "episodes": "list",
     "facts": "counts entities find_graph get get_entity history list list_rules page search timezone",
     "fact_views": "communities context profile timeline",
-    "files": "get list original read wait",
-    "folders": "count get get_id list list_agents list_of_agent list_passages list_sizes resolve",
     "groups": "count find_conversation get list list_entries list_messages list_of_agent reply resolve",
     "identities": "count filter_of get list list_blocks",
     "jobs": "get get_batch list list_batches list_messages",

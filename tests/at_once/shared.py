@@ -178,114 +178,110 @@ async def passage_corrections(room: Room) -> Changes:
     assert (now.text, now.metadata, list(now.tags)) == ("two", {"k": 1}, ["t"])
 
 
-@case("folders.create")
+@case("Folders.create", "Folders.add")
 async def folders_of_one_name(room: Room) -> Changes:
     name = room.name("folder")
-    yield (
-        (lambda one: one.services.folders.create({"name": name})),
-        (lambda one: one.services.folders.create({"name": name})),
-    )
+    yield ((lambda one: one.folders.add({"name": name})), (lambda one: one.folders.add({"name": name})))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("folders.update")
+@case("FolderById.update")
 async def folder_fields(room: Room) -> Changes:
-    made = await room.first.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.services.folders.update(made.id, {"description": "d"}),
-        lambda one: one.services.folders.update(made.id, {"instructions": "i"}),
+        lambda one: one.folder_of(made.id).update(description="d"),
+        lambda one: one.folder_of(made.id).update(instructions="i"),
     )
-    now = await room.first.services.folders.get(made.id)
-    assert (now.description, now.instructions) == ("d", "i")
+    now = await room.first.folders.get(made.id)
+    assert (now.info.description, now.info.instructions) == ("d", "i")
 
 
-@case("folders.update")
+@case("FolderById.update")
 async def folders_renamed_to_one_name(room: Room) -> Changes:
-    first, second = [await room.first.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
+    first, second = [await room.first.folders.add({"name": room.name("folder")}) for _ in range(2)]
     name = room.name("folder")
     yield (
-        lambda one: one.services.folders.update(first.id, {"name": name}),
-        lambda one: one.services.folders.update(second.id, {"name": name}),
+        lambda one: one.folder_of(first.id).update(name=name),
+        lambda one: one.folder_of(second.id).update(name=name),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("folders.attach", "folders.detach")
+@case("AgentFiles.attach", "AgentFiles.detach")
 async def folders_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    first, second = [await room.first.services.folders.create({"name": room.name("folder")}) for _ in range(2)]
-    await room.first.services.folders.attach(agent.id, second.id)
+    first, second = [await room.first.folders.add({"name": room.name("folder")}) for _ in range(2)]
+    await room.first.agent_of(agent.id).files.attach(second.id)
     yield (
-        (lambda one: one.services.folders.attach(agent.id, first.id)),
-        (lambda one: one.services.folders.detach(agent.id, second.id)),
+        (lambda one: one.agent_of(agent.id).files.attach(first.id)),
+        (lambda one: one.agent_of(agent.id).files.detach(second.id)),
     )
-    assert [one.id for one in await room.first.services.folders.list_of_agent(agent.id)] == [first.id]
+    assert [one.id for one in await room.first.agent_of(agent.id).files.folders()] == [first.id]
 
 
-@case("folders.delete")
+@case("Folders.delete", "FolderById.delete")
 async def folder_deleted_twice(room: Room) -> Changes:
-    made = await room.first.services.folders.create({"name": room.name("folder")})
-    await room.first.services.files.upload(made.id, b"x", name="x.txt")
-    yield (lambda one: one.services.folders.delete(made.id)), (lambda one: one.services.folders.delete(made.id))
-    assert not await room.first.services.folders.list(ALL, name=made.name)
+    made = await room.first.folders.add({"name": room.name("folder")})
+    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
+    yield (lambda one: one.folder_of(made.id).delete()), (lambda one: one.folder_of(made.id).delete())
+    assert not await room.first.folders.page(ALL, name=made.name)
 
 
-@case("files.upload")
+@case("Files.upload")
 async def files_of_one_name(room: Room) -> Changes:
-    made = await room.first.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.services.files.upload(made.id, b"x", name="x.txt", if_exists="skip"),
-        lambda one: one.services.files.upload(made.id, b"y", name="x.txt", if_exists="skip"),
+        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt", if_exists="skip"),
+        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt", if_exists="skip"),
     )
     assert room.both
     assert room.results[0].id == room.results[1].id
-    assert (await room.first.services.folders.get(made.id)).file_count == 1
+    assert (await room.first.folders.get(made.id)).info.file_count == 1
 
 
-@case("files.upload")
+@case("Files.upload")
 async def files_of_one_name_that_replace(room: Room) -> Changes:
-    made = await room.first.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     yield (
-        lambda one: one.services.files.upload(made.id, b"x", name="x.txt"),
-        lambda one: one.services.files.upload(made.id, b"y", name="x.txt"),
+        lambda one: one.folder_of(made.id).upload(b"x", name="x.txt"),
+        lambda one: one.folder_of(made.id).upload(b"y", name="x.txt"),
     )
     assert (
-        (await room.first.services.folders.get(made.id)).file_count
-        == len(await room.first.services.files.list(made.id, ALL))
+        (await room.first.folders.get(made.id)).info.file_count
+        == len(await room.first.folder_of(made.id).list_files(ALL))
         == 1
     )
 
 
-@case("files.delete")
+@case("Files.delete_file")
 async def file_deleted_twice(room: Room) -> Changes:
-    made = await room.first.services.folders.create({"name": room.name("folder")})
-    await room.first.services.files.upload(made.id, b"x", name="x.txt")
+    made = await room.first.folders.add({"name": room.name("folder")})
+    await room.first.folder_of(made.id).upload(b"x", name="x.txt")
     yield (
-        (lambda one: one.services.files.delete(made.id, "x.txt")),
-        (lambda one: one.services.files.delete(made.id, "x.txt")),
+        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
+        (lambda one: one.folder_of(made.id).delete_file("x.txt")),
     )
-    assert (await room.first.services.folders.get(made.id)).file_count == 0
+    assert (await room.first.folders.get(made.id)).info.file_count == 0
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("agent_files.open", "agent_files.close", "agent_files.close_all")
+@case("AgentFiles.open", "AgentFiles.close", "AgentFiles.close_all")
 async def files_that_an_agent_opens(room: Room) -> Changes:
     agent = await room.agent()
-    made = await room.first.services.folders.create({"name": room.name("folder")})
+    made = await room.first.folders.add({"name": room.name("folder")})
     for name in ("a.txt", "b.txt"):
-        await room.first.services.files.upload(made.id, f"text of {name}".encode(), name=name)
-    await room.first.services.files.wait(made.id)
-    await room.first.services.folders.attach(agent.id, made.id, opens=False)
-    await room.first.services.agent_files.open(agent.id, "b.txt")
+        await room.first.folder_of(made.id).upload(f"text of {name}".encode(), name=name)
+    await room.first.folder_of(made.id).wait()
+    await room.first.agent_of(agent.id).files.attach(made.id, open_files=False)
+    await room.first.agent_of(agent.id).files.open("b.txt")
     yield (
-        (lambda one: one.services.agent_files.open(agent.id, "a.txt")),
-        (lambda one: one.services.agent_files.close(agent.id, "b.txt")),
+        (lambda one: one.agent_of(agent.id).files.open("a.txt")),
+        (lambda one: one.agent_of(agent.id).files.close("b.txt")),
     )
-    found = await room.first.services.agent_files.list(agent.id, is_open=True, limit=9)
+    found = await room.first.agent_of(agent.id).files.list(is_open=True, limit=9)
     assert [one.file.name for one in found] == ["a.txt"]
     await room.at_once(
-        lambda one: one.services.agent_files.close_all(agent.id),
-        lambda one: one.services.agent_files.open(agent.id, "b.txt"),
+        lambda one: one.agent_of(agent.id).files.close_all(), lambda one: one.agent_of(agent.id).files.open("b.txt")
     )
 
 

@@ -63,20 +63,19 @@ async def test_archives_folders_and_passages_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
 ) -> None:
     """By their names and tags; a passage that has a name changes when it is put again."""
-    services = perdure.services
     archive = await perdure.archives.open(name)
-    folder = await services.folders.create({"name": name})
-    await services.files.upload(folder.id, b"one", name=f"{name}.txt")
+    folder = await perdure.folders.add({"name": name})
+    await perdure.folder_of(folder.id).upload(b"one", name=f"{name}.txt")
     await perdure.archive_of(archive.id).insert_many([NewPassage(text=name, tags=[name])])
     first = await perdure.archive_of(archive.id).put_named(["x", name], NewPassage(text="one"))
     second = await perdure.archive_of(archive.id).put_named(["x", other], NewPassage(text="two"))
 
     assert (await perdure.archives.open(other)).id == archive.id
-    assert (await services.folders.resolve(other)).id == folder.id
+    assert (await perdure.folders.get(other)).id == folder.id
     with pytest.raises(AlreadyExists):
-        await services.folders.create({"name": other})
-    await services.files.upload(folder.id, b"two", name=f"{other}.txt")
-    assert [one.file.name for one in await services.files.list(folder.id, PAGE)] == [f"{NAME}.txt"]
+        await perdure.folders.add({"name": other})
+    await perdure.folder_of(folder.id).upload(b"two", name=f"{other}.txt")
+    assert [one.file.name for one in await perdure.folder_of(folder.id).list_files(PAGE)] == [f"{NAME}.txt"]
     found = await perdure.archive_of(archive.id).list_passages(PAGE, where=passage_filter(tags=[other]))
     assert [one.text for one in found] == [name]
     assert first.id == second.id

@@ -419,7 +419,7 @@ async def _texts_of(server: Routed, agent_id: str) -> dict[str, str]:
     """Folder and file -> text, of all folders of an agent."""
     found = {}
     for folder in await server.get(f"/v1/agents/{agent_id}/folders"):
-        await server.library.services.files.wait(folder["id"])
+        await server.library.folder_of(folder["id"]).wait()
         for file in await server.get(f"/v1/folders/{folder['id']}/files", include_content=True):
             found[f"{folder['name']}: {file['file_name']}"] = file["content"]
     return found

@@ -81,7 +81,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def files(self) -> AsyncAgentFiles:
         """The folders that are attached to the agent, and the files that it has open."""
-        return AsyncAgentFiles(self._services, self.id)
+        return AsyncAgentFiles(self._app, self.id)
 
     @property
     def schedules(self) -> AsyncSchedules:

@@ -12,7 +12,7 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
@@ -26,7 +26,7 @@ from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
-from perdure.library.folders import AsyncFolders
+from perdure.library.folders import AsyncFolderById, AsyncFolders
 from perdure.library.groups import AsyncGroups
 from perdure.library.passages import AsyncPassages
 from perdure.library.schedules import AsyncSchedules
@@ -165,7 +165,7 @@ class AsyncPerdure:
     @property
     def folders(self) -> AsyncFolders:
         """All folders of the store."""
-        return AsyncFolders(self.services)
+        return AsyncFolders(self._app)
 
     @property
     def groups(self) -> AsyncGroups:
@@ -298,6 +298,10 @@ class AsyncPerdure:
     def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
         """The passages of an archive or agent; what is changed by this can't be undone."""
         return AsyncPassages(self._app, owner_id)
+
+    def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
+        """The folder of this id, which is not looked up."""
+        return AsyncFolderById(self._app, folder_id)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

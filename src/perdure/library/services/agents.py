@@ -37,8 +37,8 @@ from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
+from perdure.library.folders import attach_and_open
 from perdure.library.services.conversations import ids_in_view
-from perdure.library.services.folders.folders import attach_and_open
 from perdure.library.services.identities import IdentityState, load_identities, set_identities
 from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx

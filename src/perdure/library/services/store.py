@@ -9,8 +9,6 @@ from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
 from perdure.library.services.facts.facts import FactService
 from perdure.library.services.facts.views import FactViewService
-from perdure.library.services.folders.files import AgentFileService, FileService
-from perdure.library.services.folders.folders import FolderService
 from perdure.library.services.groups.companions import CompanionService
 from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
@@ -35,7 +33,6 @@ class Services:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.agent_files = AgentFileService(app)
         self.agents = AgentService(app)
         self.approvals = ApprovalService(app)
         self.companions = CompanionService(app)
@@ -44,8 +41,6 @@ class Services:
         self.episodes = EpisodeService(app)
         self.facts = FactService(app)
         self.fact_views = FactViewService(app)
-        self.files = FileService(app)
-        self.folders = FolderService(app)
         self.identities = IdentityService(app)
         self.mcp = McpService(app)
         self.messages = MessageService(app)

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, ArchiveId, BlockId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
@@ -20,7 +20,7 @@ from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent, AgentById
 from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
-from perdure.library.sync.folders import Folders
+from perdure.library.sync.folders import FolderById, Folders
 from perdure.library.sync.groups import Groups
 from perdure.library.sync.passages import Passages
 from perdure.library.sync.schedules import Schedules
@@ -252,6 +252,10 @@ class Perdure:
     def passages_of(self, owner_id: ArchiveId | AgentId) -> Passages:
         """The passages of an archive or agent; what is changed by this can't be undone."""
         return Passages(self._portal, self._inner.passages_of(owner_id))
+
+    def folder_of(self, folder_id: FolderId) -> FolderById:
+        """The folder of this id, which is not looked up."""
+        return FolderById(self._portal, self._inner.folder_of(folder_id))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

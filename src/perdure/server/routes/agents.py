@@ -215,7 +215,7 @@ async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
 
 async def _file_blocks(library: AsyncPerdure, agent_id: AgentId) -> list[dict[str, Any]]:
     """The first files of the agent's folders as blocks."""
-    page = await library.services.agent_files.load_page(agent_id, Page(FILE_BLOCKS_MAX, ascending=True))
+    page = await library.agent_of(agent_id).files.page(Page(FILE_BLOCKS_MAX, ascending=True))
     return [file_block_shape(agent_id, file, text) for file, text in page.files]
 
 

@@ -35,10 +35,10 @@ pages = Pages()
 async def data(request: Request, library: AsyncPerdure) -> Data:
     """The folders, with `folder` the files of one; the archives; the size of the store."""
     services, query = library.services, request.query_params
-    folders = await services.folders.list(Page(FOLDERS_MAX, ascending=True))
+    folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
     page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
-    files = [] if opened is None else await services.files.list(FolderId(opened), page)
+    files = [] if opened is None else await library.folder_of(FolderId(opened)).list_files(page)
     archives = await library.archives.page(Page(ARCHIVES_MAX, ascending=False))
     path = library.path
     return {
@@ -76,7 +76,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
 @pages.post("/data/folders", shows=data)
 async def create_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Create a folder."""
-    folder = await library.services.folders.create(FolderChanges(name=field_of(await form_of(request), "name")))
+    folder = await library.folders.add(FolderChanges(name=field_of(await form_of(request), "name")))
     request.state.folder = folder.id
     return Notice(f"Folder {folder.name!r} was created.", location=f"/data?folder={folder.id}")
 
@@ -90,9 +90,7 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
         for file in form.getlist("file"):
             if isinstance(file, UploadFile) and file.filename:
                 try:
-                    stored = await library.services.files.upload(
-                        folder_id, file.file, name=file.filename, encoding=encoding
-                    )
+                    stored = await library.folder_of(folder_id).upload(file.file, name=file.filename, encoding=encoding)
                 except PerdureError as error:
                     refusals.append(error)
                 else:
@@ -107,14 +105,14 @@ async def upload(request: Request, library: AsyncPerdure) -> Notice:
 async def delete_file(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a file of a folder."""
     folder_id = FolderId(request.path_params["folder_id"])
-    await library.services.files.delete(folder_id, request.path_params["file_id"])
+    await library.folder_of(folder_id).delete_file(request.path_params["file_id"])
     return Notice("The file was deleted.")
 
 
 @pages.post("/data/folders/{folder_id}/delete", shows=data)
 async def delete_folder(request: Request, library: AsyncPerdure) -> Notice:
     """Delete a folder with its files."""
-    await library.services.folders.delete(FolderId(request.path_params["folder_id"]))
+    await library.folder_of(FolderId(request.path_params["folder_id"])).delete()
     return Notice("The folder was deleted with its files.", location="/data")
 
 

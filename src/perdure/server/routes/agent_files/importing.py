@@ -138,7 +138,7 @@ class Import:
         steps: list[Callable[[], Awaitable[object]]] = []
         steps += [functools.partial(services.groups.delete, id_) for id_ in self._made_groups]
         steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
-        steps += [functools.partial(services.folders.delete, id_) for id_ in self._folders.values()]
+        steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
         steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
         for step in steps:
@@ -303,8 +303,8 @@ class Import:
             if id_ not in self._folders:
                 made_folder = await create_folder(self._library, self._file.folders[id_])
                 self._folders[id_] = made_folder.id
-                await add_files(self._library, made_folder, self._file.folders[id_], self.warnings)
-            await self._library.services.folders.attach(made.id, self._folders[id_])
+                await add_files(made_folder, self._file.folders[id_], self.warnings)
+            await self._library.agent_of(made.id).files.attach(self._folders[id_])
         return made.id
 
     # --- groups

@@ -1,4 +1,4 @@
-"""Files: those of a folder, taken in, listed, read and removed; and those of an agent, which are open or not.
+"""The files of a folder: taken in, listed, read and removed.
 
 An upload is stored part by part; the file is added with the last one.
 """
@@ -18,13 +18,13 @@ from typing import BinaryIO
 
 from perdure.app import App, check_file, copy_as_utf8
 from perdure.core.errors import AlreadyExists, FileNameInvalid, FileTooLarge, InvalidInput, NotFound
-from perdure.core.files import AgentFile, File, IfExists
-from perdure.core.ids import AgentId, FileId, FolderId, is_id
+from perdure.core.files import File, IfExists
+from perdure.core.ids import FileId, FolderId, is_id
 from perdure.domain.files.folders import add_file, place_file
-from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open_view, read_lines, read_text, read_view
+from perdure.domain.files.views import read_lines, read_text
 from perdure.engine.workers.files import UPLOAD_PART_BYTES, key_of, write_contents
-from perdure.library.checks import LIMIT_MAX, Page, check_choice, check_limit, check_number, check_page, check_text
-from perdure.library.services.folders.folders import POLL_S
+from perdure.library.checks import LIMIT_MAX, Page, check_choice, check_number, check_page, check_text
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 FILES_PER_LOOK = 16
@@ -38,6 +38,9 @@ Source = bytes | str | Path | BinaryIO
 IF_EXISTS: tuple[IfExists, ...] = ("skip", "error", "suffix", "replace")
 HEAD_BYTES = 4_096
 
+POLL_S = 0.1
+"""How often a caller that waits looks whether the worker of files is done."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileState:
@@ -48,15 +51,16 @@ class FileState:
     text: str | None = None
 
 
-class FileService:
-    """The operations on files. A file is named by its id, or by its name in the folder."""
+class AsyncFiles(AsyncPart):
+    """The files of one folder. A file is named by its id, or by its name in the folder."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._store = app, app.store
+    @property
+    def id(self) -> FolderId:
+        """The folder's id."""
+        raise NotImplementedError
 
     async def upload(
         self,
-        folder_id: FolderId,
         source: Source,
         *,
         name: str | None = None,
@@ -65,11 +69,17 @@ class FileService:
         original_name: str = "",
         encoding: str | None = None,
     ) -> File:
-        """Take a file in. It is durable when this returns; its text is made in the background. Where `if_exists` says
-        so, the file is one that was there.
+        """Take a file in. It is durable when this returns; its text is made in the background (`wait`).
 
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge;
-            InvalidInput: there is nothing to read at this path.
+        Args:
+            source: a path, bytes, or an open file.
+            name: what it is called in the folder, also with folders, `src/app.py`; by default its own name.
+            original_name: what it was called before, by default the same.
+            if_exists: what to do if the name is taken: `replace` (a file with the same bytes stays as it is), `skip`,
+                `suffix` (it is called `name_(1)`) or `error`.
+            encoding: that of a text, such as `gb18030`; by default it is guessed, and the file's `warnings` name it.
+        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge,
+            InvalidInput.
         """
         check_choice("if_exists", if_exists, IF_EXISTS)
         for field, value in (("name", name), ("encoding", encoding)):
@@ -81,20 +91,17 @@ class FileService:
             if not wanted:
                 raise FileNameInvalid("", "bytes have no name of their own: give them one")
             return await _store_parts(
-                self._app,
-                folder_id,
-                stream,
-                wanted,
-                original_name or own_name or wanted,
-                if_exists,
-                media_type,
-                encoding,
+                self._app, self.id, stream, wanted, original_name or own_name or wanted, if_exists, media_type, encoding
             )
         finally:
             if not hasattr(source, "read"):
                 stream.close()
 
-    async def list(self, folder_id: FolderId, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
+    async def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
+        """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
+        return [state.file for state in await self.list_files(Page(limit, ascending=True, after=after))]
+
+    async def list_files(self, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
         """A page of the folder's files. Of texts, those that fit into 10 million characters together are read.
 
         Raises: InvalidInput, NotFound.
@@ -102,40 +109,51 @@ class FileService:
         check_page(page)
 
         def load(tx: Tx) -> Sequence[FileState]:
-            tx.folders.get(folder_id)
-            files = page.load(partial(tx.files.list, folder_id), lambda one: _place_of(tx, one, [folder_id])[1])
-            return _load_states(tx, folder_id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
+            tx.folders.get(self.id)
+            files = page.load(partial(tx.files.list, self.id), lambda one: place_of(tx, one, [self.id])[1])
+            return _load_states(tx, self.id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
 
-        return await self._store.read(load)
+        return await self._ports.store.read(load)
 
-    async def get(self, folder_id: FolderId, name_or_id: str, *, with_text: bool = False) -> FileState:
-        """One file. Raises: NotFound."""
+    async def file(self, name_or_id: str) -> File:
+        """The file of this id or name. Raises: NotFound."""
+        return (await self.file_state(name_or_id)).file
+
+    async def file_state(self, name_or_id: str, *, with_text: bool = False) -> FileState:
+        """The file of this id or name as it stands. Raises: NotFound."""
         check_text("a file's name or id", name_or_id)
 
         def load(tx: Tx) -> FileState:
-            file = _find_file(tx, folder_id, name_or_id)
-            return _load_states(tx, folder_id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
+            file = _find_file(tx, self.id, name_or_id)
+            return _load_states(tx, self.id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
 
-        return await self._store.read(load)
+        return await self._ports.store.read(load)
 
-    async def read(self, folder_id: FolderId, name_or_id: str, first_line: int, last_line: int | None) -> str:
-        """Lines of a file's text, both ends included; to its end without a `last_line`."""
+    async def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
+        """Lines of a file's text, both ends included.
+
+        Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
+        """
         check_text("a file's name or id", name_or_id)
-        _check_lines(first_line, last_line)
+        check_lines(first_line, last_line)
 
         def load(tx: Tx) -> str:
-            file = _find_file(tx, folder_id, name_or_id)
+            file = _find_file(tx, self.id, name_or_id)
             if first_line <= 1 and last_line is None:
                 return read_text(tx, file.id, max_chars=TEXT_CHARS)
             last = file.line_count if last_line is None else last_line
             return "\n".join(line.text for line in read_lines(tx, file.id, first_line, last, max_chars=TEXT_CHARS))
 
-        return await self._store.read(load)
+        return await self._ports.store.read(load)
 
-    async def original(self, folder_id: FolderId, name_or_id: str) -> bytes:
-        """The bytes of a file as they were uploaded. Raises: NotFound; InvalidInput: they are not kept; StoreError."""
+    async def original(self, name_or_id: str) -> bytes:
+        """The bytes of a file as they were uploaded, checked by their SHA-256.
+
+        Raises: NotFound; InvalidInput: they are not kept, because `PERDURE_FILES` was not set; StoreUnavailable: the
+        object store does not answer; StoreDamaged: it has other bytes, or none.
+        """
         check_text("a file's name or id", name_or_id)
-        file = await self._store.read(_find_file, folder_id, name_or_id)
+        file = await self._ports.store.read(_find_file, self.id, name_or_id)
         if not file.object_key:
             raise InvalidInput(
                 f"the bytes of {file.name!r} are not kept once its text is made: only files that are uploaded with"
@@ -145,25 +163,34 @@ class FileService:
         await write_contents(self._app.ports.contents, file, data)
         return data.getvalue()
 
-    async def delete(self, folder_id: FolderId, name_or_id: str) -> None:
+    async def delete_file(self, name_or_id: str) -> None:
         """Remove a file with its text. Raises: NotFound."""
         check_text("a file's name or id", name_or_id)
-        await self._store.write(lambda tx: tx.files.delete(_find_file(tx, folder_id, name_or_id).id))
+        await self._ports.store.write(lambda tx: tx.files.delete(_find_file(tx, self.id, name_or_id).id))
         self._app.files.wake()
 
     async def wait(
         self,
-        folder_id: FolderId,
         files: Iterable[FileId] | None = None,
         *,
         progress: Callable[[Sequence[File]], None] | None = None,
         timeout_s: float | None = None,
     ) -> Sequence[File]:
-        """The files (by default all of the folder), once the text of each is there or will never be."""
+        """The files, once the text of each is there or will never be: then its status is `error`.
+
+        Vectors may still be made: the text is found by words already.
+
+        Args:
+            files: ids; by default all of the folder, at most 10,000.
+            progress: is called with the files from time to time, in the store's own thread: `done` of `total`, and the
+                status.
+        Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
+            wait then, and are read once they can be.
+        """
         worker = self._app.files
         problem_before = worker.held_up
         if files is None:
-            all_files = await self._store.read(lambda tx: tx.files.list(folder_id, limit=LIMIT_MAX))
+            all_files = await self._ports.store.read(lambda tx: tx.files.list(self.id, limit=LIMIT_MAX))
             ids = [file.id for file in all_files]
         else:
             ids = list(files)
@@ -176,7 +203,7 @@ class FileService:
 
         async with asyncio.timeout(timeout_s):
             while True:
-                files_by_id |= {file.id: file for file in await self._store.read(look)}
+                files_by_id |= {file.id: file for file in await self._ports.store.read(look)}
                 found = [files_by_id[file_id] for file_id in ids]
                 if progress is not None:
                     progress(found)
@@ -187,121 +214,7 @@ class FileService:
                 await asyncio.sleep(POLL_S)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFilePage:
-    """A page of an agent's files, each with the text that is in view of it, if it is open.
-
-    `has_more`: there are others behind the page, in the direction in which it was read.
-    """
-
-    files: Sequence[tuple[AgentFile, str | None]]
-    has_more: bool
-
-
-class AgentFileService:
-    """The operations on the files of an agent. A file is named by its id, or by a path such as `docs/plan.md`."""
-
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
-
-    async def list(self, agent_id: AgentId, *, is_open: bool | None, limit: int) -> Sequence[AgentFile]:
-        """The first files of the agent's folders: all, the open ones, or the others. Raises: InvalidInput."""
-        check_limit(limit)
-
-        def load(tx: Tx) -> Sequence[AgentFile]:
-            tx.agents.model(agent_id)
-            return tx.agent_files.list(agent_id, is_open=is_open, limit=limit)
-
-        return await self._ports.store.read(load)
-
-    async def load_page(self, agent_id: AgentId, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
-        """A page of the files of the agent's folders. Raises: NotFound: the agent, or the file that it begins at."""
-        one_more = replace(page, limit=page.limit + 1)
-
-        def load(tx: Tx) -> AgentFilePage:
-            limits = self._limits(tx, agent_id)
-            numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(agent_id)}
-
-            def place(file_id: str) -> tuple[int, int]:
-                folder_id, number = _place_of(tx, file_id, numbers)
-                return numbers[folder_id], number
-
-            found = one_more.load(partial(tx.agent_files.list, agent_id, is_open=is_open), place)
-            visible = found[-page.limit :] if page.from_end else found[: page.limit]
-            files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in visible]
-            return AgentFilePage(files=files, has_more=len(found) > page.limit)
-
-        return await self._ports.store.read(load)
-
-    async def open(
-        self, agent_id: AgentId, name_or_id: str, *, first_line: int = 1, last_line: int | None = None
-    ) -> Sequence[AgentFile]:
-        """Have lines of a file in the agent's view, from its next message on; the files that were closed for it."""
-        check_text("a file's path or id", name_or_id)
-        _check_lines(first_line, last_line)
-        ports = self._ports
-
-        def open_lines(tx: Tx) -> Sequence[AgentFile]:
-            file, limits = _find_of_agent(tx, agent_id, name_or_id), self._limits(tx, agent_id)
-            if file.file.status not in ("completed", "embedding"):
-                problem = file.file.problem or "its text is not made yet"
-                raise InvalidInput(f"{file.path} can't be opened: {problem}")
-            if not 1 <= first_line <= max(1, file.file.line_count):
-                raise InvalidInput(f"{file.path} has lines 1 to {file.file.line_count}: there is no line {first_line}")
-            open_view(
-                tx,
-                agent_id,
-                file,
-                limits,
-                first=first_line,
-                last=last_line,
-                tokens=limits.section_tokens,
-                counter=ports.counter,
-                at=ports.clock.now(),
-            )
-            return close_oldest(tx, agent_id, limits)
-
-        return await ports.store.write(open_lines)
-
-    async def close(self, agent_id: AgentId, name_or_id: str) -> None:
-        """Take a file out of the agent's view. Raises: NotFound."""
-        check_text("a file's path or id", name_or_id)
-        await self._ports.store.write(
-            lambda tx: tx.agent_files.close(agent_id, _find_of_agent(tx, agent_id, name_or_id).file.id)
-        )
-
-    async def close_all(self, agent_id: AgentId) -> Sequence[AgentFile]:
-        """Take all files out of the agent's view; which they were. Raises: NotFound."""
-
-        def close(tx: Tx) -> Sequence[AgentFile]:
-            tx.agents.model(agent_id)
-            open_files = tx.agent_files.list_open(agent_id)
-            for file in open_files:
-                tx.agent_files.close(agent_id, file.file.id)
-            return open_files
-
-        return await self._ports.store.write(close)
-
-    def _limits(self, tx: Tx, agent_id: AgentId) -> FileLimits:
-        """The limits of the agent's open files, by its window."""
-        agent = tx.agents.get(agent_id)
-        return limits_of(agent, self._ports.inputs().window(agent)[0])
-
-    def _text_in_view(self, tx: Tx, file: AgentFile, limits: FileLimits) -> str:
-        """The text of an open file in the agent's view."""
-        view = read_view(
-            tx,
-            file.file,
-            file.first_line,
-            file.last_line,
-            max_chars=limits.view_chars,
-            tokens=limits.section_tokens,
-            counter=self._ports.counter,
-        )
-        return view.whole
-
-
-def _check_lines(first_line: int, last_line: int | None) -> None:
+def check_lines(first_line: int, last_line: int | None) -> None:
     """Nothing, when these can be lines of a file. Raises: InvalidInput."""
     check_number("first_line", first_line)
     check_number("last_line", last_line)
@@ -322,7 +235,7 @@ def _load_states(tx: Tx, folder_id: FolderId, files: Sequence[File], *, max_char
     return states
 
 
-def _place_of(tx: Tx, file_id: str, folders: Container[FolderId]) -> tuple[FolderId, int]:
+def place_of(tx: Tx, file_id: str, folders: Container[FolderId]) -> tuple[FolderId, int]:
     """The folder of a cursor's file and its number there. Raises: NotFound: the file is in none of these folders."""
     folder_id, number = tx.files.place(FileId(file_id))
     if folder_id not in folders:
@@ -342,19 +255,6 @@ def _find_file(tx: Tx, folder_id: FolderId, name_or_id: str) -> File:
     raise NotFound("file", name_or_id, hint="the folder has no such file")
 
 
-def _find_of_agent(tx: Tx, agent_id: AgentId, name_or_id: str) -> AgentFile:
-    """The file of this id or path. Raises: NotFound, naming those whose names are alike."""
-    tx.agents.model(agent_id)
-    if is_id("file", name_or_id):
-        return tx.agent_files.get(agent_id, FileId(name_or_id))
-    found = tx.agent_files.find_by_path(agent_id, name_or_id)
-    if not found or (len(found) > 1 and name_or_id not in (found[0].path, found[0].file.name)):
-        paths = ", ".join(file.path for file in found[:8])
-        hint = f"it may be {paths}" if paths else "it is in none of the agent's folders"
-        raise NotFound("file", name_or_id, hint=hint)
-    return found[0]
-
-
 async def _store_parts(
     app: App,
     folder_id: FolderId,
@@ -365,7 +265,7 @@ async def _store_parts(
     media_type: str,
     encoding: str | None = None,
 ) -> File:
-    """Store the bytes part by part, then the file. Raises: as `FileService.upload`."""
+    """Store the bytes part by part, then the file. Raises: as `AsyncFiles.upload`."""
     store, ids, clock = app.store, app.ports.ids, app.ports.clock
     size, digest, head = await asyncio.to_thread(_measure, stream, app.settings.file_limit_bytes, wanted_name)
     name = check_file(wanted_name, head)
