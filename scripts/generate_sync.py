@@ -1,7 +1,7 @@
 """Generate the synchronous classes of `perdure.library.sync` from the asynchronous ones: `make format` runs it.
 
-From `class AsyncFolder` in `library/folders.py` it makes `class Folder` in `library/sync/folders.py`, with the same
-public methods, arguments and docstrings. A method runs its asynchronous twin in the store's loop, through `Portal`.
+From `class AsyncFolder` in `library/files/folders.py` it makes `class Folder` in `library/sync/folders.py`, with the
+same public methods, arguments and docstrings. A method runs its asynchronous twin in the store's loop, through `Portal`.
 """
 
 from __future__ import annotations
@@ -74,6 +74,9 @@ class Module:
     """One asynchronous module: its classes to be generated, and where the names in it come from."""
 
     name: str
+    home: str
+    """Its dotted name."""
+
     text: str
     classes: Sequence[ast.ClassDef]
     homes: Mapping[str, str]
@@ -114,7 +117,8 @@ def generate(library: Path = LIBRARY) -> dict[str, str]:
 
     Raises: Unsupported.
     """
-    modules = [module for path in sorted(library.glob("*.py")) if (module := _read(path)).classes]
+    paths = sorted(path for path in library.rglob("*.py") if path.parent.name != TARGET.name)
+    modules = [module for path in paths if (module := _read(path, library)).classes]
     generated = {node.name: module.name for module in modules for node in module.classes}
     files = {f"{module.name}.py": _module(module, generated) for module in modules}
     docstring = f'"""The library with plain calls: a twin of every `{PREFIX}...` class of `{PACKAGE}`."""\n'
@@ -165,10 +169,10 @@ def plain(text: str, generated: Iterable[str]) -> str:
     return re.sub(rf"\b{PREFIX}\w+", lambda found: sync_name(found[0]) if found[0] in generated else found[0], text)
 
 
-def _read(path: Path) -> Module:
+def _read(path: Path, library: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    here = f"{PACKAGE}.{path.stem}"
+    here = ".".join((PACKAGE, *path.relative_to(library).with_suffix("").parts))
     homes: dict[str, str] = {}
     originals: dict[str, str] = {}
     for node in tree.body:
@@ -181,7 +185,7 @@ def _read(path: Path) -> Module:
             case ast.AnnAssign(target=ast.Name(id=name)):
                 homes[name] = here
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith(PREFIX)]
-    return Module(path.stem, text, classes, homes, originals)
+    return Module(path.stem, here, text, classes, homes, originals)
 
 
 def _module(module: Module, generated: Mapping[str, str]) -> str:
@@ -190,7 +194,7 @@ def _module(module: Module, generated: Mapping[str, str]) -> str:
     public = ", ".join(f'"{sync_name(node.name)}"' for node in sorted(module.classes, key=lambda node: node.name))
     own = f"{PACKAGE}.sync.{module.name}"
     imports = _imports((home, name) for home, name in names.found if home != own)
-    docstring = f'"""Plain calls of `{PACKAGE}.{module.name}`, each run in the store\'s own loop."""'
+    docstring = f'"""Plain calls of `{module.home}`, each run in the store\'s own loop."""'
     return "\n\n".join([f"{HEADER}\n{docstring}", imports, f"__all__ = [{public}]", *classes]) + "\n"
 
 
@@ -209,7 +213,7 @@ def _imports(found: Iterable[tuple[str, str]]) -> str:
 
 
 def _class(node: ast.ClassDef, names: Names) -> str:
-    name, home = sync_name(node.name), f"{PACKAGE}.{names.module.name}"
+    name, home = sync_name(node.name), names.module.home
     names.add(home, node.name)
     bases = ", ".join(names.use(base) for base in node.bases)
     methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}

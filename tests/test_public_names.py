@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 import perdure
-from perdure.library import sync
+from perdure import library
 
 HIDDEN = {"app", "services"}
-ROOMS = [found.name for found in pkgutil.iter_modules(sync.__path__)]
-LIBRARY = [f"perdure.library.{room}{name}" for room in ("", "sync.") for name in ROOMS]
+LIBRARY = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
 
 
 @pytest.mark.parametrize("name", perdure.__all__)

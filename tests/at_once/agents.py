@@ -50,11 +50,11 @@ async def agent_deleted_twice(room: Room) -> Changes:
     assert room.refused <= 1
 
 
-@case("agents.set_rules", "approvals.require")
+@case("AgentRules.set", "approvals.require")
 async def rules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent(archival=True)
     yield (
-        lambda one: one.services.agents.set_rules(agent.id, [{"type": "continue", "tool": "archival_memory_search"}]),
+        lambda one: one.agent_of(agent.id).rules.set([{"type": "continue", "tool": "archival_memory_search"}]),
         lambda one: one.services.approvals.require(agent.id, "archival_memory_insert"),
     )
     assert room.both or room.refused == 1

@@ -285,71 +285,70 @@ async def files_that_an_agent_opens(room: Room) -> Changes:
     )
 
 
-@case("tools.update")
+@case("Tools.update", "Tools.edit")
 async def tool_fields(room: Room) -> Changes:
-    made = (await room.first.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
+    made = (await room.first.tools.add(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
     yield (
-        lambda one: one.services.tools.update(made.id, {"tags": ["t"]}),
-        lambda one: one.services.tools.update(made.id, {"metadata": {"k": 1}}),
+        lambda one: one.tools.edit(made.id, {"tags": ["t"]}),
+        lambda one: one.tools.edit(made.id, {"metadata": {"k": 1}}),
     )
-    now = (await room.first.services.tools.get(made.id)).tool
+    now = (await room.first.tools.state(made.id)).tool
     assert (list(now.tags), now.metadata) == (["t"], {"k": 1})
 
 
-@case("tools.update")
+@case("Tools.update", "Tools.edit")
 async def tools_renamed_to_one_name(room: Room) -> Changes:
     first, second = [
-        (await room.first.services.tools.create(NewTool(source=source(room.name("t").replace("-", "_"))))).tool
-        for _ in range(2)
+        (await room.first.tools.add(NewTool(source=source(room.name("t").replace("-", "_"))))).tool for _ in range(2)
     ]
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.services.tools.update(first.id, {"source": source(name)}),
-        lambda one: one.services.tools.update(second.id, {"source": source(name)}),
+        lambda one: one.tools.edit(first.id, {"source": source(name)}),
+        lambda one: one.tools.edit(second.id, {"source": source(name)}),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("tools.create")
+@case("Tools.create", "Tools.add")
 async def tools_of_one_name(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.services.tools.create(NewTool(source=source(name))),
-        lambda one: one.services.tools.create(NewTool(source=source(name))),
+        lambda one: one.tools.add(NewTool(source=source(name))),
+        lambda one: one.tools.add(NewTool(source=source(name))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
 
 
-@case("tools.upsert")
+@case("Tools.upsert", "Tools.put")
 async def tools_upserted(room: Room) -> Changes:
     name = room.name("t").replace("-", "_")
     yield (
-        lambda one: one.services.tools.upsert(NewTool(source=source(name, "one"))),
-        lambda one: one.services.tools.upsert(NewTool(source=source(name, "two"))),
+        lambda one: one.tools.put(NewTool(source=source(name, "one"))),
+        lambda one: one.tools.put(NewTool(source=source(name, "two"))),
     )
     assert room.both
     assert room.results[0].tool.id == room.results[1].tool.id
 
 
-@case("tools.delete", "tools.attach", "tools.detach")
+@case("Tools.delete", "AgentTools.attach", "AgentTools.detach")
 async def tool_deleted_and_attached(room: Room) -> Changes:
     agent = await room.agent()
     first, second = [room.name("t").replace("-", "_") for _ in range(2)]
     for name in (first, second):
-        await room.first.services.tools.create(NewTool(source=source(name)))
-    await room.first.services.tools.attach(agent.id, first)
+        await room.first.tools.add(NewTool(source=source(name)))
+    await room.first.agent_of(agent.id).tools.attach(first)
     before = (await room.first.services.agents.get_state(agent.id)).agent.settings_revision
     yield (
-        (lambda one: one.services.tools.attach(agent.id, second)),
-        (lambda one: one.services.tools.detach(agent.id, first)),
+        (lambda one: one.agent_of(agent.id).tools.attach(second)),
+        (lambda one: one.agent_of(agent.id).tools.detach(first)),
     )
     assert (await room.first.services.agents.get_state(agent.id)).agent.settings_revision == before + 2
-    await room.at_once(lambda one: one.services.tools.delete(second), lambda one: one.services.tools.delete(second))
+    await room.at_once(lambda one: one.tools.delete(second), lambda one: one.tools.delete(second))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("tools.load")
+@case("Tools.load")
 async def functions_loaded(room: Room) -> Changes:
     def spoken_of(a: str) -> str:
         """Say it.
@@ -359,7 +358,7 @@ async def functions_loaded(room: Room) -> Changes:
         """
         return a
 
-    yield (lambda one: one.services.tools.load([spoken_of])), (lambda one: one.services.tools.load([spoken_of]))
+    yield (lambda one: one.tools.load([spoken_of])), (lambda one: one.tools.load([spoken_of]))
     assert room.both
 
 
@@ -453,65 +452,55 @@ async def provider_fields(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("mcp.add")
+@case("Mcp.add")
 async def mcp_servers_of_one_name(room: Room) -> Changes:
     name = room.name("server")
     yield (
-        lambda one: one.services.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
-        lambda one: one.services.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
+        lambda one: one.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
+        lambda one: one.mcp.add(name, url="http://127.0.0.1:1/mcp", check=False, private=True),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("mcp.update", "mcp.remove")
+@case("Mcp.update", "Mcp.change", "Mcp.remove")
 async def mcp_server_fields(room: Room) -> Changes:
-    made = await room.first.services.mcp.add(
-        room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True
-    )
+    made = await room.first.mcp.add(room.name("server"), url="http://127.0.0.1:1/mcp", check=False, private=True)
     yield (
-        lambda one: one.services.mcp.update(made.id, McpChanges(headers={"A": "1"})),
-        lambda one: one.services.mcp.update(made.id, McpChanges(trusted=True)),
+        lambda one: one.mcp.change(made.id, McpChanges(headers={"A": "1"})),
+        lambda one: one.mcp.change(made.id, McpChanges(trusted=True)),
     )
-    now = await room.first.services.mcp.get(made.id)
+    now = await room.first.mcp.server(made.id)
     assert (now.header_names, now.trusted) == (("A",), True)
-    await room.at_once(lambda one: one.services.mcp.remove(made.id), lambda one: one.services.mcp.remove(made.id))
+    await room.at_once(lambda one: one.mcp.remove(made.id), lambda one: one.mcp.remove(made.id))
 
 
-@case("sandbox.put", "sandbox.update_variable", "sandbox.add_variable", "sandbox.delete_variable", "sandbox.delete")
+@case("Sandbox.put", "Sandbox.update_variable", "Sandbox.add_variable", "Sandbox.delete_variable", "Sandbox.delete")
 async def variables(room: Room) -> Changes:
-    config = await room.first.services.sandbox.put({})
-    made = await room.first.services.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
+    config = await room.first.sandbox.put({})
+    made = await room.first.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")
     yield (
-        lambda one: one.services.sandbox.update_variable(made.id, "RENAMED", None, None),
-        lambda one: one.services.sandbox.update_variable(made.id, None, None, "described"),
+        lambda one: one.sandbox.update_variable(made.id, "RENAMED", None, None),
+        lambda one: one.sandbox.update_variable(made.id, None, None, "described"),
     )
-    (now,) = [one for one in await room.first.services.sandbox.list_variables(config.id, ALL) if one.id == made.id]
+    (now,) = [one for one in await room.first.sandbox.list_variables(config.id, ALL) if one.id == made.id]
     assert (now.name, now.description) == ("RENAMED", "described")
     await room.at_once(
-        lambda one: one.services.sandbox.add_variable(config.id, "NEW", "v", None),
-        lambda one: one.services.sandbox.add_variable(config.id, "NEW", "v", None),
+        lambda one: one.sandbox.add_variable(config.id, "NEW", "v", None),
+        lambda one: one.sandbox.add_variable(config.id, "NEW", "v", None),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
     await room.at_once(
-        lambda one: one.services.sandbox.delete_variable(made.id),
-        lambda one: one.services.sandbox.delete_variable(made.id),
+        lambda one: one.sandbox.delete_variable(made.id), lambda one: one.sandbox.delete_variable(made.id)
     )
     assert room.refused == 1
-    await room.at_once(
-        lambda one: one.services.sandbox.put({"timeout": 9}), lambda one: one.services.sandbox.delete(config.id)
-    )
+    await room.at_once(lambda one: one.sandbox.put({"timeout": 9}), lambda one: one.sandbox.delete(config.id))
 
 
-@case("secrets.set", "secrets.delete")
+@case("Secrets.set", "Secrets.delete")
 async def secrets(room: Room) -> Changes:
-    yield (
-        (lambda one: one.services.secrets.set(None, "ONE", "1")),
-        (lambda one: one.services.secrets.set(None, "TWO", "2")),
-    )
-    assert {one.name for one in await room.first.services.secrets.list(None)} >= {"ONE", "TWO"}
-    await room.at_once(
-        lambda one: one.services.secrets.delete(None, "ONE"), lambda one: one.services.secrets.delete(None, "ONE")
-    )
+    yield ((lambda one: one.secrets.set("ONE", "1")), (lambda one: one.secrets.set("TWO", "2")))
+    assert {one.name for one in await room.first.secrets.list()} >= {"ONE", "TWO"}
+    await room.at_once(lambda one: one.secrets.delete("ONE"), lambda one: one.secrets.delete("ONE"))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 

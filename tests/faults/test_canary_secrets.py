@@ -144,8 +144,8 @@ async def use_everything(library: AsyncPerdure, provider: str) -> str:
     await agent.secrets.set("OWN", CANARIES["AGENT"])
     await library.tools.create(SOURCE, environment={"LITERAL": CANARIES["TOOL"], "KEY": "secret:SHARED"})
     await agent.tools.attach("leak")
-    config = await services.sandbox.put({})
-    await services.sandbox.add_variable(config.id, "VARIABLE", CANARIES["VARIABLE_OF_TOOLS"], None)
+    config = await library.sandbox.put({})
+    await library.sandbox.add_variable(config.id, "VARIABLE", CANARIES["VARIABLE_OF_TOOLS"], None)
     headers = {"X-Key": CANARIES["MCP_HEADER"]}
     await library.mcp.add(
         "web", check=False, url="http://127.0.0.1:9/", private=True, token=CANARIES["MCP_TOKEN"], headers=headers

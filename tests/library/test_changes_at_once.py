@@ -53,8 +53,8 @@ PASSING = "AsyncAgentById AsyncAgent AsyncApproval AsyncHistory AsyncConversatio
 
 def _parts() -> dict[str, type]:
     """Name without `Async` -> class, of the parts that are made for a store or an agent."""
-    for module in pkgutil.iter_modules(library.__path__):
-        importlib.import_module(f"perdure.library.{module.name}")
+    for module in pkgutil.walk_packages(library.__path__, "perdure.library."):
+        importlib.import_module(module.name)
     kinds, found = [AsyncPart], dict[str, type]()
     while kinds:
         kind = kinds.pop()

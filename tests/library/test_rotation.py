@@ -17,7 +17,7 @@ from perdure.domain.secrets import open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.library.services.access.access import Access
 from perdure.library.services.providers import ProviderFields
-from perdure.library.services.tools.secrets import rotate_store
+from perdure.library.tools.secrets import rotate_store
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher, read_key_file
 from perdure.testing import ScriptedModel, says
@@ -46,8 +46,8 @@ async def filled(library: AsyncPerdure) -> int:
     await library.secrets.set("SHARED", "shared")
     await agent.secrets.set("OWN", "own")
     await library.tools.create(SOURCE, environment={"LITERAL": "literal", "SHARED": "secret:SHARED"})
-    config = await services.sandbox.put({})
-    await services.sandbox.add_variable(config.id, "VARIABLE", "variable", None)
+    config = await library.sandbox.put({})
+    await library.sandbox.add_variable(config.id, "VARIABLE", "variable", None)
     await library.mcp.add("files", check=False, command="/nonexistent", environment={"TOKEN": "token"})
     fields = ProviderFields(name="mine", provider_type="openai", api_key="key", base_url="http://127.0.0.1:9")
     await services.providers.create(fields, private=True)

@@ -12,7 +12,8 @@ from typing import get_args, get_type_hints
 import pytest
 
 from perdure import Agent, Archive, AsyncAgent, AsyncArchive, AsyncFolder, AsyncPerdure, Folder, Perdure
-from perdure.library.tools import AsyncMcp, AsyncTools
+from perdure.library.tools.mcp import AsyncMcp
+from perdure.library.tools.tools import AsyncTools
 from scripts import generate_sync as generator
 
 ASYNC_MODULE = '''

@@ -284,8 +284,8 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
             tx.folders.attach(agent.id, folders[0].id, opens=True)
 
     await ports.store.write(shared)
-    config = await perdure.services.sandbox.put(None)
-    variable = await perdure.services.sandbox.add_variable(config.id, "VARIABLE", "x", None)
+    config = await perdure.sandbox.put(None)
+    variable = await perdure.sandbox.add_variable(config.id, "VARIABLE", "x", None)
     provider = ModelProvider(
         id=ProviderId(ports.ids.new("provider")),
         org_id=full.info.org_id,

@@ -11,6 +11,8 @@ from letta_client import APIStatusError
 
 from perdure.core.errors import StoreUnavailable
 from perdure.core.messages import ToolCall
+from perdure.library.files.folders import AsyncFolder
+from perdure.library.tools.tools import AsyncTools
 from perdure.server.wire.agent_files.messages import unpacked
 from perdure.testing import calls, says
 from tests.server.routed import MODEL, Routed, new_agent, routed
@@ -536,11 +538,11 @@ async def test_an_import_that_fails_late_leaves_neither_folders_nor_groups(monke
     async def fail(*_: Any, **__: Any) -> None:
         raise StoreUnavailable("the disk is gone")
 
-    for service, verb in (("files", "upload"), ("tools", "upsert")):
+    for kind, verb in ((AsyncFolder, "upload"), (AsyncTools, "put")):
         async with routed() as server:
             await server.post("/v1/tools/", {"source_code": SOURCE.replace("return sides", "return 1")})
             with monkeypatch.context() as patch:
-                patch.setattr(getattr(server.library.services, service), verb, fail)
+                patch.setattr(kind, verb, fail)
                 with pytest.raises(APIStatusError):
                     await import_file(server, file, override_existing_tools=True)
             for path in ("/v1/folders/", "/v1/groups/", "/v1/agents/", "/v1/blocks/"):

@@ -32,7 +32,7 @@ from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
-from perdure.library.folders import AsyncFolder
+from perdure.library.files.folders import AsyncFolder
 from perdure.library.groups import AsyncGroup
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
@@ -43,13 +43,13 @@ from perdure.library.services.groups.groups import GroupReply, SpeakerReply
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo
-from perdure.library.services.tools.mcp import McpState
 from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.folders import Folder
 from perdure.library.sync.groups import Group
 from perdure.library.sync.perdure import Perdure
+from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why
 from perdure.settings import Settings
 

@@ -17,7 +17,7 @@ from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.facts import AsyncFacts
-from perdure.library.folders import AsyncAgentFiles
+from perdure.library.files.folders import AsyncAgentFiles
 from perdure.library.groups import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
@@ -29,7 +29,8 @@ from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.store import Services
 from perdure.library.sources import AsyncSources
-from perdure.library.tools import AsyncAgentRules, AsyncAgentTools, AsyncSecrets
+from perdure.library.tools.secrets import AsyncSecrets
+from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit, Recalled
 
 
@@ -91,17 +92,17 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the agent, which its tools get in place of the store's of the same names."""
-        return AsyncSecrets(self._services, self.id)
+        return AsyncSecrets(self._app, self.id)
 
     @property
     def tools(self) -> AsyncAgentTools:
         """The tools that are attached to the agent."""
-        return AsyncAgentTools(self._services, self.id)
+        return AsyncAgentTools(self._app, self.id)
 
     @property
     def rules(self) -> AsyncAgentRules:
         """The rules that say which tools the agent may call when."""
-        return AsyncAgentRules(self._services, self.id)
+        return AsyncAgentRules(self._app, self.id)
 
     async def search(
         self,

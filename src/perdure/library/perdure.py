@@ -26,14 +26,16 @@ from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
-from perdure.library.folders import AsyncFolderById, AsyncFolders
+from perdure.library.files.folders import AsyncFolderById, AsyncFolders
 from perdure.library.groups import AsyncGroups
 from perdure.library.passages import AsyncPassages
 from perdure.library.schedules import AsyncSchedules
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
 from perdure.library.services.store import Services
-from perdure.library.tools import AsyncMcp, AsyncSecrets, AsyncTools
+from perdure.library.tools.mcp import AsyncMcp
+from perdure.library.tools.secrets import AsyncSandbox, AsyncSecrets
+from perdure.library.tools.tools import AsyncTools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
@@ -180,17 +182,22 @@ class AsyncPerdure:
     @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
-        return AsyncSecrets(self.services)
+        return AsyncSecrets(self._app)
+
+    @property
+    def sandbox(self) -> AsyncSandbox:
+        """The configuration of the sandbox, with the variables of all custom tools."""
+        return AsyncSandbox(self._app)
 
     @property
     def mcp(self) -> AsyncMcp:
         """The MCP servers of the store."""
-        return AsyncMcp(self.services)
+        return AsyncMcp(self._app)
 
     @property
     def tools(self) -> AsyncTools:
         """All tools of the store."""
-        return AsyncTools(self.services)
+        return AsyncTools(self._app)
 
     @property
     def models(self) -> Sequence[str]:
@@ -256,7 +263,7 @@ class AsyncPerdure:
             timezone=timezone,
             blocks=new_blocks,
             block_ids=tuple(block_ids),
-            tools=await self.services.tools.load(tools),
+            tools=await self.tools.load(tools),
             tags=as_tags(tags),
             metadata=metadata or {},
             settings={**(settings or {}), **({} if profile is None else {PROFILE: profile})},
@@ -280,7 +287,7 @@ class AsyncPerdure:
                 return await self.create_agent(name, **options)
             except AlreadyExists:  # another process was quicker
                 agent = await self.agent(name)
-        await self.services.tools.load(options.get("tools") or ())
+        await self.tools.load(options.get("tools") or ())
         return agent
 
     async def agent(self, name_or_id: str) -> AsyncAgent:

@@ -17,8 +17,7 @@ if for_work(__name__):
     from perdure.core.secrets import SECRET_VALUE_CHARS_MAX, check_secret
     from perdure.core.text.addresses import is_postgres
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.tools.secrets import rotate_store
-    from perdure.library.tools import AsyncSecrets
+    from perdure.library.tools.secrets import AsyncSecrets, rotate_store
     from perdure.settings import Settings
 
 SecretName = Annotated[str, argument("Letters, digits and _, like an environment variable.", "NAME")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -20,9 +20,6 @@ from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Run
 from perdure.core.secrets import Secret
 from perdure.core.text.forms import match_form, name_form
-from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
-from perdure.core.tools.rule_check import rules_to_settings
-from perdure.core.tools.rules import ToolRule, rules_in
 from perdure.core.tools.spec import Tool, ToolCode
 from perdure.core.tools.threads import run_in_own_thread
 from perdure.domain.agents.options import CONTEXT_ENGINE
@@ -37,7 +34,7 @@ from perdure.engine.ports import in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
-from perdure.library.folders import attach_and_open
+from perdure.library.files.folders import attach_and_open
 from perdure.library.services.conversations import ids_in_view
 from perdure.library.services.identities import IdentityState, load_identities, set_identities
 from perdure.library.services.messages import NewMessage
@@ -320,30 +317,6 @@ class AgentService:
         await delete_agent(agent_id, self._ports)
         for conversation in ended:
             await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
-
-    async def list_rules(self, agent_id: AgentId) -> Sequence[ToolRule]:
-        """The agent's tool rules, in the order in which they were set. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: rules_in(tx.agents.get(agent_id).settings).rules)
-
-    async def list_missing_tools(self, agent_id: AgentId) -> Sequence[str]:
-        """The tools that rules name and the agent does not have: these rules sleep until it does. Raises: NotFound."""
-
-        def read(tx: Tx) -> Sequence[str]:
-            rules = rules_in(tx.agents.get(agent_id).settings)
-            present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)} | {*CONTEXT_TOOL_SPECS}
-            return [name for name in rules.names if name not in present]
-
-        return await self._ports.store.read(read)
-
-    async def set_rules(
-        self, agent_id: AgentId, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author | None = None
-    ) -> Sequence[ToolRule]:
-        """The rules in place of all that there are. Raises: ToolRulesInvalid, NotFound; nothing is changed then."""
-        stored = rules_to_settings(rules)
-        agent = await self.update(
-            agent_id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author or outside()
-        )
-        return rules_in(agent.settings).rules
 
     def _set_belongings(self, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
         """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""

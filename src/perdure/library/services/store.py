@@ -19,9 +19,6 @@ from perdure.library.services.replays import ReplayService
 from perdure.library.services.runs import JobService, RunService
 from perdure.library.services.search import SearchService
 from perdure.library.services.steps import StepService
-from perdure.library.services.tools.mcp import McpService
-from perdure.library.services.tools.secrets import SandboxService, SecretService
-from perdure.library.services.tools.tools import ToolService
 from perdure.library.services.transcripts import TranscriptService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
@@ -42,7 +39,6 @@ class Services:
         self.facts = FactService(app)
         self.fact_views = FactViewService(app)
         self.identities = IdentityService(app)
-        self.mcp = McpService(app)
         self.messages = MessageService(app)
         self.groups = GroupService(app, self.messages)
         self.models = ModelService(app)
@@ -51,11 +47,8 @@ class Services:
         self.replays = ReplayService(app)
         self.runs = RunService(app)
         self.jobs = JobService(app, self.messages, self.runs)
-        self.sandbox = SandboxService(app)
         self.search = SearchService(app)
-        self.secrets = SecretService(app)
         self.steps = StepService(app)
-        self.tools = ToolService(app)
         self.transcripts = TranscriptService(app)
         self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)

@@ -27,9 +27,10 @@ from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs import Runs, Steps
 from perdure.library.sync.schedules import Events, Schedules
+from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
 from perdure.library.sync.sources import Sources
-from perdure.library.sync.tools import AgentRules, AgentTools, Secrets
+from perdure.library.sync.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit, Recalled
 
 __all__ = ["Agent", "AgentById"]

@@ -22,9 +22,11 @@ from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.folders import FolderById, Folders
 from perdure.library.sync.groups import Groups
+from perdure.library.sync.mcp import Mcp
 from perdure.library.sync.passages import Passages
 from perdure.library.sync.schedules import Schedules
-from perdure.library.sync.tools import Mcp, Secrets, Tools
+from perdure.library.sync.secrets import Sandbox, Secrets
+from perdure.library.sync.tools import Tools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
@@ -148,6 +150,11 @@ class Perdure:
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The configuration of the sandbox, with the variables of all custom tools."""
+        return Sandbox(self._portal, self._inner.sandbox)
 
     @property
     def mcp(self) -> Mcp:

@@ -198,7 +198,7 @@ async def recompile(
 @router.get("/v1/agents/{agent_id}/secrets")
 async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
     """List the names of the agent's secrets, from A to Z; every value is empty."""
-    return json_answer([secret_shape(secret) for secret in await library.services.secrets.list(agent_id)])
+    return json_answer([secret_shape(secret) for secret in await library.agent_of(agent_id).secrets.list()])
 
 
 # --- shared with other routes

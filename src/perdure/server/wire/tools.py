@@ -15,7 +15,7 @@ from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.schema import without_titles
 from perdure.core.tools.spec import ToolCode, ToolOutcome
 from perdure.domain.tools.units import MEMORY_MAX_MB, TIMEOUT_MAX_S, NewTool, ToolChanges, ToolHit, text_of_tool
-from perdure.library.services.tools.tools import ToolState
+from perdure.library.tools.tools import ToolState
 from perdure.server.wire.base import ACTOR_ID, WIRE_FIELDS, WireRequest, fields, nulls, own_metadata, with_wire_fields
 from perdure.server.wire.fields import AgentIdIn, Items, ItemsByName, JsonObject, Tags, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed

@@ -34,7 +34,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     registered = await services.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
     traits = models.traits(library.app.choice.handle)
-    servers = [await services.mcp.resolve(server.id) for server in await services.mcp.list()]
+    servers = [await library.mcp.get(server.id) for server in await library.mcp.list()]
     return {
         "title": "Connections",
         "clients": await _clients(request, library),
@@ -182,14 +182,14 @@ async def add_server(request: Request, library: AsyncPerdure) -> Notice:
     form = await form_of(request)
     name, url, token = field_of(form, "name"), field_of(form, "url"), form.get("token") or None
     private = None if _rules_machine(request) else await request.app.state.mcp_guard.private(url)
-    await library.services.mcp.add_and_read(name, url=url, token=token, private=private)
+    await library.mcp.add_and_read(name, url=url, token=token, private=private)
     return Notice(f"{name} was registered. Approve those of its tools that agents may have.")
 
 
 @pages.post("/connections/mcp/{server_id}/refresh", shows=connections)
 async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
     """Read the tools of a server again."""
-    await library.services.mcp.refresh(McpServerId(request.path_params["server_id"]))
+    await library.mcp.refresh(McpServerId(request.path_params["server_id"]))
     return Notice("Its tools were read.")
 
 
@@ -197,12 +197,12 @@ async def refresh_server(request: Request, library: AsyncPerdure) -> Notice:
 async def approve_tool(request: Request, library: AsyncPerdure) -> Notice:
     """Approve a tool's definition as the server gives it now."""
     name = field_of(await form_of(request), "tool")
-    await library.services.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
+    await library.mcp.approve(McpServerId(request.path_params["server_id"]), [name])
     return Notice(f"{name} was approved.")
 
 
 @pages.post("/connections/mcp/{server_id}/delete", shows=connections)
 async def delete_server(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a server with its tools."""
-    await library.services.mcp.remove(McpServerId(request.path_params["server_id"]))
+    await library.mcp.remove(McpServerId(request.path_params["server_id"]))
     return Notice("The server was removed with its tools.")

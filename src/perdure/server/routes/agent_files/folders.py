@@ -12,7 +12,7 @@ from perdure.core.files import Folder
 from perdure.core.ids import AgentId
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.library.checks import Page
-from perdure.library.folders import AsyncFolder
+from perdure.library.files.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.wire.agent_files.reading import FileFolder
 

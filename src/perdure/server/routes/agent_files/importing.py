@@ -22,7 +22,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.units import ConversationChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.tools.tools import ToolState
+from perdure.library.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported
 from perdure.server.routes.agent_files.folders import add_files, create_folder
 from perdure.server.wire.agent_files.messages import FileMessages, messages_in
@@ -121,7 +121,7 @@ class Import:
         for group in self._file.groups:
             await self._import_group(group)
         for tool in self._replacements:
-            await self._library.services.tools.upsert(tool.new(), fields=tool.set_fields)
+            await self._library.tools.put(tool.new(), fields=tool.set_fields)
         return list(self._agents.values())
 
     def _independent_agents(self) -> Mapping[str, FileAgent]:
@@ -140,7 +140,7 @@ class Import:
         steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
         steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
-        steps += [functools.partial(services.tools.delete, id_) for id_ in self._made_tools]
+        steps += [functools.partial(self._library.tools.delete, id_) for id_ in self._made_tools]
         for step in steps:
             try:
                 await step()
@@ -215,7 +215,7 @@ class Import:
     async def _find_tool(self, name: str) -> ToolState | None:
         """The tool of this name; None: there is none."""
         try:
-            state = await self._library.services.tools.get(name)
+            state = await self._library.tools.state(name)
         except (NotFound, InvalidInput):
             return None
         return state if state.tool.spec.name == name else None  # an id is no name
@@ -226,7 +226,7 @@ class Import:
         if unset := sorted(key for key, value in (new.environment or {}).items() if not value):
             self.warnings.append(f"tool {name!r:.80} lacks values of {', '.join(unset)}, which no file holds")
         try:
-            state = await self._library.services.tools.create(new.new(), fields=new.set_fields)
+            state = await self._library.tools.add(new.new(), fields=new.set_fields)
         except (AlreadyExists, ToolBuiltIn):
             if here is None:
                 raise AgentFileInvalid("its source is of a tool that is here already") from None

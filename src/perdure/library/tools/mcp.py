@@ -7,11 +7,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Unpack
+from typing import Any, Unpack
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
-from perdure.core.ids import AgentId, McpServerId, ToolId
+from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
@@ -33,6 +32,7 @@ from perdure.domain.mcp import (
 from perdure.domain.secrets import open_server
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_text
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -52,21 +52,31 @@ class McpState:
     open: bool
 
 
-class McpService:
-    """The operations on MCP servers."""
-
-    def __init__(self, app: App) -> None:
-        self._app, self._ports, self._connections = app, app.ports, app.mcp
+class AsyncMcp(AsyncPart):
+    """The MCP servers of the store. A server is named by its name or id."""
 
     async def add(self, name: str, *, check: bool = True, **options: Unpack[ServerOptions]) -> McpServer:
-        """The new server, with the tools that it lists now; without `check` it need not be reached yet."""
+        """Register a server and approve the tools that it lists now.
+
+        Args:
+            name: begins the names of its tools, as in `name__tool`.
+            check: whether the server has to answer now. If not, its tools are read and approved when it first answers.
+            options: `url`: its address; or `command` and `args`: the program to run on this machine.
+                `transport`: by default `stdio` for a command, else `streamable_http`; `sse` is for older servers.
+                `token`: sent as `Authorization: Bearer ...`, or in the header `auth_header` as it is.
+                `headers`: further headers. `environment`: the variables of the program, beside PATH, HOME and the like.
+                Like the token they are stored encrypted; `secret:NAME` is a secret of the organisation.
+                `trusted`: tools that it offers later need no approval, and its hints on what a tool does are believed.
+                `private`: whether the url may lead to this machine or a private network; by default, if it does now.
+        Raises: InvalidInput, AlreadyExists, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
         server, secrets = await self._build(name, options, open_secrets=check)
-        listing = await self._connections.look(server, secrets) if check else None
+        listing = await self._app.mcp.look(server, secrets) if check else None
         ports = self._ports
         try:
             return await ports.store.write(register_server, server, listing, ids=ports.ids, at=ports.clock.now())
         except BaseException:
-            await self._connections.forget(server.id)
+            await self._app.mcp.forget(server.id)
             raise
 
     async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
@@ -81,18 +91,24 @@ class McpService:
         except (PerdureError, TimeoutError) as error:
             reason = str(error) or "it took too long"
             log.warning("MCP server %s is registered, but its tools could not be read: %s", server.id, reason)
-        return await self.get(server.id)
+        return await self.server(server.id)
 
     async def look(self, **options: Unpack[ServerOptions]) -> ToolListing:
-        """The tools that a server lists; it is not registered."""
+        """The tools that a server lists, without registering it.
+
+        Args:
+            options: `url`, or `command` and `args`; `transport`, `token`, `auth_header`, `headers`, `environment`,
+                `trusted`, `private`: as in `add`.
+        Raises: InvalidInput, McpUnreachable, ExtraMissing, SecretKeyMissing; NotFound: a secret.
+        """
         server, secrets = await self._build("look", options, open_secrets=True, new=False)
         try:
-            return await self._connections.look(server, secrets)
+            return await self._app.mcp.look(server, secrets)
         finally:
-            await self._connections.forget(server.id)
+            await self._app.mcp.forget(server.id)
 
     async def list(self) -> Sequence[McpServer]:
-        """All servers, in order of creation."""
+        """The servers, in order of creation."""
         return await self._ports.store.read(lambda tx: tx.mcp.list())
 
     async def list_of_agent(self, agent_id: AgentId) -> Sequence[McpServer]:
@@ -106,73 +122,94 @@ class McpService:
 
         return await self._ports.store.read(read)
 
-    async def get(self, server_id: McpServerId) -> McpServer:
-        """Raises: NotFound."""
+    async def get(self, name: str) -> McpState:
+        """A server and its tools. Raises: NotFound, naming what there is."""
+        check_text("an MCP server's name or id", name)
+
+        def load(tx: Tx) -> tuple[McpServer, Sequence[McpTool]]:
+            server = find_server(tx, name)
+            return server, list_known_tools(tx, server.id)
+
+        server, tools = await self._ports.store.read(load)
+        return McpState(server=server, tools=tools, open=self._app.mcp.is_open(server.id))
+
+    async def server(self, server_id: McpServerId) -> McpServer:
+        """The server of this id. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: tx.mcp.get(server_id))
 
     async def get_by_name(self, name: str) -> McpServer:
-        """Raises: NotFound."""
+        """The server of this name. Raises: NotFound."""
         server = await self._ports.store.read(lambda tx: tx.mcp.find_by_name(name))
         if server is None:
             raise NotFound("MCP server", name)
         return server
 
-    async def resolve(self, name_or_id: str) -> McpState:
-        """The server of this name or id, with its tools. Raises: NotFound, naming what there is."""
-        check_text("an MCP server's name or id", name_or_id)
+    async def tools(self, name: str) -> Sequence[McpTool]:
+        """A server's tools, approved or offered, by their names there. Raises: NotFound."""
+        return await self._ports.store.read(list_known_tools, await self._find_id(name))
 
-        def load(tx: Tx) -> tuple[McpServer, Sequence[McpTool]]:
-            server = find_server(tx, name_or_id)
-            return server, list_known_tools(tx, server.id)
+    async def refresh(self, name: str) -> ToolsByStatus:
+        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted.
 
-        server, tools = await self._ports.store.read(load)
-        return McpState(server=server, tools=tools, open=self._connections.is_open(server.id))
+        Raises: NotFound, McpUnreachable, ExtraMissing, SecretKeyMissing, SecretUnreadable.
+        """
+        server_id = await self._find_id(name)
+        before = {tool.name for tool in await self.tools(server_id) if tool.pinned is not None}
+        await self._app.mcp.refresh(server_id)
+        tools = await self._ports.store.read(list_tools_by_status, server_id)
+        return replace(tools, added=tuple(name for name in tools.active if name not in before))
 
-    async def update(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
+    async def approve(
+        self, name: str, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
+    ) -> ToolsByStatus:
+        """Have agents see the present definitions of these tools, or of all. Missing tools are removed, removed ones
+        come back.
+
+        Args:
+            tools: the server's names of them, or those that agents use.
+            expected: name there -> digest of the definition that was looked at; it must still be the one.
+        Raises: NotFound, Conflict; InvalidInput: one of them is unusable.
+        """
+        ports, server_id = self._ports, await self._find_id(name)
+        return await ports.store.write(
+            approve_tools, server_id, tools, expected=expected, ids=ports.ids, at=ports.clock.now()
+        )
+
+    async def update(self, name: str, /, **changes: Any) -> McpServer:
+        """Change `name`, `command`, `args`, `url`, `auth_header`, `token`, `headers`, `environment`, `trusted` or
+        `private` of a server and return it. Its tools keep their names; the next call connects anew. Without `private`,
+        a new url decides it.
+
+        Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
+        """
+        if unknown := changes.keys() - McpChanges.__slots__:
+            raise InvalidInput(f"an MCP server has no field {', '.join(sorted(unknown))} to change")
+        return await self.change(await self._find_id(name), McpChanges(**changes))
+
+    async def change(self, server_id: McpServerId, changes: McpChanges) -> McpServer:
         """Change a server and return it. Its tools keep their names; the next call opens a new connection.
 
         For a URL of another origin, the server counts as private if the URL leads to this machine or a private
         network. `private` among the changes overrides that.
         Raises: NotFound, InvalidInput, AlreadyExists, SecretKeyMissing.
         """
-        before, ports = await self.get(server_id), self._ports
+        before, ports = await self.server(server_id), self._ports
         url = changes.url
         if isinstance(url, str) and changes.private is None and not same_origin(url, before.url):
             changes = replace(changes, private=await self.leads_inside(url))
         server = await ports.store.write(
             change_server, server_id, changes, ids=ports.ids, cipher=ports.cipher, at=ports.clock.now()
         )
-        await self._connections.forget(server_id)
+        await self._app.mcp.forget(server_id)
         return server
 
-    async def remove(self, server_id: McpServerId) -> None:
+    async def remove(self, name: str) -> None:
         """Remove a server with its tools, which agents then have no more. Raises: NotFound."""
+        server_id = await self._find_id(name)
         step = partial(remove_server_rows, server_id=server_id, limit=TOOLS_PER_STEP)
         while not await delete(self._ports, step):
             pass
-        await self._connections.forget(server_id)
-
-    async def refresh(self, server_id: McpServerId) -> ToolsByStatus:
-        """Connect anew and read a server's tools. A new one waits for approval, unless the server is trusted."""
-        before = {tool.name for tool in await self.list_known(server_id) if tool.pinned is not None}
-        await self._connections.refresh(server_id)
-        tools = await self._ports.store.read(list_tools_by_status, server_id)
-        return replace(tools, added=tuple(name for name in tools.active if name not in before))
-
-    async def approve(
-        self, server_id: McpServerId, tools: Sequence[str] | None = None, *, expected: Mapping[str, str] | None = None
-    ) -> ToolsByStatus:
-        """Approve the present definitions of these tools, or of all; see `approve_tools`."""
-        ports = self._ports
-        return await ports.store.write(
-            approve_tools, server_id, tools, expected=expected, ids=ports.ids, at=ports.clock.now()
-        )
-
-    # --- tools of a server
-
-    async def list_known(self, server_id: McpServerId) -> Sequence[McpTool]:
-        """A server's tools, approved or offered, by their names there. Raises: NotFound."""
-        return await self._ports.store.read(list_known_tools, server_id)
+        await self._app.mcp.forget(server_id)
 
     async def list_tools(self, server_id: McpServerId) -> Sequence[Tool]:
         """The server's tools that agents can be given, by name. Raises: NotFound."""
@@ -204,35 +241,39 @@ class McpService:
             name: the server's name of it, or the one that agents use.
         Raises: NotFound, Conflict; InvalidInput: it is unusable.
         """
-        mcp_tool = find_tool(await self.list_known(server_id), name)
+        mcp_tool = find_tool(await self.tools(server_id), name)
         if mcp_tool.status in ("pending", "removed", "unusable") and mcp_tool.seen is not None:
             await self.approve(server_id, [mcp_tool.name], expected={mcp_tool.name: mcp_tool.seen.digest})
-            mcp_tool = find_tool(await self.list_known(server_id), name)
+            mcp_tool = find_tool(await self.tools(server_id), name)
         tool_id = mcp_tool.tool_id
         if tool_id is None:
             raise NotFound("MCP tool", name)
         return await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
 
-    async def run(self, server_id: McpServerId, name_or_id: str, arguments: Mapping[str, object]) -> ToolOutcome:
-        """The outcome of a call of a tool, to try it out. Raises: NotFound: no such server, or no such tool here."""
-        tools = await self.list_known(server_id)
-        mcp_tool = next((one for one in tools if name_or_id in (one.name, one.local_name, one.tool_id)), None)
+    async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
+        """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
+        tools = await self.tools(name)
+        mcp_tool = next((one for one in tools if tool in (one.name, one.local_name, one.tool_id)), None)
         if mcp_tool is None or mcp_tool.tool_id is None or mcp_tool.removed:
-            raise NotFound("approved MCP tool", name_or_id)
+            raise NotFound("approved MCP tool", tool)
         tool_id = mcp_tool.tool_id
-        tool = await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
-        return await self._connections.run(tool, arguments)
+        found = await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
+        return await self._app.mcp.run(found, arguments or {})
 
     async def run_tool(self, server_id: McpServerId, tool_id: ToolId, arguments: Mapping[str, object]) -> ToolOutcome:
-        """The same by the id of a tool that agents can be given. Raises: NotFound: another server's, or none."""
-        return await self._connections.run(await self.get_tool(server_id, tool_id), arguments)
+        """The outcome of a call of a tool of agents, by its id. Raises: NotFound: another server's, or none."""
+        return await self._app.mcp.run(await self.get_tool(server_id, tool_id), arguments)
 
     async def leads_inside(self, url: str) -> bool:
         """Whether a url leads to this machine or a private network now. False for a text that is no url."""
         try:
-            return bool(url) and await self._connections.leads_inside(url)
+            return bool(url) and await self._app.mcp.leads_inside(url)
         except ValueError:
             return False
+
+    async def _find_id(self, name: str) -> McpServerId:
+        """The id of a server by its name or id. Raises: NotFound, naming what there is."""
+        return McpServerId(name) if is_id("mcp_server", name) else (await self.get(name)).server.id
 
     async def _build(
         self, name: str, options: ServerOptions, *, open_secrets: bool, new: bool = True

@@ -1,5 +1,5 @@
-"""Secrets of an agent or of the organisation, variables of all custom tools, and the rotation of the key that encrypts
-them for all organisations of a store. The values go to tools only.
+"""Secrets of an agent or of the store, variables of all custom tools, and the rotation of the key that encrypts them
+for all organisations of a store. The values go to tools only, and are never read back.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from perdure.app import App, open_store
+from perdure.app import open_store
 from perdure.app.parts import add_key, cipher_of, forget_old_keys, key_file_of
 from perdure.core.errors import Conflict
-from perdure.core.ids import AgentId, OrgId, SandboxId, ToolId, VariableId
+from perdure.core.ids import OrgId, SandboxId, ToolId, VariableId
 from perdure.core.ports import Clock
 from perdure.core.secrets import ORGANISATION, Cipher, SandboxConfig, Secret, Variable, check_secret
 from perdure.domain.rotation import Rotated as Rotated
@@ -20,46 +20,51 @@ from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
 from perdure.engine.ports import SystemClock
 from perdure.library.checks import Page, check_text
+from perdure.library.parts import AsyncPart
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
 
 
-class SecretService:
-    """The operations on secrets. `owner` is an agent, or None for the organisation."""
+class AsyncSecrets(AsyncPart):
+    """The secrets of one owner. Their values go to tools that name them, and nowhere else."""
 
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
+    async def set(self, name: str, value: str) -> Secret:
+        """The secret, made or changed, encrypted.
 
-    async def set(self, owner: AgentId | None, name: str, value: str) -> Secret:
-        """The secret, made or changed, encrypted."""
+        Args:
+            name: letters, digits and `_`, as of an environment variable.
+            value: at most 32,768 characters.
+        Raises: InvalidInput, SecretKeyMissing, SecretUnreadable; NotFound: the agent is gone; StoreError.
+        """
         check_secret(name, value)
         ports = self._ports
         return await ports.store.write(
-            put_secret, _owner_id(owner), name, value, cipher=ports.cipher, at=ports.clock.now()
+            put_secret, self._owner_id, name, value, cipher=ports.cipher, at=ports.clock.now()
         )
 
-    async def list(self, owner: AgentId | None) -> Sequence[Secret]:
-        """Sorted by name; the values stay encrypted. Raises: NotFound: there is no such agent."""
+    async def list(self) -> Sequence[Secret]:
+        """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
 
         def load(tx: Tx) -> Sequence[Secret]:
-            if owner is not None:
-                tx.agents.model(owner)
-            return tx.secrets.list(_owner_id(owner))
+            if self._agent_id is not None:
+                tx.agents.model(self._agent_id)
+            return tx.secrets.list(self._owner_id)
 
         return await self._ports.store.read(load)
 
-    async def delete(self, owner: AgentId | None, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Raises: NotFound."""
         check_text("a secret's name", name)
-        await self._ports.store.write(lambda tx: tx.secrets.delete(_owner_id(owner), name))
+        await self._ports.store.write(lambda tx: tx.secrets.delete(self._owner_id, name))
+
+    @property
+    def _owner_id(self) -> str:
+        return self._agent_id or ORGANISATION
 
 
-class SandboxService:
-    """The operations on the sandbox's configuration, of which there is one."""
-
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
+class AsyncSandbox(AsyncPart):
+    """The configuration of the sandbox, of which there is one, with its variables."""
 
     async def put(self, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:
         """The configuration with these settings, made if there is none; with None as it is.
@@ -148,10 +153,6 @@ class SandboxService:
     async def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
         await self._ports.store.write(lambda tx: tx.sandbox.delete_variable(variable_id))
-
-
-def _owner_id(owner: AgentId | None) -> str:
-    return ORGANISATION if owner is None else owner
 
 
 PASSES = 10
