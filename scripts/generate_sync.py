@@ -1,7 +1,8 @@
 """Generate the synchronous classes of `perdure.library.sync` from the asynchronous ones: `make format` runs it.
 
-From `class AsyncFolder` in `library/files/folders.py` it makes `class Folder` in `library/sync/folders.py`, with the
-same public methods, arguments and docstrings. A method runs its asynchronous twin in the store's loop, through `Portal`.
+From `class AsyncFolder` in `library/files/folders.py` it makes `class Folder` in `library/sync/folders.py`,
+with the same public methods, arguments and docstrings. A method runs its asynchronous twin in the store's loop,
+through `Portal`.
 """
 
 from __future__ import annotations

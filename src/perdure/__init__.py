@@ -131,7 +131,7 @@ _HOMES = {
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
-    "library.services.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
+    "library.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

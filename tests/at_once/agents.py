@@ -251,40 +251,53 @@ async def schedules_of_an_agent(room: Room) -> Changes:
     )
 
 
-@case("companions.enable", "companions.update", "companions.disable", "companions.wake")
+@case("Companion.enable", "Companion.update", "Companion.disable", "Companion.wake", "Companion.begin")
 async def companions_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.services.companions.enable(agent.id)), (lambda one: one.services.companions.enable(agent.id))
-    assert len([one for one in await room.first.services.companions.list() if one.agent_id == agent.id]) == 1
+    yield (
+        (lambda one: one.agent_of(agent.id).companion.enable()),
+        (lambda one: one.agent_of(agent.id).companion.enable()),
+    )
+    assert len([one for one in await room.first.companions.list() if one.agent_id == agent.id]) == 1
     await room.at_once(
-        lambda one: one.services.companions.update(agent.id, {"frequency": 3}),
+        lambda one: one.agent_of(agent.id).companion.update(frequency=3),
         lambda one: one.services.agents.update(agent.id, {"description": "d"}),
     )
     await room.at_once(
-        lambda one: one.services.companions.wake(agent.id), lambda one: one.services.companions.wake(agent.id)
+        lambda one: one.agent_of(agent.id).companion.begin(), lambda one: one.agent_of(agent.id).companion.begin()
     )
     await room.at_once(
-        lambda one: one.services.companions.disable(agent.id), lambda one: one.services.companions.disable(agent.id)
+        lambda one: one.agent_of(agent.id).companion.disable(), lambda one: one.agent_of(agent.id).companion.disable()
     )
 
 
-@case("groups.create", "groups.update", "groups.delete", "groups.reset", "groups.submit", "groups.cancel")
+@case(
+    "Groups.create",
+    "Groups.add",
+    "GroupById.update",
+    "Groups.delete",
+    "GroupById.delete",
+    "GroupById.reset",
+    "GroupById.send",
+    "GroupById.submit",
+    "GroupById.send_messages",
+    "GroupById.cancel",
+)
 async def groups_of_agents(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
     new = NewGroup(agent_ids=[one.id for one in agents], description="g")
-    yield (lambda one: one.services.groups.create(new)), (lambda one: one.services.groups.create(new))
+    yield (lambda one: one.groups.add(new)), (lambda one: one.groups.add(new))
     made = room.results[0]
     await room.at_once(
-        lambda one: one.services.groups.update(made.id, {"description": "d"}),
-        lambda one: one.services.groups.update(made.id, {"max_turns": 3}),
+        lambda one: one.group_of(made.id).update(description="d"), lambda one: one.group_of(made.id).update(max_turns=3)
     )
-    now = await room.first.services.groups.get(made.id)
-    assert (now.description, now.max_turns) == ("d", 3)
+    now = await room.first.groups.get(made.id)
+    assert (now.info.description, now.info.max_turns) == ("d", 3)
     await room.at_once(
-        lambda one: one.services.groups.submit(made.id, HELLO), lambda one: one.services.groups.cancel(made.id)
+        lambda one: one.group_of(made.id).send_messages(HELLO), lambda one: one.group_of(made.id).cancel()
     )
-    await room.at_once(lambda one: one.services.groups.reset(made.id), lambda one: one.services.groups.reset(made.id))
-    await room.at_once(lambda one: one.services.groups.delete(made.id), lambda one: one.services.groups.delete(made.id))
+    await room.at_once(lambda one: one.group_of(made.id).reset(), lambda one: one.group_of(made.id).reset())
+    await room.at_once(lambda one: one.group_of(made.id).delete(), lambda one: one.group_of(made.id).delete())
     assert room.refused <= 1
 
 
@@ -404,18 +417,18 @@ async def source_reverted_twice(room: Room) -> Changes:
     )
 
 
-@case("groups.edit_message")
+@case("GroupById.edit_message")
 async def message_of_a_group_edited_twice(room: Room) -> Changes:
     agents = [await room.agent() for _ in range(2)]
-    made = await room.first.services.groups.create(NewGroup(agent_ids=[one.id for one in agents]))
-    turn = await room.first.services.groups.submit(made.id, HELLO)
-    await room.first.services.groups.reply(turn)
-    said = (await room.first.services.groups.list_messages(made.id, limit=9, after_seq=None, newest_first=False))[0]
+    made = await room.first.groups.add(NewGroup(agent_ids=[one.id for one in agents]))
+    turn = await room.first.group_of(made.id).send_messages(HELLO)
+    await room.first.group_of(turn.group_id).reply(turn)
+    said = (await room.first.group_of(made.id).messages(limit=9, after_seq=None, newest_first=False))[0]
     of = said.message_id
     assert of is not None
     yield (
-        lambda one: one.services.groups.edit_message(made.id, of, "user", [Text("One.")]),
-        lambda one: one.services.groups.edit_message(made.id, of, "user", [Text("Two.")]),
+        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("One.")]),
+        lambda one: one.group_of(made.id).edit_message(of, "user", [Text("Two.")]),
     )
 
 

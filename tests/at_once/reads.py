@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 READS = {
+    "Companion": "get info list passes show wait",
+    "GroupById": "conversation_of entries messages reply",
+    "Groups": "count get list page page_of_agent",
     "AgentRules": "list missing",
     "AgentTools": "list states",
     "Mcp": "get get_by_name get_tool leads_inside list list_of_agent list_tools look own_names server tools",
@@ -26,13 +29,11 @@ READS = {
     "agents": "check_model count find_last_used get_memory get_state last_used list  "
     " list_states list_tags model_changes resolve",
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
-    "companions": "find get list passes show wait",
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
     "episodes": "list",
     "facts": "counts entities find_graph get get_entity history list list_rules page search timezone",
     "fact_views": "communities context profile timeline",
-    "groups": "count find_conversation get list list_entries list_messages list_of_agent reply resolve",
     "identities": "count filter_of get list list_blocks",
     "jobs": "get get_batch list list_batches list_messages",
     "messages": "count fetch_images get list list_shown prepare prepare_batch reply",

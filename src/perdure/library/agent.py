@@ -18,7 +18,7 @@ from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
 from perdure.library.facts import AsyncFacts
 from perdure.library.files.folders import AsyncAgentFiles
-from perdure.library.groups import AsyncCompanion
+from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
 from perdure.library.passages import AsyncArchival
@@ -47,7 +47,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def companion(self) -> AsyncCompanion:
         """The companion that tidies the agent's memory while nobody waits, if it has one."""
-        return AsyncCompanion(self._services, self.id)
+        return AsyncCompanion(self._app, self.id)
 
     @property
     def archives(self) -> AsyncAgentArchives:

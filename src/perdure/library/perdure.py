@@ -12,7 +12,7 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GroupId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
@@ -27,7 +27,8 @@ from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
 from perdure.library.files.folders import AsyncFolderById, AsyncFolders
-from perdure.library.groups import AsyncGroups
+from perdure.library.groups.companions import AsyncCompanion
+from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
 from perdure.library.passages import AsyncPassages
 from perdure.library.schedules import AsyncSchedules
 from perdure.library.services.agents import SameName
@@ -172,12 +173,17 @@ class AsyncPerdure:
     @property
     def groups(self) -> AsyncGroups:
         """All groups of agents of the store."""
-        return AsyncGroups(self.services)
+        return AsyncGroups(self._app)
 
     @property
     def schedules(self) -> AsyncSchedules:
         """The schedules of all agents."""
         return AsyncSchedules(self._app)
+
+    @property
+    def companions(self) -> AsyncCompanion:
+        """The companions of all agents."""
+        return AsyncCompanion(self._app)
 
     @property
     def secrets(self) -> AsyncSecrets:
@@ -309,6 +315,10 @@ class AsyncPerdure:
     def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
         """The folder of this id, which is not looked up."""
         return AsyncFolderById(self._app, folder_id)
+
+    def group_of(self, group_id: GroupId) -> AsyncGroupById:
+        """The group of this id, which is not looked up."""
+        return AsyncGroupById(self._app, group_id)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

@@ -327,7 +327,7 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
         await model.asked.wait()
         services = team.perdure.services
         await services.conversations.delete(
-            None, await services.groups.find_conversation(group.id, team.agents["Anna"])
+            None, await team.perdure.group_of(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 

@@ -9,8 +9,6 @@ from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.facts.episodes import EpisodeService
 from perdure.library.services.facts.facts import FactService
 from perdure.library.services.facts.views import FactViewService
-from perdure.library.services.groups.companions import CompanionService
-from perdure.library.services.groups.groups import GroupService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.prompts import PromptService
@@ -32,7 +30,6 @@ class Services:
         self.app = app
         self.agents = AgentService(app)
         self.approvals = ApprovalService(app)
-        self.companions = CompanionService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
         self.episodes = EpisodeService(app)
@@ -40,7 +37,6 @@ class Services:
         self.fact_views = FactViewService(app)
         self.identities = IdentityService(app)
         self.messages = MessageService(app)
-        self.groups = GroupService(app, self.messages)
         self.models = ModelService(app)
         self.prompts = PromptService(app, self.models, self.messages)
         self.providers = ProviderService(app)

@@ -20,9 +20,9 @@ from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
+from perdure.library.sync.companions import Companion
 from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import AgentFiles
-from perdure.library.sync.groups import Companion
 from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs import Runs, Steps

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GroupId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
@@ -20,8 +20,9 @@ from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent, AgentById
 from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
+from perdure.library.sync.companions import Companion
 from perdure.library.sync.folders import FolderById, Folders
-from perdure.library.sync.groups import Groups
+from perdure.library.sync.groups import GroupById, Groups
 from perdure.library.sync.mcp import Mcp
 from perdure.library.sync.passages import Passages
 from perdure.library.sync.schedules import Schedules
@@ -147,6 +148,11 @@ class Perdure:
         return Schedules(self._portal, self._inner.schedules)
 
     @property
+    def companions(self) -> Companion:
+        """The companions of all agents."""
+        return Companion(self._portal, self._inner.companions)
+
+    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
@@ -263,6 +269,10 @@ class Perdure:
     def folder_of(self, folder_id: FolderId) -> FolderById:
         """The folder of this id, which is not looked up."""
         return FolderById(self._portal, self._inner.folder_of(folder_id))
+
+    def group_of(self, group_id: GroupId) -> GroupById:
+        """The group of this id, which is not looked up."""
+        return GroupById(self._portal, self._inner.group_of(group_id))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

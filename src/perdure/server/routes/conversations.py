@@ -132,7 +132,7 @@ async def list_conversation_messages(
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
     if group_id is not None:
         found = await library.services.conversations.get(owner_id, conversation)
-        if await library.services.groups.find_conversation(group_id, found.agent_id) != found.id:
+        if await library.group_of(group_id).conversation_of(found.agent_id) != found.id:
             return json_answer([])
     page, types = history
     page = replace(page, newest_first=True)

@@ -206,7 +206,7 @@ async def list_agent_messages(
     display = Display(types, use_assistant_message, assistant_message_tool_name, assistant_message_tool_kwarg)
     conversation = None if conversation_id is None else ConversationId(conversation_id)
     if group_id is not None:
-        in_group = await library.services.groups.find_conversation(group_id, agent_id)
+        in_group = await library.group_of(group_id).conversation_of(agent_id)
         if in_group is None or conversation not in (None, in_group):
             return json_answer([])
         conversation = in_group

@@ -99,8 +99,8 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
 
 async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | None:
     """The companion of an agent with its newest passes, those that changed nothing without a difference."""
-    service = library.services.companions
-    if (info := await service.find(agent_id)) is None:
+    companion = library.agent_of(agent_id).companion
+    if (info := await companion.info()) is None:
         return None
     return {
         "id": info.companion.id,
@@ -117,7 +117,7 @@ async def _companion_shape(library: AsyncPerdure, agent_id: AgentId) -> Data | N
                 "run_id": one.run_id,
                 "edits": [{"label": edit.label, "diff": edit.diff} for edit in one.edits],
             }
-            for one in await service.passes(agent_id, limit=PASSES_MAX)
+            for one in await companion.passes(limit=PASSES_MAX)
         ],
     }
 
@@ -354,21 +354,21 @@ async def restore_block(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/memory/companion/wake", shows=memory)
 async def wake(request: Request, library: AsyncPerdure) -> Notice:
     """Have the companion read what is new; the page shows the pass once it has ended."""
-    begun = await library.services.companions.wake(agent_id_of(request))
+    begun = await library.agent_of(agent_id_of(request)).companion.begin()
     return Notice("Nothing new was said since its last pass." if begun is None else "The companion reads what is new.")
 
 
 @pages.post("/agents/{agent_id}/memory/companion/on", shows=memory)
 async def switch_on(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent a companion."""
-    info = await library.services.companions.enable(agent_id_of(request))
+    info = await library.agent_of(agent_id_of(request)).companion.enable()
     return Notice(f"{info.name} reads what is said from now on, and tidies the blocks.")
 
 
 @pages.post("/agents/{agent_id}/memory/companion/off", shows=memory)
 async def switch_off(request: Request, library: AsyncPerdure) -> Notice:
     """Delete the companion with its history."""
-    await library.services.companions.disable(agent_id_of(request))
+    await library.agent_of(agent_id_of(request)).companion.disable()
     return Notice("The companion is deleted; what it wrote stays.")
 
 

@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.views.view import View, local_time, new_table, plural, visible
     from perdure.cli.work import confirm, get_agent, named_agent, no_agent, open_store
     from perdure.core.groups.group import PassCause, PassOutcome
-    from perdure.library.services.groups.companions import CompanionChanges, CompanionInfo, PassInfo
+    from perdure.library.groups.companions import CompanionChanges, CompanionInfo, PassInfo
 
 NO_COMPANION = "No agent has a companion yet: `perdure companion on AGENT` gives it one."
 CAUSES: dict[PassCause, str] = {
@@ -46,7 +46,7 @@ OUTCOMES: dict[PassOutcome | None, str] = {
 async def list_companions(view: View) -> None:
     """List the agents with a companion, which tidies their memory while nobody waits."""
     async with open_store(view, empty=NO_COMPANION) as perdure:
-        found = await perdure.services.companions.list()
+        found = await perdure.companions.list()
     table = new_table("agent", "companion", "wakes after", "turns", "last pass", styles={"agent": "bold"})
     for info in found:
         last = "-" if info.last_pass is None else _last(info.last_pass)
@@ -63,7 +63,7 @@ async def show(
 ) -> None:
     """Show the passes of an agent's companion: what each changed and why, the newest last."""
     async with named_agent(view, agent, empty=no_agent(agent)) as (perdure, target):
-        info = await perdure.services.companions.get(target.id)
+        info = await perdure.agent_of(target.id).companion.get()
         passes = (await target.companion.passes(limit=limit))[::-1]
     shape = _shape(info) | {"passes": [pass_shape(one) for one in passes]}
     view.show_long(shape, *_info_view(info), *(part for one in passes for part in pass_view(one)))
@@ -95,7 +95,7 @@ async def on(view: View, agent: LastAgent = None) -> None:
 async def off(view: View, agent: LastAgent = None, yes: Yes = False) -> None:
     """Delete the companion of an agent; what it wrote into memory stays."""
     async with named_agent(view, agent, change=True, empty=no_agent(agent)) as (perdure, target):
-        info = await perdure.services.companions.get(target.id)
+        info = await perdure.agent_of(target.id).companion.get()
         question = f"{info.name!r} with its history will be gone for good; what it wrote into memory stays. Delete?"
         confirm(view, question, action="delete the companion", yes=yes)
         await target.companion.disable()
@@ -116,8 +116,8 @@ async def update(
     given = {"frequency": frequency, "max_steps": max_steps, "max_tokens": max_tokens}
     changes: Any = {name: value for name, value in given.items() if value is not None}
     async with open_store(view, empty=no_agent(agent)) as perdure:
-        info = await perdure.services.companions.update(
-            (await get_agent(view, perdure, agent, change=True)).id, changes if changes else CompanionChanges()
+        info = await perdure.agent_of((await get_agent(view, perdure, agent, change=True)).id).companion.update(
+            **changes if changes else CompanionChanges()
         )
     view.show(_shape(info), *_info_view(info))
 

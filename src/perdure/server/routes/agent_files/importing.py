@@ -136,7 +136,7 @@ class Import:
         """Delete the groups, agents, folders, blocks and tools that were made."""
         services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
-        steps += [functools.partial(services.groups.delete, id_) for id_ in self._made_groups]
+        steps += [functools.partial(self._library.groups.delete, id_) for id_ in self._made_groups]
         steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
         steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
@@ -319,16 +319,18 @@ class Import:
             "description": group.description,
             "shared_block_ids": [self._blocks[id_] for id_ in group.block_ids if id_ in self._blocks],
         }
-        groups = self._library.services.groups
+        groups = self._library.groups
         try:
             if not group.companions:
                 manager |= {"manager_agent_id": manager_id} if manager_id else {}
                 new = GroupIn.model_validate(body | {"manager_config": manager}).new_group
-                self._made_groups.append((await groups.create(new)).id)
+                self._made_groups.append((await groups.add(new)).id)
             elif manager_id:
                 where = GroupFilter(kind=manager["manager_type"])
-                for made in await groups.list_of_agent(manager_id, where, Page(limit=1, ascending=True)):
-                    await groups.update(made.id, GroupChangesIn.model_validate({"manager_config": manager}).changes)
+                for made in await groups.page_of_agent(manager_id, where, Page(limit=1, ascending=True)):
+                    await self._library.group_of(made.id).update(
+                        **GroupChangesIn.model_validate({"manager_config": manager}).changes
+                    )
         except ValidationError as error:
             self.warnings.append(f"a group is left out: {_first_problem(error)}")
         except (InvalidInput, NotSupported, AlreadyExists, TooMany) as error:

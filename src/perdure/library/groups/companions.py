@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict, cast
+from typing import TypedDict, Unpack, cast
 
-from perdure.app import App
 from perdure.core.agents import Agent
 from perdure.core.blocks import Author
 from perdure.core.errors import NotFound
@@ -23,6 +22,7 @@ from perdure.domain.groups.units import TURNS_MAX, GroupChanges, update_group
 from perdure.domain.values import check_fields, check_range
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_limit, outside
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 WAIT_S = 0.05
@@ -115,54 +115,55 @@ class CompanionInfo:
         return self.group.max_tokens
 
 
-class CompanionService:
-    """The operations on companions."""
+class AsyncCompanion(AsyncPart):
+    """The companion of one agent. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._ports = app, app.ports
-
-    async def enable(
-        self, agent_id: AgentId, *, kind: GroupKind = "sleeptime", author: Author | None = None
-    ) -> CompanionInfo:
-        """Give an agent a companion; one that it has stays. Raises: NotFound, InvalidInput."""
-        ports = self._ports
-
-        def enable(tx: Tx) -> CompanionInfo:
-            group = enable_companion(
-                tx, agent_id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
-            )
-            return _load(tx, group)
-
-        return await ports.store.write(enable)
-
-    async def disable(self, agent_id: AgentId) -> None:
-        """Delete an agent's companion with its history; what it wrote into blocks and archive stays. Without one,
-        nothing happens. Raises: NotFound."""
-        now = self._ports.clock.now()
-        await delete(self._ports, lambda tx: disable_companion(tx, agent_id, at=now))
-
-    async def find(self, agent_id: AgentId) -> CompanionInfo | None:
-        """The companion of an agent; None: it has none. Raises: NotFound."""
+    async def info(self) -> CompanionInfo | None:
+        """The companion, how often it wakes, and its last pass; None: the agent has none."""
 
         def find(tx: Tx) -> CompanionInfo | None:
-            tx.agents.model(agent_id)
-            group = find_companion(tx, agent_id)
+            tx.agents.model(self._id)
+            group = find_companion(tx, self._id)
             return None if group is None else _load(tx, group)
 
         return await self._ports.store.read(find)
 
-    async def get(self, agent_id: AgentId) -> CompanionInfo:
-        """The companion of an agent. Raises: NotFound, also without one."""
-        if (found := await self.find(agent_id)) is None:
-            raise NotFound("companion of", agent_id, hint=OFF_HELPS)
+    async def get(self) -> CompanionInfo:
+        """As `info`. Raises: NotFound, also without one."""
+        if (found := await self.info()) is None:
+            raise NotFound("companion of", self._id, hint=OFF_HELPS)
         return found
 
     async def list(self) -> Sequence[CompanionInfo]:
         """The companions of all agents, oldest first."""
         return await self._ports.store.read(lambda tx: [_load(tx, group) for group in companions_of(tx)])
 
-    async def update(self, agent_id: AgentId, changes: CompanionChanges) -> CompanionInfo:
-        """Change how often a companion wakes, and the limits of its passes. Raises: NotFound, InvalidInput."""
+    async def enable(self, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
+        """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
+        InvalidInput: the agent is a companion itself."""
+        ports = self._ports
+
+        def enable(tx: Tx) -> CompanionInfo:
+            group = enable_companion(
+                tx, self._id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
+            )
+            return _load(tx, group)
+
+        return await ports.store.write(enable)
+
+    async def disable(self) -> None:
+        """Delete the companion with its history. What it wrote into blocks and archive stays."""
+        now = self._ports.clock.now()
+        await delete(self._ports, lambda tx: disable_companion(tx, self._id, at=now))
+
+    async def update(self, **changes: Unpack[CompanionChanges]) -> CompanionInfo:
+        """Change when the companion wakes, and what a pass may take.
+
+        Args:
+            changes: `frequency`: it wakes after so many turns of the agent. `max_steps`, `max_tokens`: the model calls
+                of a pass, and its tokens in and out; None: those of the settings. A missing field stays.
+        Raises: NotFound: there is no companion; InvalidInput: no such field, or a value below 1.
+        """
         ports = self._ports
         check_fields("a companion", changes, CompanionChanges.__annotations__)
         if changes.get("max_steps") is not None:
@@ -171,32 +172,39 @@ class CompanionService:
         values = cast(GroupChanges, {names.get(name, name): value for name, value in changes.items()})
 
         def update(tx: Tx) -> CompanionInfo:
-            if (group := find_companion(tx, agent_id)) is None:
-                raise NotFound("companion of", agent_id, hint=OFF_HELPS)
+            if (group := find_companion(tx, self._id)) is None:
+                raise NotFound("companion of", self._id, hint=OFF_HELPS)
             return _load(tx, update_group(tx, group.id, values, ids=ports.ids, at=ports.clock.now()))
 
         updated = await ports.store.write(update)
-        self._app.companions.look(agent_id)
+        self._app.companions.look(self._id)
         return updated
 
+    async def wake(self) -> PassInfo | None:
+        """Have the companion read what is new, and return its pass once it has ended; None: nothing new was said.
+
+        Raises: NotFound: there is no companion.
+        """
+        one = await self.begin()
+        return None if one is None else await self.wait(one)
+
+    async def begin(self, *, cause: PassCause = "request") -> Pass | None:
+        """Begin a pass now, and return it, or the one that goes on; None: nothing new was said. Raises: as `wake`."""
+        await self.get()
+        return await self._app.companions.wake(self._id, cause)
+
     async def passes(
-        self, agent_id: AgentId, *, limit: int = 20, before: int | None = None, since: datetime | None = None
+        self, *, limit: int = 20, before: int | None = None, since: datetime | None = None
     ) -> Sequence[PassInfo]:
-        """The passes for an agent, newest first: those before a number, those that ended after a time. Raises:
-        NotFound, InvalidInput."""
+        """The passes, newest first, with what each changed and why; `before` is the number of the last one of the page
+        before; `since`: those that ended after this time. Raises: InvalidInput."""
         check_limit(limit)
 
         def read(tx: Tx) -> Sequence[PassInfo]:
-            tx.agents.model(agent_id)
-            return [_info(tx, one) for one in tx.passes.list(agent_id, limit=limit, before=before, since=since)]
+            tx.agents.model(self._id)
+            return [_info(tx, one) for one in tx.passes.list(self._id, limit=limit, before=before, since=since)]
 
         return await self._ports.store.read(read)
-
-    async def wake(self, agent_id: AgentId, *, cause: PassCause = "request") -> Pass | None:
-        """Begin a pass now, and return it, or the one that goes on; None: nothing new was said. Raises: NotFound, also
-        for an agent without a companion."""
-        await self.get(agent_id)
-        return await self._app.companions.wake(agent_id, cause)
 
     async def show(self, one: Pass) -> PassInfo:
         """A pass as it is now. Raises: NotFound."""
