@@ -23,7 +23,7 @@ from perdure.core.events import PrefixRewritten, ViewCompacted
 from perdure.core.models import ModelReply
 from perdure.core.runs import Usage
 from perdure.domain.blocks.units import NewBlock
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import HttpModel, InlineStore, calls, says
 
 __all__ = ["CacheCost", "cache_cost"]

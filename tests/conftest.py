@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from perdure.providers.discovery import PROVIDERS
+from perdure.providers.provider import PROVIDERS
 
 # What the tester has set up for models must not decide how tests end, in child processes neither.
 PROVIDER_VARIABLES = (

@@ -17,7 +17,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]  # has no types
 
 from perdure.cli.root import VERBS
-from perdure.providers.discovery import PROVIDERS
+from perdure.providers.provider import PROVIDERS
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings

@@ -18,7 +18,7 @@ from perdure import AsyncPerdure, RunFailed, tool
 from perdure.context.request.assemble import check_legal
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.providers.pydantic_ai import DirectModel
+from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import InlineStore
 from tests.support.http_payloads import Payload, PayloadServer

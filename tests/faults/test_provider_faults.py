@@ -19,7 +19,8 @@ from perdure.core.messages import Message, Text, ToolCall
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.library.agent import AsyncAgent
 from perdure.library.reply import Reply
-from perdure.providers.openai_chat import Connections, OpenAIChat, Silence
+from perdure.providers.openai_chat.endpoint import Connections
+from perdure.providers.openai_chat.model import OpenAIChat, Silence
 from perdure.providers.retrying import Retrying, RetryPolicy
 from perdure.testing import (
     CutOff,

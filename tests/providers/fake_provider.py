@@ -6,8 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import pytest
+
+from perdure.providers.provider import PROVIDERS, Provider
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,11 @@ async def fake_provider(answers: Mapping[str, Any], *, delay_s: float = 0) -> As
         server.close()
         await server.wait_closed()
         await asyncio.sleep(0)
+
+
+def set_port(monkeypatch: pytest.MonkeyPatch, name: str, port: int) -> None:
+    """Let a server on this machine be looked for at another port."""
+    monkeypatch.setitem(cast(dict[str, Provider], PROVIDERS), name, replace(PROVIDERS[name], port=port))
 
 
 def tool_call(name: str = "note", arguments: str = '{"text": "hi"}') -> dict[str, Any]:

@@ -11,8 +11,9 @@ import pytest
 
 from perdure.core.models import EXTRACTIVE
 from perdure.providers.choosing import Choice, chat_models, choose_offline, is_chat_model
-from perdure.providers.discovery import Endpoint, Listing, _listing_request, find_providers, list_models, probe_local
+from perdure.providers.discovery import Listing, find_providers, list_models, probe_local
 from perdure.providers.openai_chat.endpoint import api_url
+from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from tests.providers.fake_provider import fake_provider, tool_call
 from tests.support.http_payloads import Payload, PayloadServer
@@ -121,7 +122,7 @@ async def test_the_query_of_an_address_goes_with_every_question() -> None:
     """For the list as for the chat; it is not shown, because it may hold a key."""
     (found,) = find_providers({"OPENAI_BASE_URL": "http://box/v1/chat/completions?api-version=1"})
 
-    assert _listing_request(found)[0] == "http://box/v1/models?api-version=1"
+    assert found.entry.api.listing_request(found)[0] == "http://box/v1/models?api-version=1"
     assert api_url(found.base_url, "/chat/completions") == "http://box/v1/chat/completions?api-version=1"
     assert api_url(found.base_url) == found.base_url
     assert found.address == "http://box/v1"

@@ -4,39 +4,40 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from perdure import AsyncPerdure, ModelNotFound
 from perdure.core.models import EXTRACTIVE
-from perdure.providers.discovery import LOCAL_PORTS, Listing, find_providers
+from perdure.providers.discovery import Listing, find_providers
+from perdure.providers.provider import PROVIDERS
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.testing import InlineStore
-from tests.providers.fake_provider import FakeProvider, fake_provider
+from tests.providers.fake_provider import FakeProvider, fake_provider, set_port
 
 LISTED = {"/v1/models": {"data": [{"id": "qwen3:latest"}, {"id": "gpt-oss:20b"}]}}
 NOWHERE = {"OLLAMA_BASE_URL": "http://127.0.0.1:9"}
 
 
 @pytest.fixture(autouse=True)
-def local_ports(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, int]]:
+def closed_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Ports may be asked; nobody listens on those of Ollama and LM Studio until a test says so."""
-    ports = cast(dict[str, int], LOCAL_PORTS)
     monkeypatch.setenv("PERDURE_PROBE_LOCAL", "1")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        for name in ports:
-            monkeypatch.setitem(ports, name, closed.getsockname()[1])
-        yield ports
+        port: int = closed.getsockname()[1]
+        for name in [name for name, provider in PROVIDERS.items() if provider.port]:
+            set_port(monkeypatch, name, port)
+        yield port
 
 
 def port_of(provider: FakeProvider) -> int:
     return int(provider.url.rpartition(":")[2])
 
 
-async def test_a_server_that_does_not_answer_has_no_models(local_ports: dict[str, int]) -> None:
+async def test_a_server_that_does_not_answer_has_no_models(closed_port: int) -> None:
     """Before anybody looked it is believed to; an agent that has a model of its keeps it in any case."""
     models = ModelRegistry()
     assert models.takes("ollama/qwen3") and models.takes("lmstudio/x")
@@ -48,14 +49,14 @@ async def test_a_server_that_does_not_answer_has_no_models(local_ports: dict[str
     assert error.known == (EXTRACTIVE,)
     assert str(error) == (
         f"model 'ollama/qwen3' is not available here: there are {EXTRACTIVE}. Nobody answers on port"
-        f" {local_ports['ollama']} of this machine: start ollama, or set OLLAMA_BASE_URL"
+        f" {closed_port} of this machine: start ollama, or set OLLAMA_BASE_URL"
     )
 
 
-async def test_a_server_that_answers_has_what_it_lists(local_ports: dict[str, int]) -> None:
+async def test_a_server_that_answers_has_what_it_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tag may be left out where it is `latest`; of another model the error says how to get it."""
     async with fake_provider(LISTED) as provider:
-        local_ports["ollama"] = port_of(provider)
+        set_port(monkeypatch, "ollama", port_of(provider))
         models = ModelRegistry()
         await models.probe_local()
 
@@ -67,12 +68,12 @@ async def test_a_server_that_answers_has_what_it_lists(local_ports: dict[str, in
     assert str(error).endswith(f"{provider.url}/v1 has no model 'whatever': `ollama pull whatever` gets it")
 
 
-async def test_a_server_is_asked_again_before_a_model_is_refused(local_ports: dict[str, int]) -> None:
+async def test_a_server_is_asked_again_before_a_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """It gets models while this process runs, and may be started after it; one that is known is not asked for."""
     models = ModelRegistry()
     await models.probe_local()
     async with fake_provider(LISTED) as provider:
-        local_ports["ollama"] = port_of(provider)
+        set_port(monkeypatch, "ollama", port_of(provider))
         models._default_endpoints = dict(ModelRegistry()._default_endpoints)
         await models.look_for("ollama/qwen3")
         assert models.takes("ollama/qwen3")
@@ -132,7 +133,7 @@ async def test_nobody_is_asked_for_other_models(handle: Any) -> None:
     assert models.listings == {}
 
 
-async def test_the_library_asks_before_it_makes_an_agent(local_ports: dict[str, int]) -> None:
+async def test_the_library_asks_before_it_makes_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     """And before it gives one another model."""
     async with await AsyncPerdure.open(settings=Settings(), store=InlineStore()) as perdure:
         with pytest.raises(ModelNotFound, match="start ollama, or set OLLAMA_BASE_URL"):

@@ -12,7 +12,7 @@ from perdure.core.models import ModelDelta, ModelReply, ModelRequest, ModelTrait
 from perdure.core.runs import StopReason
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.providers.loops import LoopWatch, loop_start
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import Hanging, HttpModel, calls, says, thinks
 
 LINE = "I like apples, and you like pears. "

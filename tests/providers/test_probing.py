@@ -8,11 +8,13 @@ import pytest
 
 from perdure.core.models import EXTRACTIVE, ModelTraits
 from perdure.providers.choosing import Choice, Trial, try_tools
-from perdure.providers.discovery import Endpoint, find_providers
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.discovery import find_providers
+from perdure.providers.openai_chat.model import OpenAIChat
+from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.traits import served_in
 from perdure.testing import CALL_FORMS, Hanging, HttpModel, LocalServer, RawBody, Status, calls, says, writes_call
+from tests.providers.fake_provider import set_port
 
 HI = {"text": "hi"}
 SECRET = "sk-very-secret-0123456789"
@@ -104,7 +106,8 @@ async def test_a_server_that_nobody_named_has_to_call_tools(monkeypatch: pytest.
     monkeypatch.setenv("PERDURE_PROBE_LOCAL", "1")
     async with LocalServer(otherwise=says("Hello!"), kind="ollama") as server:
         port = int(server.url.rpartition(":")[2])
-        monkeypatch.setattr("perdure.providers.discovery.LOCAL_PORTS", {"ollama": port})
+        set_port(monkeypatch, "lmstudio", 0)
+        set_port(monkeypatch, "ollama", port)
         registry = ModelRegistry()
         choice = await registry.choose("")
         await registry.close()

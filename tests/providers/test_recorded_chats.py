@@ -10,7 +10,7 @@ import pytest
 from perdure.core.messages import Message, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from tests.providers.recorded import Recorded
 from tests.providers.test_recordings import log
 from tests.support.http_payloads import PayloadServer

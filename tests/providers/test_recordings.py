@@ -14,7 +14,7 @@ from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import StopReason, Usage
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing.clock import START
 from tests.support.http_payloads import Payload, PayloadServer, Received
 

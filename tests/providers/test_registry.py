@@ -12,7 +12,8 @@ from perdure.core.messages import Message, Reasoning, Text
 from perdure.core.models import EXTRACTIVE, ModelRequest
 from perdure.providers.build import PortableTools, build_model
 from perdure.providers.choosing import choose_offline
-from perdure.providers.discovery import PROVIDERS, Endpoint, Listing, find_providers
+from perdure.providers.discovery import Listing, find_providers
+from perdure.providers.provider import Endpoint, ModelSource
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.retrying import Retrying
 from perdure.providers.text_calls.model import TextCalls
@@ -174,8 +175,8 @@ async def test_a_found_provider_answers_an_agent(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(("found", "shown"), [("anthropic", "claude-x"), ("google", "gemini-x"), ("ollama", "qwen3")])
 def test_each_provider_has_its_adapter(found: str, shown: str) -> None:
     """Those with an API of their own through pydantic-ai, the others through the chat API; all ask again."""
-    endpoint = Endpoint(provider=found, base_url="http://127.0.0.1:9/v1", kind=PROVIDERS[found].kind)
-    model = build_model(endpoint, shown, {})
+    endpoint = Endpoint(provider=found, base_url="http://127.0.0.1:9/v1")
+    model = build_model(ModelSource(endpoint=endpoint, name=shown))
 
     assert isinstance(model, Retrying)
     around = model.model

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import socket
-from typing import cast
 
 import pytest
 
-from perdure.providers.discovery import LOCAL_PORTS
-from tests.providers.fake_provider import fake_provider
+from tests.providers.fake_provider import fake_provider, set_port
 from tests.server.routed import MODEL, new_agent, routed
 
 LISTED = {"/v1/models": {"data": [{"id": "qwen3:latest"}]}}
@@ -19,7 +17,7 @@ async def test_a_model_that_nobody_serves_is_not_found(monkeypatch: pytest.Monke
     monkeypatch.setenv("PERDURE_PROBE_LOCAL", "1")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        monkeypatch.setitem(cast(dict[str, int], LOCAL_PORTS), "ollama", closed.getsockname()[1])
+        set_port(monkeypatch, "ollama", closed.getsockname()[1])
         async with routed() as server:
             agent = await new_agent(server)
             for method, path in (("POST", "/v1/agents/"), ("PATCH", f"/v1/agents/{agent['id']}")):

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from perdure.core.runs import Usage
-from perdure.providers.openai_chat import OpenAIChat
-from perdure.providers.pydantic_ai import DirectModel
+from perdure.providers.openai_chat.model import OpenAIChat
+from perdure.providers.pydantic_ai.model import DirectModel
 from perdure.testing import ScriptedModel, calls, fails, says
 from perdure.testing.http_model import HttpModel
 from tests.providers.pydantic_ai.support import MODELS, sse

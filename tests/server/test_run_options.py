@@ -16,7 +16,7 @@ from perdure import AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions
 from perdure.library.services.messages import NewMessage
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
 from perdure.testing.http_model import ChunkList, HttpModel

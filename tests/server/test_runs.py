@@ -12,7 +12,7 @@ from letta_client.types.runs import UsageRetrieveResponse
 from pydantic import TypeAdapter
 
 from perdure import Model
-from perdure.providers.openai_chat import OpenAIChat
+from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.testing import HttpModel, ScriptedModel, calls, fails, says
 from tests.server.routed import new_agent, routed
 from tests.support.library import SlowSpeaker

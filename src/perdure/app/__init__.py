@@ -69,9 +69,6 @@ from perdure.features.local.models import LocalModels as LocalModels
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
-from perdure.providers.discovery import ALIASES as ALIASES
-from perdure.providers.discovery import PROVIDERS as PROVIDERS
-from perdure.providers.discovery import Endpoint as Endpoint
 from perdure.providers.discovery import Listing, find_providers
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
@@ -79,6 +76,9 @@ from perdure.providers.embeddings.choose import choose_embedder as choose_embedd
 from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
+from perdure.providers.provider import ALIASES as ALIASES
+from perdure.providers.provider import PROVIDERS as PROVIDERS
+from perdure.providers.provider import Endpoint as Endpoint
 from perdure.providers.registry import ModelRegistry as ModelRegistry
 from perdure.providers.traits import describe_calling as describe_calling
 from perdure.providers.traits import first_answer_s as first_answer_s

@@ -14,7 +14,8 @@ from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.domain.rotation import seal_queries
 from perdure.engine.process import LOOK_S, Signals
 from perdure.providers.choosing import Choice
-from perdure.providers.discovery import Endpoint, endpoint_of_type
+from perdure.providers.discovery import endpoint_of_type
+from perdure.providers.provider import Endpoint
 from perdure.providers.registry import ModelRegistry
 from perdure.providers.traits import LearnedTraits
 from perdure.storage.store import Store

@@ -12,6 +12,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.models import EXTRACTIVE
 from perdure.core.runs import Usage
 from perdure.providers.catalog import facts_of
+from perdure.providers.provider import PROVIDERS
 from perdure.providers.registry import ModelRegistry
 from perdure.settings import Settings
 from perdure.telemetry.listeners import SHARED_FOLDER as SHARED_FOLDER
@@ -83,4 +84,5 @@ class RegistryNames:
 
 def listeners_of(settings: Settings, registry: ModelRegistry) -> Listeners:
     """The listeners of an engine, to which more can be added."""
-    return Listeners(Spans(RegistryNames(registry), content=settings.trace_content == "on"))
+    providers = {provider.name: provider.trace_name for provider in PROVIDERS.values()}
+    return Listeners(Spans(RegistryNames(registry), providers=providers, content=settings.trace_content == "on"))

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from perdure.core.incoming.json_limits import parse_json
 from perdure.core.messages import Part, ToolCall
-from perdure.core.models import NO_TRAITS, Model, ModelDelta, ModelPiece, ModelReply, ModelRequest, ModelTraits
+from perdure.core.models import Model, ModelDelta, ModelPiece, ModelReply, ModelRequest
 from perdure.core.text.json_strings import compact_json
 from perdure.core.tools.arguments import ARGUMENTS
 from perdure.core.tools.portable import portable, renamed
-from perdure.providers.discovery import Endpoint
+from perdure.providers.provider import PROVIDERS, Endpoint, ModelSource
 
 if TYPE_CHECKING:
-    from perdure.providers.openai_chat import Connections
     from perdure.providers.retrying import Retrying
 
 Aliases = Mapping[str, Mapping[str, str]]
@@ -80,10 +79,6 @@ def _renamed(parts: tuple[Part, ...], names: Aliases) -> tuple[Part, ...]:
     return tuple(changed)
 
 
-LARGE_HOSTS = ("openai", "anthropic", "google")
-"""Providers whose own models read the engine's messages as JSON; also by the names that OpenRouter has for them."""
-
-
 class Handles(list[str]):
     """The known handles. `in` is also true for handles that a provider accepts without listing them."""
 
@@ -93,18 +88,6 @@ class Handles(list[str]):
 
     def __contains__(self, handle: object) -> bool:
         return isinstance(handle, str) and self._takes(handle)
-
-
-def is_large(endpoint: Endpoint, name: str) -> bool:
-    """Whether this is a model of one of the large hosts."""
-    provider = endpoint.entry
-    if provider.name == "openrouter":
-        return name.partition("/")[0] in LARGE_HOSTS
-    if endpoint.local or provider.name not in LARGE_HOSTS:
-        return False
-    from perdure.providers.openai_chat.endpoint import is_openai  # with an HTTP client: slow
-
-    return provider.name != "openai" or is_openai(endpoint.base_url)
 
 
 def is_served(name: str, listed: Sequence[str]) -> bool:
@@ -120,69 +103,24 @@ def is_listed(name: str, listed: Sequence[str]) -> bool:
     return any(other.startswith(base) and other[len(base) :].isdigit() for other in listed)
 
 
-def build_model(
-    endpoint: Endpoint,
-    name: str,
-    connections: dict[str, Connections],
-    *,
-    traits: Callable[[], ModelTraits] = lambda: NO_TRAITS,
-    learn: Callable[..., None] = lambda **traits: None,
-    look: Callable[[], Awaitable[None]] | None = None,
-) -> Retrying:
-    """The model of this name at a provider, with retries; calls in its text are read, but not of the large hosts.
-
-    Args:
-        connections: provider -> what its models share; those of a new provider are added.
-        traits: what is known of the model.
-        learn: takes the traits that its answers show, by their names.
-        look: learns what its server says of it.
-    Raises: InvalidInput: an address or key that can't be used.
-    """
+def build_model(source: ModelSource) -> Retrying:
+    """The model at a provider, with retries and portable tools. Raises: InvalidInput: an address or key that can't be
+    used."""
     from perdure.providers.retrying import Retrying
 
-    provider = endpoint.entry
-    key = endpoint.api_key if endpoint.has_key else None
-    if endpoint.kind == "direct":
-        from perdure.providers.pydantic_ai import DirectModel
-
-        base_url = endpoint.base_url if endpoint.base_url != provider.default_url else None
-        direct = DirectModel(provider=provider.name, model=name, api_key=key, base_url=base_url, guard=endpoint.guard)
-        return Retrying(PortableTools(direct))
-    from perdure.providers.openai_chat import Connections, OpenAIChat
-
-    chat = OpenAIChat(
-        model=name,
-        base_url=endpoint.base_url,
-        api_key=key,
-        provider=provider.name,
-        connections=connections.setdefault(endpoint.provider, Connections(guard=endpoint.guard)),
-        reasoning_back=provider.reasoning_back,
-        traits=traits,
-        learn=learn,
-        look=look,
-    )
-    if is_large(endpoint, name):
-        return Retrying(PortableTools(chat))
-    from perdure.providers.text_calls.model import TextCalls
-
-    return Retrying(PortableTools(TextCalls(chat, traits=traits, learn=learn)))
+    return Retrying(PortableTools(source.endpoint.entry.api.build(source)))
 
 
-async def payload_of(chat: Model, request: ModelRequest) -> Mapping[str, Any]:
+async def payload_of(model: Model, request: ModelRequest) -> Mapping[str, Any]:
     """The body by which a model would send a request. That of one without an API has the form of OpenAI's.
 
     Raises: ModelError.
     """
-    from perdure.providers.openai_chat import OpenAIChat
-    from perdure.providers.pydantic_ai import DirectModel
-    from perdure.providers.retrying import Retrying
-    from perdure.providers.text_calls.model import TextCalls
-
-    while isinstance(chat, Retrying | PortableTools | TextCalls):
-        chat = chat.model
+    while (inner := getattr(model, "model", None)) is not None and not isinstance(inner, str):
+        model = inner
     sent, _ = portable_request(request)
-    if isinstance(chat, DirectModel):
-        return await chat.payload(sent)
-    if not isinstance(chat, OpenAIChat):
-        chat = OpenAIChat(model=request.model.partition("/")[2], base_url="https://api.openai.com")
-    return chat.payload(sent)
+    for api in {provider.api_name: provider.api for provider in PROVIDERS.values()}.values():
+        if (payload := await api.payload(model, sent)) is not None:
+            return payload
+    unknown = Endpoint(provider="openai", base_url=PROVIDERS["openai"].default_url)
+    return await payload_of(build_model(ModelSource(endpoint=unknown, name=request.model.partition("/")[2])), request)

@@ -106,11 +106,13 @@ def _fits(text: str, pattern: str) -> bool:
 
 @functools.cache
 def _built_in() -> _Catalog:
-    """The catalog that ships with Perdure."""
-    from importlib.resources import files
-
-    text = files("perdure.providers").joinpath("catalog.toml").read_text(encoding="utf-8")
-    return _parse(text, "catalog.toml")
+    """The catalog that ships with Perdure: that of `providers`, and those of its folders."""
+    folder = Path(__file__).parent
+    files = (folder / "catalog.toml", *sorted(folder.glob("*/catalog.toml")))
+    first, *others = (_parse(file.read_text(encoding="utf-8"), file.relative_to(folder).as_posix()) for file in files)
+    free = first.free_providers.union(*(other.free_providers for other in others))
+    entries = tuple(entry for catalog in (first, *others) for entry in catalog.entries)
+    return replace(first, entries=entries, free_providers=free)
 
 
 def _own() -> _Catalog | None:

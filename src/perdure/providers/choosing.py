@@ -27,8 +27,9 @@ from perdure.core.models import (
     ModelRequest,
     ModelTraits,
 )
-from perdure.providers.discovery import LIST_TIMEOUT_S, Endpoint, Listing, fetch_json
+from perdure.providers.discovery import LIST_TIMEOUT_S, Listing, fetch_json
 from perdure.providers.masking import LISTING, beside_api
+from perdure.providers.provider import Endpoint
 from perdure.providers.traits import NOT_SERVED, Served, loaded_in, props_of, served_in, shown_in
 
 PROBED_MAX = 3

@@ -12,7 +12,7 @@ import os
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from perdure.core.errors import AddressRefused, InvalidInput, ModelError
 from perdure.core.incoming.bodies import ACCEPT_ENCODING
@@ -22,162 +22,19 @@ from perdure.providers.masking import (
     api_path,
     error_body,
     is_loopback,
-    is_near,
     json_of,
     mask_text,
     without_secrets,
 )
+from perdure.providers.provider import ALIASES, NO_KEY, PROVIDERS, Endpoint, Provider
 from perdure.providers.traits import Served, served_in
-
-Kind = Literal["openai_chat", "direct"]
 
 PROBE_VARIABLE = "PERDURE_PROBE_LOCAL"
 LIST_TIMEOUT_S = 3.0
 PROBE_TIMEOUT_S = 0.3
 LOADING_TRIES, LOADING_PAUSE_S = 60, 2.0
-NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 MODELS_MAX = 10_000
 DETAIL_CHARS = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
-    """How a provider is found in the environment and called.
-
-    Args:
-        default_url: its address where no variable gives one; empty: it has none.
-        default_model: the model without a listing; empty: unknown until the provider lists its models.
-        preferred: patterns of models that are chosen first; * matches anything.
-        local: it runs models that the user chooses, so each is tried with a tool call.
-        reasoning_back: the field of earlier reasoning in a request; None: it is not sent back.
-    """
-
-    name: str
-    keys: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
-    default_url: str = ""
-    kind: Kind = "openai_chat"
-    default_model: str = ""
-    preferred: tuple[str, ...] = ()
-    local: bool = False
-    reasoning_back: str | None = None
-
-
-def _provider(
-    name: str,
-    default_url: str = "",
-    *preferred: str,
-    keys: tuple[str, ...] | None = None,
-    urls: tuple[str, ...] | None = None,
-    default_model: str = "",
-    **options: Any,
-) -> Provider:
-    """A provider with the usual names of variables; its default model is the first that is preferred."""
-    return Provider(
-        name=name,
-        keys=(f"{name.upper()}_API_KEY",) if keys is None else keys,
-        urls=(f"{name.upper()}_BASE_URL",) if urls is None else urls,
-        default_url=default_url,
-        default_model=(default_model or preferred[0].rstrip("*")) if default_url else "",
-        preferred=preferred,
-        local=not default_url,
-        **options,
-    )
-
-
-_OPENAI_MODELS = ("gpt-4.1-mini", "gpt-5.4-mini", "gpt-5-mini", "gpt-4o-mini", "gpt-4.1", "gpt-4o")
-_OPENAI_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
-_CLAUDE_MODELS = ("claude-haiku-4-5*", "claude-sonnet-4-5*", "claude-haiku-*", "claude-sonnet-*")
-_GEMINI_MODELS = ("gemini-2.5-flash", "gemini-2.5-pro", "gemini-2.0-flash")
-_GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-_GEMINI_URL = "https://generativelanguage.googleapis.com"
-_ROUTED_MODELS = ("openai/gpt-4.1-mini", "openai/gpt-5-mini", "google/gemini-2.5-flash")
-_GROQ_MODELS = ("openai/gpt-oss-120b", "llama-3.3-70b-versatile", "qwen/qwen3*")
-_MISTRAL_MODELS = ("mistral-small-latest", "mistral-medium-latest", "mistral-large-latest")
-_DEEPSEEK_MODELS = ("deepseek-chat", "deepseek-flash", "deepseek-v4-flash")
-_TOGETHER_MODELS = ("meta-llama/Llama-3.3-70B-Instruct-Turbo", "Qwen/Qwen3*")
-_GROK_MODELS = ("grok-4-1-fast-non-reasoning", "grok-4-fast-non-reasoning", "grok-3-mini")
-_LOCAL_MODELS = ("qwen3*", "gpt-oss*", "qwen2.5*", "llama3.3*", "llama3.1*", "llama-3*", "mistral*", "llama3.2*")
-
-PROVIDERS: Mapping[str, Provider] = {
-    provider.name: provider
-    # In the order in which one is chosen.
-    for provider in (
-        _provider("openai", "https://api.openai.com/v1", *_OPENAI_MODELS, urls=_OPENAI_URLS),
-        _provider("anthropic", "https://api.anthropic.com", *_CLAUDE_MODELS, kind="direct"),
-        _provider("google", _GEMINI_URL, *_GEMINI_MODELS, keys=_GEMINI_KEYS, urls=(), kind="direct"),
-        _provider("openrouter", "https://openrouter.ai/api/v1", *_ROUTED_MODELS, reasoning_back="reasoning"),
-        _provider("groq", "https://api.groq.com/openai/v1", *_GROQ_MODELS, default_model="llama-3.3-70b-versatile"),
-        _provider("mistral", "https://api.mistral.ai/v1", *_MISTRAL_MODELS),
-        _provider("deepseek", "https://api.deepseek.com/v1", *_DEEPSEEK_MODELS, reasoning_back="reasoning_content"),
-        _provider("together", "https://api.together.xyz/v1", *_TOGETHER_MODELS),
-        _provider("xai", "https://api.x.ai/v1", *_GROK_MODELS, default_model="grok-3-mini"),
-        _provider("vllm", urls=("VLLM_BASE_URL", "VLLM_API_BASE")),
-        _provider("ollama", "", *_LOCAL_MODELS, urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")),
-        _provider("lmstudio", "", *_LOCAL_MODELS),
-    )
-}
-
-ENTRIES: Mapping[str, Provider] = {**PROVIDERS, "local": _provider("local", keys=(), urls=())}
-"""Those, and the models that this process serves itself."""
-
-ALIASES: Mapping[str, str] = {
-    "openai-proxy": "openai",
-    "google_ai": "google",
-    "gemini": "google",
-    "lmstudio_openai": "lmstudio",
-}
-"""Other names for a provider that handles may begin with."""
-
-LOCAL_PORTS: Mapping[str, int] = {"ollama": 11434, "lmstudio": 1234}
-"""The default ports of servers on this machine."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
-    """The address and key of a provider.
-
-    Args:
-        base_url: where requests go; for `openai_chat` with the `/v1`, without a / at the end. It may hold a password;
-            `address` does not.
-        api_key: "none" for a server that needs none.
-        source: the names of its variables, or "port 11434".
-        problem: why it can't be used, such as a malformed address; empty if none is known.
-        like: the entry of `PROVIDERS` that it works as; empty: that of its own name.
-        type: its type in the words of the client who registered it; empty: nobody did.
-        guard: of an address that a client chose; None: requests go wherever it leads.
-    """
-
-    provider: str
-    base_url: str = field(repr=False)
-    api_key: str = field(default=NO_KEY, repr=False)
-    source: str = ""
-    kind: Kind = "openai_chat"
-    problem: str = ""
-    like: str = ""
-    type: str = ""
-    guard: Guard | None = None
-
-    @property
-    def entry(self) -> Provider:
-        """The provider that it works as."""
-        return ENTRIES[self.like or self.provider]
-
-    @property
-    def address(self) -> str:
-        """`base_url` without secrets."""
-        return without_secrets(self.base_url)
-
-    @property
-    def has_key(self) -> bool:
-        """Whether a key was given."""
-        return self.api_key != NO_KEY
-
-    @property
-    def local(self) -> bool:
-        """Whether the user chooses its models: a kind of local server, one without a key, or one near by with OpenAI's
-        API, whose clients often demand some key."""
-        return self.entry.local or not self.has_key or (self.entry.name == "openai" and is_near(self.base_url))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +79,7 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
     known = PROVIDERS.get(ALIASES.get(kind, kind))
     like = PROVIDERS["openai"] if known is None else known
     address = base_url or OTHER_ADDRESSES.get(kind, "") or (known.default_url if known is not None else "")
-    if not address and like.name in LOCAL_PORTS:
-        address = f"http://127.0.0.1:{LOCAL_PORTS[like.name]}/v1"
+    address = address or like.local_url
     try:
         url = _base_url(address, like, host_only=False) if base_url else address
         if urllib.parse.urlsplit(url).username is not None:
@@ -239,7 +95,6 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
         base_url=url,
         api_key=api_key or NO_KEY,
         source=name,
-        kind=like.kind,
         like=like.name,
         type=kind,
         guard=guard if base_url or like.local else None,
@@ -247,10 +102,11 @@ def endpoint_of_type(name: str, kind: str, *, base_url: str, api_key: str, guard
 
 
 def local_providers() -> list[Endpoint]:
-    """The default addresses of Ollama and LM Studio. No network."""
+    """The default addresses of servers on this machine: Ollama and LM Studio. No network."""
     return [
-        Endpoint(provider=name, base_url=f"http://127.0.0.1:{port}/v1", source=f"port {port}")
-        for name, port in LOCAL_PORTS.items()
+        Endpoint(provider=provider.name, base_url=provider.local_url, source=f"port {provider.port}")
+        for provider in PROVIDERS.values()
+        if provider.port
     ]
 
 
@@ -281,7 +137,7 @@ async def list_models(endpoint: Endpoint, *, timeout_s: float = LIST_TIMEOUT_S) 
         return Listing(problem=endpoint.problem)
     if not _can_be_sent(endpoint.api_key):  # the error of the HTTP library would show it
         return Listing(problem=f"the key for {endpoint.address} has characters that no key has: copy it again")
-    url, headers, params = _listing_request(endpoint)
+    url, headers, params = endpoint.entry.api.listing_request(endpoint)
     answer = await fetch_json(endpoint, url, timeout_s=timeout_s, headers=headers, params=params)
     if answer.problem:
         return Listing(problem=f"{endpoint.address} {answer.problem}")
@@ -374,8 +230,7 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None
     key_name, key = _first(environment, provider.keys)
     url_name, url = _first(environment, provider.urls)
     # A key alone names a local server at its default port.
-    port = LOCAL_PORTS.get(provider.name)
-    if not url and (not key or not (provider.default_url or port)):
+    if not url and (not key or not (provider.default_url or provider.port)):
         return None
     source = ", ".join(filter(None, (url_name, key_name)))
     base_url, problem = provider.default_url, ""
@@ -384,22 +239,15 @@ def _find(provider: Provider, environment: Mapping[str, str]) -> Endpoint | None
             base_url = _base_url(url, provider, host_only=url_name == "OLLAMA_HOST")
         except ValueError:
             base_url = ""
-            example = f"http://127.0.0.1:{port or 8000}/v1"
+            example = f"http://127.0.0.1:{provider.port or 8000}/v1"
             problem = f"{url_name} is {without_secrets(url)[:DETAIL_CHARS]!r}: it is no address, such as {example}"
     elif not base_url:
-        base_url = f"http://127.0.0.1:{port}/v1"
+        base_url = provider.local_url
     if not _can_be_sent(key):
         problem = problem or f"{key_name} has characters that no key has: copy it again"
     if not key and not provider.local and provider.name != "openai":
         problem = problem or f"{url_name} is set, but {' or '.join(provider.keys)} is not: set the key too"
-    return Endpoint(
-        provider=provider.name,
-        base_url=base_url,
-        api_key=key or NO_KEY,
-        source=source,
-        kind=provider.kind,
-        problem=problem,
-    )
+    return Endpoint(provider=provider.name, base_url=base_url, api_key=key or NO_KEY, source=source, problem=problem)
 
 
 def _first(environment: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
@@ -427,16 +275,13 @@ def _base_url(text: str, provider: Provider, *, host_only: bool) -> str:
     host = parts.hostname
     if provider.local and host in ("0.0.0.0", "::"):  # an address to listen on, not to connect to
         host = "127.0.0.1"
-    if port is None and "://" not in text and (default := LOCAL_PORTS.get(provider.name)):
-        port = default  # OLLAMA_HOST=192.168.1.5 means Ollama's own port
+    if port is None and "://" not in text and provider.port:
+        port = provider.port  # OLLAMA_HOST=192.168.1.5 means Ollama's own port
     user, at, _ = parts.netloc.rpartition("@")
     place = f"[{host}]" if ":" in host else host
     netloc = f"{user}{at}{place}{f':{port}' if port is not None else ''}"
     path, query = ("", "") if host_only else (api_path(parts.path), parts.query)
-    if provider.kind == "direct":
-        path, query = path.removesuffix("/v1"), ""  # their SDKs add /v1, and drop a query
-    elif path in ("", "/api") and (provider.name == "ollama" or not path):
-        path = "/v1"
+    path, query = provider.api.complete_path(provider, path, query)
     return urllib.parse.urlunsplit((parts.scheme, netloc, path, query, ""))
 
 
@@ -452,20 +297,6 @@ async def _listens(endpoint: Endpoint, timeout_s: float) -> bool:
     with contextlib.suppress(OSError):
         await writer.wait_closed()
     return True
-
-
-def _listing_request(endpoint: Endpoint) -> tuple[str, dict[str, str], dict[str, int]]:
-    """(address, headers, parameters) of the question for models."""
-    match endpoint.entry.name:
-        case "anthropic":
-            headers = {"x-api-key": endpoint.api_key, "anthropic-version": "2023-06-01"}
-            return f"{endpoint.base_url}/v1/models", headers, {"limit": 1_000}
-        case "google":
-            return f"{endpoint.base_url}/v1beta/models", {"x-goog-api-key": endpoint.api_key}, {"pageSize": 1_000}
-        case _:
-            parts = urllib.parse.urlsplit(endpoint.base_url)
-            url = urllib.parse.urlunsplit(parts._replace(path=f"{parts.path}/models"))
-            return url, {"Authorization": f"Bearer {endpoint.api_key}"}, {}
 
 
 def _names(answer: Any) -> tuple[str, ...]:

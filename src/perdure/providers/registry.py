@@ -13,24 +13,15 @@ from typing import TYPE_CHECKING, Any
 from perdure.core.errors import ModelNotFound
 from perdure.core.models import EXTRACTIVE, NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers import choosing
-from perdure.providers.build import Handles, build_model, is_large, is_listed, is_served, payload_of
+from perdure.providers.build import Handles, build_model, is_listed, is_served, payload_of
 from perdure.providers.catalog import facts_of
-from perdure.providers.discovery import (
-    ALIASES,
-    PROVIDERS,
-    Endpoint,
-    Listing,
-    list_models,
-    list_when_loaded,
-    local_providers,
-    may_probe,
-    probe_local,
-)
+from perdure.providers.discovery import Listing, list_models, list_when_loaded, local_providers, may_probe, probe_local
+from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint, ModelSource
 from perdure.providers.traits import NOT_SERVED, LearnedTraits
 
 if TYPE_CHECKING:
     from perdure.providers.choosing import OwnModels
-    from perdure.providers.openai_chat import Connections
+    from perdure.providers.openai_chat.endpoint import Connections
     from perdure.providers.retrying import Retrying
 
 CACHED_MAX = 256
@@ -173,14 +164,15 @@ class ModelRegistry:
             if key not in self._cache:
                 if len(self._cache) >= CACHED_MAX:  # names come from clients, so the cache is bounded
                     self._cache.pop(next(iter(self._cache)))
-                self._cache[key] = build_model(
-                    endpoint,
-                    name,
-                    self._connections,
+                source = ModelSource(
+                    endpoint=endpoint,
+                    name=name,
+                    connections=self._connections,
                     traits=partial(self.traits, key),
                     learn=partial(self.learn, key),
                     look=partial(self.look_at, key),
                 )
+                self._cache[key] = build_model(source)
             return self._cache[key]
 
     async def payload(self, request: ModelRequest) -> Mapping[str, Any]:
@@ -237,7 +229,7 @@ class ModelRegistry:
             if own is not None
             else ModelTraits(
                 local=endpoint.local,
-                plain=not is_large(endpoint, name),
+                plain=not endpoint.is_large(name),
                 max_output_tokens=facts.max_output_tokens if endpoint.local else None,
                 takes_tools=facts.tools,
             )

@@ -48,9 +48,6 @@ CONTENT_CHARS = 100_000
 
 _TRACE_HEADERS = frozenset({b"traceparent", b"tracestate"})
 
-PROVIDERS: Mapping[str, str] = {"google": "gcp.gemini", "mistral": "mistral_ai", "xai": "x_ai"}
-"""Our name of a provider -> the conventions' name, where they differ."""
-
 TOOL_TYPES: Mapping[str, str] = {"memory": "datastore", "mcp": "extension"}
 """Kind of a tool -> its type in the conventions; all others are functions."""
 
@@ -59,11 +56,12 @@ class Spans:
     """`Telemetry` that makes spans, as soon as something in this process has imported OpenTelemetry.
 
     Args:
+        providers: our name of a provider -> the conventions' name, where they differ.
         content: whether messages, arguments and results are recorded.
     """
 
-    def __init__(self, names: ModelNames, *, content: bool = False) -> None:
-        self._names, self._content = names, content
+    def __init__(self, names: ModelNames, *, providers: Mapping[str, str] = {}, content: bool = False) -> None:
+        self._names, self._providers, self._content = names, providers, content
         self._tracer: Tracer | None = None
         self._origins: OrderedDict[str, Context] = OrderedDict()
 
@@ -158,7 +156,7 @@ class Spans:
         provider = self._names.provider(handle)
         return {
             "gen_ai.operation.name": operation,
-            "gen_ai.provider.name": PROVIDERS.get(provider, provider),
+            "gen_ai.provider.name": self._providers.get(provider, provider),
             "gen_ai.request.model": handle.partition("/")[2] or handle,
         }
 

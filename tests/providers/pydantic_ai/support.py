@@ -10,7 +10,7 @@ from typing import Any
 from perdure.core.ids import AgentId, MessageId
 from perdure.core.messages import Message, MessageKind, Part, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
-from perdure.providers.pydantic_ai import DirectModel
+from perdure.providers.pydantic_ai.model import DirectModel
 from tests.support.http_payloads import Payload, PayloadServer
 
 PAYLOADS = Path(__file__).parents[1] / "payloads"

@@ -23,7 +23,7 @@ from perdure.core.errors import (
     ModelTimeout,
     ModelUnreachable,
 )
-from perdure.providers.pydantic_ai import DirectModel
+from perdure.providers.pydantic_ai.model import DirectModel
 from tests.providers.pydantic_ai.support import KEY, MODELS, PAYLOADS, answer, asking, sse
 from tests.support.http_payloads import Payload
 

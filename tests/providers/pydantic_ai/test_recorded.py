@@ -15,7 +15,7 @@ import pytest
 from perdure.core.messages import Message, Part, Reasoning, Role, Text, ToolCall, ToolResult
 from perdure.core.models import ModelDelta, ModelOptions, ModelReply, ModelRequest
 from perdure.core.runs import Usage
-from perdure.providers.pydantic_ai import DirectModel
+from perdure.providers.pydantic_ai.model import DirectModel
 from tests.providers.pydantic_ai.support import MODELS, log
 from tests.providers.recorded import Recorded
 from tests.support.http_payloads import PayloadServer

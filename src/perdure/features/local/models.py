@@ -13,7 +13,7 @@ from perdure.core.errors import ExtraMissing, InvalidInput, ModelRequestRefused,
 from perdure.core.models import ModelTraits
 from perdure.features.local.catalogue import LocalModel, catalogue, read_head
 from perdure.providers.choosing import Choice
-from perdure.providers.discovery import Endpoint
+from perdure.providers.provider import Endpoint
 from perdure.settings import Settings, default_home
 
 if TYPE_CHECKING:

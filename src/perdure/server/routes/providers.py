@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Response
 from pydantic import Field
 
+from perdure.app import PROVIDERS
 from perdure.core.models import KEY_CHARS_MAX, NAME_PATTERN, URL_CHARS_MAX, ModelProvider, ProviderFilter
 from perdure.core.text.reprs import attributes
 from perdure.library.checks import Page
@@ -19,6 +20,7 @@ from perdure.server.wire.fields import ProviderIdIn, keywords
 from perdure.server.wire.shapes import Object, WireShape, computed
 
 _OWN_PROTOCOLS = {"azure", "bedrock", "google_vertex", "chatgpt_oauth", "letta"}
+"""Types of Letta's API that do not speak OpenAI's, and that no folder of `providers` speaks."""
 
 _Key = Annotated[str | None, Field(max_length=KEY_CHARS_MAX)]
 _Url = Annotated[str | None, Field(max_length=URL_CHARS_MAX)]
@@ -40,7 +42,7 @@ class ProviderChangesIn(WireRequest):
     @property
     def fields(self) -> ProviderFields:
         """The values, as the library takes them. Raises: NotSupported: a protocol that this server does not speak."""
-        if self.provider_type in _OWN_PROTOCOLS or self.access_key:
+        if self.provider_type in _OWN_PROTOCOLS - PROVIDERS.keys() or self.access_key:
             raise NotSupported(
                 f"provider_type: this server does not speak the protocol of {self.provider_type}; a gateway with"
                 " OpenAI's chat API can be registered as `openai` with its base_url"

@@ -22,7 +22,6 @@ _SETTINGS_TYPES = frozenset(
     | {"zai", "groq", "deepseek", "together", "bedrock", "baseten", "openrouter", "chatgpt_oauth"}
 )
 _ENDPOINT_TYPES = _SETTINGS_TYPES - {"sglang"} | {"ollama", "vllm", "hugging-face", "minimax", "mistral", "zai_coding"}
-_TYPES_OF = {"google": "google_ai", "lmstudio": "lmstudio_openai"}
 _PROVIDER_TYPES = _ENDPOINT_TYPES | {"cerebras", "fireworks", "letta", "lmstudio_openai", "sglang"}
 
 _Tokens = Annotated[int | None, Field(ge=0, le=2**53)]
@@ -181,7 +180,7 @@ class LlmConfig(WireRequest):
 def provider_type_of(handle: str, known: Collection[str] = _PROVIDER_TYPES) -> str:
     """The provider type of a model's handle, as clients know it; `openai` for one that is not among the `known`."""
     name = handle.partition("/")[0]
-    name = _TYPES_OF.get(name, name)
+    name = composition.PROVIDERS[name].wire_type if name in composition.PROVIDERS else name
     return name if name in known else "openai"
 
 

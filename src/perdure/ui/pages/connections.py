@@ -7,7 +7,7 @@ from difflib import unified_diff
 
 from starlette.requests import Request
 
-from perdure.app import describe_calling
+from perdure.app import PROVIDERS, describe_calling
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
@@ -22,7 +22,7 @@ from perdure.server.http import principal_of
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty
 
 PROVIDERS_MAX = 200
-PROVIDER_TYPES = ("openai", "anthropic", "google_ai", "ollama", "vllm", "lmstudio_openai", "openrouter", "mistral")
+PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
 
 pages = Pages()
 
