@@ -19,7 +19,8 @@ import perdure
 from perdure import library
 
 HIDDEN = {"app", "services"}
-LIBRARY = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
+MODULES = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
+LIBRARY = [name for name in MODULES if ".services." not in name]
 
 
 @pytest.mark.parametrize("name", perdure.__all__)

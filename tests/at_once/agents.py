@@ -13,7 +13,7 @@ from perdure.domain.conversations.importing import ImportedMessage
 from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
 from perdure.library.checks import Page
-from perdure.library.services.facts.episodes import NewEpisode
+from perdure.library.facts.episodes import NewEpisode
 from perdure.library.services.messages import BatchPart, NewMessage
 from tests.at_once.room import Change, Room, case
 
@@ -301,95 +301,92 @@ async def groups_of_agents(room: Room) -> Changes:
     assert room.refused <= 1
 
 
-@case("facts.add", "facts.attach_graph", "facts.create_graph")
+@case("Facts.add", "Facts.add_fact", "Facts.attach_graph", "Facts.create_graph")
 async def first_facts_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.services.facts.add(agent.id, "Ada lives in Oslo", subject="Ada", object_="Oslo"),
-        lambda one: one.services.facts.add(agent.id, "Ada likes tea", subject="Ada", object_="tea"),
+        lambda one: agent.facts.add_fact("Ada lives in Oslo", subject="Ada", object_="Oslo"),
+        lambda one: agent.facts.add_fact("Ada likes tea", subject="Ada", object_="tea"),
     )
-    assert (await room.first.services.facts.counts(agent.id)).facts == 2
+    assert (await agent.facts.counts()).facts == 2
     assert room.results[0].subject.id == room.results[1].subject.id
-    graphs = [await room.first.services.facts.create_graph("g") for _ in range(2)]
+    graphs = [await room.first.facts.create_graph("g") for _ in range(2)]
     await room.at_once(
-        lambda one: one.services.facts.attach_graph(agent.id, graphs[0].id),
-        lambda one: one.services.facts.attach_graph(agent.id, graphs[1].id),
+        lambda one: agent.facts.attach_graph(graphs[0].id), lambda one: agent.facts.attach_graph(graphs[1].id)
     )
 
 
-@case("facts.update")
+@case("Facts.update", "Facts.edit", "Facts.accept")
 async def fact_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.first.services.facts.add(agent.id, "Ada lives in Oslo")).fact
+    made = (await agent.facts.add_fact("Ada lives in Oslo")).fact
     yield (
-        lambda one: one.services.facts.update(made.id, {"rating": 0.5}),
-        lambda one: one.services.facts.update(made.id, {"text": "Ada lives in Rome"}),
+        lambda one: one.facts.edit(made.id, {"rating": 0.5}),
+        lambda one: one.facts.edit(made.id, {"text": "Ada lives in Rome"}),
     )
-    now = (await room.first.services.facts.get(made.id)).fact
+    now = (await room.first.facts.get(made.id)).fact
     assert (now.rating, now.text) == (0.5, "Ada lives in Rome")
 
 
-@case("facts.delete", "facts.restore", "episodes.delete")
+@case("Facts.delete", "Facts.forget", "Facts.restore", "Episodes.delete_episodes")
 async def fact_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
     scope = {"user_id": "u"}
-    made = (await room.first.services.facts.add(agent.id, "Ada lives in Oslo", scope=scope)).fact
-    yield (lambda one: one.services.facts.delete([made.id])), (lambda one: one.services.facts.delete([made.id]))
+    made = (await agent.facts.add_fact("Ada lives in Oslo", scope=scope)).fact
+    yield (lambda one: one.facts.forget([made.id])), (lambda one: one.facts.forget([made.id]))
     assert sorted(len(one) for one in room.results) == [0, 1]
-    assert len((await room.first.services.facts.history(made.id)).versions) == 2
-    await room.at_once(lambda one: one.services.facts.restore(made.id), lambda one: one.services.facts.restore(made.id))
-    assert len((await room.first.services.facts.history(made.id)).versions) == 3
+    assert len((await room.first.facts.history(made.id)).versions) == 2
+    await room.at_once(lambda one: one.facts.restore(made.id), lambda one: one.facts.restore(made.id))
+    assert len((await room.first.facts.history(made.id)).versions) == 3
     await room.at_once(
-        lambda one: one.services.episodes.delete(made.graph_id, scope),
-        lambda one: one.services.episodes.delete(made.graph_id, scope),
+        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
+        lambda one: one.facts_of(made.graph_id).delete_episodes(scope),
     )
 
 
-@case("facts.update_settings", "facts.add_rule", "facts.delete_rule")
+@case(
+    "Facts.update_settings",
+    "Facts.change_settings",
+    "Facts.pause",
+    "Facts.resume",
+    "Facts.add_rule",
+    "Facts.delete_rule",
+)
 async def settings_of_a_graph(room: Room) -> Changes:
     agent = await room.agent()
-    await room.first.services.facts.add(agent.id, "Ada lives in Oslo")
+    await agent.facts.add_fact("Ada lives in Oslo")
     yield (
-        lambda one: one.services.facts.update_settings(agent.id, {"paused": True}),
-        lambda one: one.services.facts.update_settings(agent.id, {"prompt": "Only of tea."}),
+        lambda one: agent.facts.change_settings({"paused": True}),
+        lambda one: agent.facts.change_settings({"prompt": "Only of tea."}),
     )
-    graph = await room.first.services.facts.find_graph(agent.id)
+    graph = await agent.facts.find_graph()
     assert graph is not None and {"paused", "prompt"} <= graph.settings.keys()
-    await room.at_once(
-        lambda one: one.services.facts.add_rule(agent.id, text="health"),
-        lambda one: one.services.facts.add_rule(agent.id, text="money"),
-    )
+    await room.at_once(lambda one: agent.facts.add_rule(text="health"), lambda one: agent.facts.add_rule(text="money"))
     first, second = room.results
     assert first.seq != second.seq
-    await room.at_once(
-        lambda one: one.services.facts.delete_rule(agent.id, first.seq),
-        lambda one: one.services.facts.delete_rule(agent.id, first.seq),
-    )
+    await room.at_once(lambda one: agent.facts.delete_rule(first.seq), lambda one: agent.facts.delete_rule(first.seq))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("episodes.open_graph", "episodes.add", "facts.ingest")
+@case("Facts.open_graph", "Episodes.add_episodes", "Facts.ingest")
 async def graph_of_one_name(room: Room) -> Changes:
     name = room.name("graph")
-    yield (lambda one: one.services.episodes.open_graph(name)), (lambda one: one.services.episodes.open_graph(name))
+    yield (lambda one: one.facts.open_graph(name)), (lambda one: one.facts.open_graph(name))
     graph, other = room.results
     assert graph.id == other.id
     await room.at_once(
-        lambda one: one.services.episodes.add(graph.id, [NewEpisode(text="Ada lives in Oslo.", extract=False)]),
-        lambda one: one.services.episodes.add(graph.id, [NewEpisode(text="Ada likes tea.", extract=False)]),
+        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada lives in Oslo.", extract=False)]),
+        lambda one: one.facts_of(graph.id).add_episodes([NewEpisode(text="Ada likes tea.", extract=False)]),
     )
-    assert len(await room.first.services.episodes.list(graph.id, {})) == 2
+    assert len(await room.first.facts_of(graph.id).episodes({})) == 2
 
 
-@case("fact_views.tidy", "fact_views.restore_last")
+@case("FactViews.tidy", "FactViews.restore_last")
 async def memories_tidied_twice(room: Room) -> Changes:
     agent = await room.agent()
-    await room.first.services.facts.add(agent.id, "Ada lives in Oslo")
-    yield (lambda one: one.services.fact_views.tidy(agent.id)), (lambda one: one.services.fact_views.tidy(agent.id))
-    await room.at_once(
-        lambda one: one.services.fact_views.restore_last(agent.id),
-        lambda one: one.services.fact_views.restore_last(agent.id),
-    )
+    await agent.facts.add_fact("Ada lives in Oslo")
+    yield (lambda one: agent.facts.tidy()), (lambda one: agent.facts.tidy())
+    await room.at_once(lambda one: agent.facts.restore_last(), lambda one: agent.facts.restore_last())
 
 
 @case("jobs.send_batch", "jobs.cancel_batch")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 READS = {
+    "Episodes": "episodes",
+    "Facts": "counts entities find_graph get get_entity history list page page_of_entities rules search timezone",
+    "FactViews": "communities context profile timeline",
     "Companion": "get info list passes show wait",
     "GroupById": "conversation_of entries messages reply",
     "Groups": "count get list page page_of_agent",
@@ -31,9 +34,6 @@ READS = {
     "approvals": "check_arguments find_decided find_decisions list list_all list_open",
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
-    "episodes": "list",
-    "facts": "counts entities find_graph get get_entity history list list_rules page search timezone",
-    "fact_views": "communities context profile timeline",
     "identities": "count filter_of get list list_blocks",
     "jobs": "get get_batch list list_batches list_messages",
     "messages": "count fetch_images get list list_shown prepare prepare_batch reply",
@@ -52,7 +52,7 @@ READS = {
 
 ELSEWHERE = {
     "access.remove_organisation": "tests/server/test_organisations.py: removes what nobody can reach any more",
-    "facts.extract": "tests/engine/facts: asks a model, and stores what it says by a check of what was read",
+    "Facts.extract": "tests/engine/facts: asks a model, and stores what it says by a check of what was read",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
     "Mcp.approve": "tests/contracts/mcp.py: a digest says what is approved",
     "Mcp.approve_unless_changed": "as Mcp.approve",

@@ -257,4 +257,5 @@ def test_a_docstring_names_every_option(method: Callable[..., object]) -> None:
         or "as `create`" in docstring
         or "options of `create`" in docstring
         or "as `create_agent`" in docstring
+        or "as `add`" in docstring
     )

@@ -32,6 +32,7 @@ from perdure.domain.tools.units import ToolHit
 from perdure.engine.run.accept import Accepted
 from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
+from perdure.library.facts.facts import FactHistory
 from perdure.library.files.folders import AsyncFolder
 from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 from perdure.library.groups.groups import AsyncGroup
@@ -39,7 +40,6 @@ from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
-from perdure.library.services.facts.facts import FactHistory
 from perdure.library.services.history import ImportResult
 from perdure.library.services.replays import Replay
 from perdure.library.services.steps import StepInfo

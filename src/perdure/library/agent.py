@@ -16,7 +16,8 @@ from perdure.domain.agents.units import AgentChanges
 from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.checks import utc
-from perdure.library.facts import AsyncFacts
+from perdure.library.facts.facts import AsyncFacts
+from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.files.folders import AsyncAgentFiles
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
@@ -25,7 +26,6 @@ from perdure.library.passages import AsyncArchival
 from perdure.library.runs import AsyncRuns, AsyncSteps
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sending import AsyncSending
-from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.store import Services
 from perdure.library.sources import AsyncSources
@@ -62,7 +62,7 @@ class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchiv
     @property
     def facts(self) -> AsyncFacts:
         """What the agent knows as facts, with the times at which they were true and believed."""
-        return AsyncFacts(self._services, self.id)
+        return AsyncFacts(self._app, self.id)
 
     async def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
         """What is known about the user now: `facts.profile`. Raises: InvalidInput."""

@@ -12,7 +12,7 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GroupId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GraphId, GroupId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
@@ -26,6 +26,7 @@ from perdure.library.agent import AsyncAgent, AsyncAgentById
 from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
+from perdure.library.facts.facts import AsyncFacts
 from perdure.library.files.folders import AsyncFolderById, AsyncFolders
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
@@ -186,6 +187,11 @@ class AsyncPerdure:
         return AsyncCompanion(self._app)
 
     @property
+    def facts(self) -> AsyncFacts:
+        """The facts of all agents and graphs, by their ids."""
+        return AsyncFacts(self._app)
+
+    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
@@ -319,6 +325,10 @@ class AsyncPerdure:
     def group_of(self, group_id: GroupId) -> AsyncGroupById:
         """The group of this id, which is not looked up."""
         return AsyncGroupById(self._app, group_id)
+
+    def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
+        """The facts of an agent or a graph, which is not looked up."""
+        return AsyncFacts(self._app, owner)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

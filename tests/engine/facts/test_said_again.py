@@ -152,7 +152,7 @@ async def test_the_same_that_came_meanwhile_is_supported_and_not_said_twice(
 
         async def add() -> None:
             known = {"subject": "Ada", "relation": "SAID", "object_": "tea in 2020 and 2022", **other}
-            await perdure.services.facts.add(agent.id, "She said it.", **known)
+            await agent.facts.add_fact("She said it.", **known)
 
         await held(scribe, agent.facts.ingest("tea in 2020 and 2022", scope=scope), add)
 

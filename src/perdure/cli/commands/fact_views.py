@@ -47,7 +47,7 @@ async def restore(
     if not facts:
         raise InvalidInput("name the facts: perdure fact restore ID; or give --last for what `tidy` let fade")
     async with named_facts(view, *facts) as (perdure, fact_ids, home):
-        hits = [await perdure.services.facts.restore(fact_id) for fact_id in fact_ids]
+        hits = [await perdure.facts.restore(fact_id) for fact_id in fact_ids]
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
         view.hint(f"`perdure fact history {short_id(fact_ids[0])}` shows what happened to it.")
 
@@ -67,7 +67,7 @@ async def _restore_last(view: View, *, agent: str | None) -> None:
 async def accept(view: View, facts: FactNames) -> None:
     """Accept proposed facts."""
     async with named_facts(view, *facts) as (perdure, fact_ids, home):
-        hits = [await perdure.services.facts.update(fact_id, {"state": "active"}) for fact_id in fact_ids]
+        hits = [await perdure.facts.edit(fact_id, {"state": "active"}) for fact_id in fact_ids]
         view.show([fact_shape(hit) for hit in hits], *facts_view(hits, home))
         view.hint("`perdure fact list --state proposed` shows what else waits.")
 
@@ -103,7 +103,7 @@ async def settings(
         if pairs:
             values = {name: text if name == "prompt" else read_value(text) for name, text in pairs.items()}
             await owner.facts.update_settings(**values)
-        graph = await perdure.services.facts.find_graph(owner.id)
+        graph = await perdure.agent_of(owner.id).facts.find_graph()
         settings = asdict(load_graph_settings({} if graph is None else graph.settings))
         view.show(settings, settings_view(settings))
         view.hint(

@@ -24,9 +24,9 @@ if for_work(__name__):
     from perdure.core.provenance.sources import TrustLabel
     from perdure.domain.facts.graphs import FactFields
     from perdure.library.agent import AsyncAgent
-    from perdure.library.facts import AsyncFacts
+    from perdure.library.facts.facts import AsyncFacts
+    from perdure.library.facts.views import FactConditions
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.facts.views import FactConditions
     from perdure.search.query import parse_time
 
     TRUSTS: Final[tuple[TrustLabel, ...]] = get_args(TrustLabel)
@@ -97,7 +97,7 @@ async def search_facts(
 async def show_fact(view: View, fact: FactName) -> None:
     """Show a fact with its times and its entities."""
     async with named_facts(view, fact) as (perdure, [fact_id], home):
-        hit = await perdure.services.facts.get(fact_id)
+        hit = await perdure.facts.get(fact_id)
         view.show(fact_shape(hit), *fact_view(hit, home))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `history` shows where it comes from.")
 
@@ -152,7 +152,7 @@ async def edit(
             changes["valid_at"] = parse_time(since, timezone=home)
         if until is not None:
             changes["invalid_at"] = parse_time(until, timezone=home)
-        hit = await perdure.services.facts.update(fact_id, changes)
+        hit = await perdure.facts.edit(fact_id, changes)
         view.show(fact_shape(hit), *fact_view(hit, home))
         view.hint(f"`perdure fact history {short_id(fact_id)}` shows the version before.")
 
@@ -161,7 +161,7 @@ async def edit(
 async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
     """Forget facts; `perdure fact restore` brings each back."""
     async with named_facts(view, *facts) as (perdure, fact_ids, _):
-        hits = [await perdure.services.facts.get(fact_id) for fact_id in fact_ids]
+        hits = [await perdure.facts.get(fact_id) for fact_id in fact_ids]
         what = plural(len(hits), "fact")
         confirm(
             view,
@@ -169,7 +169,7 @@ async def forget(view: View, facts: FactNames, yes: Yes = False) -> None:
             action=f"forget the {what}",
             yes=yes,
         )
-        gone = await perdure.services.facts.delete(fact_ids)
+        gone = await perdure.facts.forget(fact_ids)
         view.show({"forgotten": [fact.id for fact in gone]}, *(Text(f"Forgotten: {visible(f.text)}") for f in gone))
         command = " ".join(("perdure fact restore", *map(short_id, fact_ids)))
         view.hint(f"`{command}` brings {'it' if len(hits) == 1 else 'them'} back.")
@@ -219,7 +219,7 @@ async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerd
     """The open store, the facts whose ids begin so, and the time zone of the first."""
     async with open_store(view, empty=none_yet("fact", starts[0])) as perdure:
         ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
-        yield perdure, ids, await perdure.services.facts.timezone(ids[0])
+        yield perdure, ids, await perdure.facts.timezone(ids[0])
 
 
 def short_id(fact_id: FactId) -> str:

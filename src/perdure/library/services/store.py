@@ -6,9 +6,6 @@ from perdure.app import App
 from perdure.library.services.agents import AgentService
 from perdure.library.services.conversations import ApprovalService, ConversationService
 from perdure.library.services.corrections import CorrectionService
-from perdure.library.services.facts.episodes import EpisodeService
-from perdure.library.services.facts.facts import FactService
-from perdure.library.services.facts.views import FactViewService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.prompts import PromptService
@@ -32,9 +29,6 @@ class Services:
         self.approvals = ApprovalService(app)
         self.conversations = ConversationService(app)
         self.corrections = CorrectionService(app)
-        self.episodes = EpisodeService(app)
-        self.facts = FactService(app)
-        self.fact_views = FactViewService(app)
         self.identities = IdentityService(app)
         self.messages = MessageService(app)
         self.models = ModelService(app)

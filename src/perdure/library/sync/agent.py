@@ -14,9 +14,9 @@ from perdure.core.ids import ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.domain.agents.units import AgentChanges
 from perdure.library.agent import AsyncAgent, AsyncAgentById
+from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.origins import Origin
 from perdure.library.portal import Portal
-from perdure.library.services.facts.views import PROFILE_TOKENS
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks

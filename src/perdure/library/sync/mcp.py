@@ -41,7 +41,7 @@ class Mcp(Part):
     def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
         """The new server, whose tools are read if it can be reached within 30 s, else at the first use.
 
-        Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
+        Options as `add` takes them. Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
         """
         return self._portal.run(self._inner.add_and_read(name, **options))
 

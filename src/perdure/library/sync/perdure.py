@@ -10,7 +10,7 @@ from typing import Any, Unpack
 
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GroupId, Ids
+from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GraphId, GroupId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
@@ -21,6 +21,7 @@ from perdure.library.sync.agent import Agent, AgentById
 from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.companions import Companion
+from perdure.library.sync.facts import Facts
 from perdure.library.sync.folders import FolderById, Folders
 from perdure.library.sync.groups import GroupById, Groups
 from perdure.library.sync.mcp import Mcp
@@ -153,6 +154,11 @@ class Perdure:
         return Companion(self._portal, self._inner.companions)
 
     @property
+    def facts(self) -> Facts:
+        """The facts of all agents and graphs, by their ids."""
+        return Facts(self._portal, self._inner.facts)
+
+    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
@@ -273,6 +279,10 @@ class Perdure:
     def group_of(self, group_id: GroupId) -> GroupById:
         """The group of this id, which is not looked up."""
         return GroupById(self._portal, self._inner.group_of(group_id))
+
+    def facts_of(self, owner: AgentId | GraphId) -> Facts:
+        """The facts of an agent or a graph, which is not looked up."""
+        return Facts(self._portal, self._inner.facts_of(owner))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

@@ -82,7 +82,7 @@ class AsyncMcp(AsyncPart):
     async def add_and_read(self, name: str, **options: Unpack[ServerOptions]) -> McpServer:
         """The new server, whose tools are read if it can be reached within 30 s, else at the first use.
 
-        Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
+        Options as `add` takes them. Raises: InvalidInput, AlreadyExists, SecretKeyMissing; NotFound: a secret.
         """
         server = await self.add(name, check=False, **options)
         try:

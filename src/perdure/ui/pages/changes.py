@@ -110,7 +110,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
         runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
         archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
-        graph = None if agent_id is None else await services.facts.find_graph(agent_id)
+        graph = None if agent_id is None else await library.agent_of(agent_id).facts.find_graph()
     except (NotFound, StoreError):
         return State()  # read again with the next look
     return State(

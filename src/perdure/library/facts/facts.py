@@ -1,13 +1,12 @@
-"""The service of facts: list, search, add, correct and forget them, and say what must not be remembered."""
+"""What an agent knows as facts: list, search, add, correct and forget them, and say what must not be remembered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, TypedDict, Unpack, cast, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.credentials import without_credentials
 from perdure.core.facts.extraction import USER
@@ -45,15 +44,8 @@ from perdure.domain.facts.settings import check_graph_settings, plain_graph_sett
 from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.engine.ports import extract_nothing
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
-from perdure.library.services.facts.views import (
-    FactConditions,
-    Owner,
-    entity_seqs,
-    fact_filter,
-    find_graph,
-    of_graph,
-    with_entities,
-)
+from perdure.library.facts.episodes import AsyncEpisodes
+from perdure.library.facts.views import FactConditions, entity_seqs, fact_filter, find_graph, of_graph, with_entities
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
@@ -84,85 +76,22 @@ class FactHistory:
     sources: Sequence[Episode]
 
 
-class FactService:
-    """The operations on what the graph of an agent knows."""
-
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
-
-    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
-        """Create a graph that no agent has yet. Raises: InvalidInput."""
-        check_text("name", name)
-        settings = plain_graph_settings(settings or {})
-        check_graph_settings(settings)
-        ids, at = self._ports.ids, self._ports.clock.now()
-        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
-
-    async def find_graph(self, owner: Owner) -> Graph | None:
-        """Return the graph; None: the agent has none yet. Raises: NotFound."""
-        return await self._ports.store.read(find_graph, owner)
-
-    async def attach_graph(self, agent_id: AgentId, graph_id: GraphId) -> None:
-        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.graphs.attach(agent_id, graph_id))
-
-    async def update_settings(self, owner: Owner, changes: Mapping[str, Any]) -> Graph:
-        """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
-
-        def update(tx: Tx) -> Graph:
-            graph = self._graph(tx, owner)
-            settings = {**graph.settings, **plain_graph_settings(changes)}
-            check_graph_settings(settings)
-            graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
-            tx.graphs.put(graph)
-            return graph
-
-        return await self._ports.store.write(update)
-
-    async def timezone(self, owner: Owner | FactId) -> str:
-        """Return the time zone in which days of an agent's, a graph's or a fact's are. Raises: NotFound."""
-
-        def load(tx: Tx) -> str:
-            whose = tx.facts.get(FactId(owner)).graph_id if is_id("fact", owner) else cast(Owner, owner)
-            return zone_of(tx, whose, self._ports.settings.timezone)
-
-        return await self._ports.store.read(load)
-
-    async def counts(self, owner: Owner) -> GraphCounts:
-        """Count what is known, and what waits. Raises: NotFound."""
-        is_on = self._ports.find_extractor is not extract_nothing
-
-        def count(tx: Tx) -> GraphCounts:
-            graph = find_graph(tx, owner)
-            counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
-            agents = [AgentId(owner)] if graph is None else tx.graphs.list_agents(graph.id)
-            waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
-            return replace(counts, waiting=counts.waiting + waiting)
-
-        return await self._ports.store.read(count)
-
-    async def search(
-        self, owner: Owner, text: str = "", *, limit: int = 10, explain: bool = False, conditions: FactConditions
-    ) -> Hits[FactHit]:
-        """Search facts, best first; without a text the newest. Raises: InvalidInput, NotFound."""
-        check_limit(limit)
-
-        def prepare(tx: Tx, graph: Graph) -> tuple[Graph, FactFilter, str] | None:
-            return graph, fact_filter(tx, graph, conditions), zone_of(tx, owner, self._ports.settings.timezone)
-
-        prepared = await self._ports.store.read(of_graph(owner, prepare, None))
-        if prepared is None:
-            return Hits()
-        graph, where, home = prepared
-        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
+class AsyncFacts(AsyncEpisodes):
+    """The facts of one agent. They are extracted from what is said, in the background; each links to its source."""
 
     async def list(
-        self, owner: Owner, *, limit: int = 50, after: FactId | None = None, conditions: FactConditions
+        self, *, limit: int = 50, after: FactId | None = None, **conditions: Unpack[FactConditions]
     ) -> Sequence[FactHit]:
-        """List facts, newest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
-        return await self.page(owner, Page(limit, ascending=False, after=after), conditions=conditions)
+        """A page of what is known, newest first; `after` is the last fact of the page before.
 
-    async def page(self, owner: Owner, page: Page, *, conditions: FactConditions) -> Sequence[FactHit]:
+        Args:
+            conditions: `at`, `since`, `until`: true then; `as_of`: believed then; `entity`: a name or an id;
+                `relations`, `types`, `min_rating`, `states`, `trust`, `scope`.
+        Raises: InvalidInput: a time without a zone, a limit below 1 or above 10,000; NotFound: an unknown entity.
+        """
+        return await self.page(Page(limit, ascending=False, after=after), **conditions)
+
+    async def page(self, page: Page, **conditions: Unpack[FactConditions]) -> Sequence[FactHit]:
         """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
         check_page(page)
 
@@ -174,10 +103,30 @@ class FactService:
 
             return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
 
-        return await self._ports.store.read(of_graph(owner, load, ()))
+        return await self._ports.store.read(of_graph(self._owner, load, ()))
+
+    async def search(
+        self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
+    ) -> Hits[FactHit]:
+        """The facts that best match, by words, vectors and how near their entities are to those of the text.
+
+        Args:
+            conditions: as of `list`.
+        Raises: InvalidInput, NotFound.
+        """
+        check_limit(limit)
+
+        def prepare(tx: Tx, graph: Graph) -> tuple[Graph, FactFilter, str] | None:
+            return graph, fact_filter(tx, graph, conditions), zone_of(tx, self._owner, self._ports.settings.timezone)
+
+        prepared = await self._ports.store.read(of_graph(self._owner, prepare, None))
+        if prepared is None:
+            return Hits()
+        graph, where, home = prepared
+        return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
 
     async def get(self, fact_id: FactId) -> FactHit:
-        """Return the newest version of a fact. Raises: NotFound."""
+        """The newest version of a fact. Raises: NotFound."""
         check_text("fact_id", fact_id)
 
         def load(tx: Tx) -> FactHit:
@@ -187,7 +136,7 @@ class FactService:
         return await self._ports.store.read(load)
 
     async def history(self, fact_id: FactId) -> FactHistory:
-        """Return all versions of a fact, with what supports it. Raises: NotFound."""
+        """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
         check_text("fact_id", fact_id)
 
         def load(tx: Tx) -> FactHistory:
@@ -206,7 +155,28 @@ class FactService:
 
     async def add(
         self,
-        owner: Owner,
+        text: str,
+        *,
+        subject: str = "",
+        relation: str = "REMEMBERS",
+        object: str = "",
+        valid_at: datetime | None = None,
+        invalid_at: datetime | None = None,
+    ) -> FactHit:
+        """Add a fact as a sentence; without a subject it is about the user.
+
+        Args:
+            relation: such as LIVES_IN.
+            valid_at, invalid_at: from when until when it is true, with a zone; without both from now on.
+        Raises: InvalidInput.
+        """
+        times: NewFactFields = {}
+        if valid_at is not None or invalid_at is not None:
+            times = {"valid_at": valid_at, "invalid_at": invalid_at}
+        return await self.add_fact(text, subject=subject, relation=relation, object_=object, **times)
+
+    async def add_fact(
+        self,
         text: str,
         *,
         subject: str = "",
@@ -235,7 +205,7 @@ class FactService:
         values["invalid_at"] = utc("invalid_at", values.get("invalid_at"))
 
         def add(tx: Tx) -> FactHit:
-            graph = self._graph(tx, owner)
+            graph = self._graph(tx)
             names = [
                 NewEntity(name=subject or _user(tx, graph), type="Person"),
                 NewEntity(name=object_ or "Memory", type="Concept"),
@@ -258,7 +228,12 @@ class FactService:
 
         return await self._ports.store.write(add)
 
-    async def update(self, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
+    async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
+        """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
+        history. Raises: InvalidInput, NotFound."""
+        return await self.edit(fact_id, changes)
+
+    async def edit(self, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
         """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
         check_text("fact_id", fact_id)
         times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
@@ -278,8 +253,16 @@ class FactService:
 
         return await self._ports.store.write(change)
 
-    async def delete(self, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
+    async def accept(self, fact_id: FactId) -> FactHit:
+        """Accept a proposed fact. Raises: NotFound."""
+        return await self.edit(fact_id, {"state": "active"})
+
+    async def delete(self, *fact_ids: FactId) -> Sequence[Fact]:
         """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
+        return await self.forget(fact_ids)
+
+    async def forget(self, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
+        """As `delete`; `origin` is who does it. Raises: NotFound."""
 
         def delete(tx: Tx) -> Sequence[Fact]:
             facts = [tx.facts.get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
@@ -304,7 +287,6 @@ class FactService:
 
     async def ingest(
         self,
-        owner: Owner,
         text: str,
         *,
         kind: Literal["text", "json"] | None = None,
@@ -312,10 +294,13 @@ class FactService:
         scope: Mapping[str, str] | None = None,
         occurred_at: datetime | None = None,
     ) -> Sequence[FactHit]:
-        """Extract the facts of a text or a JSON document now, and return the new ones; `kind` None: it is JSON if it
-        looks so.
+        """Extract the facts of a text or of a JSON document now, and return the new ones. Credentials are replaced.
 
-        Raises: InvalidInput, ModelError, NotFound.
+        Args:
+            kind: None: a text that is an object or a list in JSON is read as a document.
+            trust: where it comes from. What no user and no agent says, such as `web` or `file`, stays out of profiles
+                and of automatic recall.
+        Raises: InvalidInput, ModelError.
         """
         check_text("text", text)
         check_choice("kind", kind or "text", ("text", "json"))
@@ -326,35 +311,56 @@ class FactService:
         moment = utc("occurred_at", occurred_at) or now
 
         def add(tx: Tx) -> tuple[Graph, Episode]:
-            graph = self._graph(tx, owner)
+            graph = self._graph(tx)
             return graph, add_episode(
                 tx, graph, kind_, text, trust=trust, scope=scope or {}, ids=ids, occurred_at=moment, at=now
             )
 
         graph, own = await self._ports.store.write(add)
-        facts = await extract_texts(self._ports, graph, AgentId(owner) if is_id("agent", owner) else None, [own])
+        facts = await extract_texts(self._ports, graph, self._agent_id, [own])
         return await self._ports.store.read(with_entities, graph, facts)
 
-    async def extract(self, agent_id: AgentId) -> Sequence[FactHit]:
-        """Extract now what an agent's conversations said since, and return the new facts.
-
-        Raises: ModelError, ModelNotFound, NotFound, StoreError.
-        """
-        behind = await self._ports.store.read(lambda tx: tx.episodes.list_behind_of(agent_id))
+    async def extract(self) -> Sequence[FactHit]:
+        """Extract now what was said since the last extraction, and return the new facts. Raises: StoreError."""
+        behind = await self._ports.store.read(lambda tx: tx.episodes.list_behind_of(self._id))
         facts: list[Fact] = []
         for seq in behind or (0,):
-            facts += await extract_due(self._ports, (agent_id, seq), rest=True)
+            facts += await extract_due(self._ports, (self._id, seq), rest=True)
 
         def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
             return with_entities(tx, graph, facts)
 
-        return await self._ports.store.read(of_graph(agent_id, load, ()))
+        return await self._ports.store.read(of_graph(self._id, load, ()))
 
-    async def add_rule(
-        self, owner: Owner, *, text: str = "", relation: str | None = None, entity: str | None = None
-    ) -> FactRule:
+    async def pause(self) -> None:
+        """Extract nothing until `resume`."""
+        await self.change_settings({"paused": True})
+
+    async def resume(self) -> None:
+        """Extract again, also what was said meanwhile."""
+        await self.change_settings({"paused": False})
+
+    async def update_settings(self, **changes: Any) -> None:
+        """Change settings of what all agents of the graph know: `entity_types`, `fact_types`, `prompt`, `reflect`,
+        `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
+        await self.change_settings(changes)
+
+    async def change_settings(self, changes: Mapping[str, Any]) -> Graph:
+        """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
+
+        def update(tx: Tx) -> Graph:
+            graph = self._graph(tx)
+            settings = {**graph.settings, **plain_graph_settings(changes)}
+            check_graph_settings(settings)
+            graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
+            tx.graphs.put(graph)
+            return graph
+
+        return await self._ports.store.write(update)
+
+    async def add_rule(self, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
         """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
-        conditions all have to hold. Raises: InvalidInput, NotFound."""
+        conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
         if not text.strip() and not relation and not entity:
             raise InvalidInput("the rule is empty: give words, an entity, or a relation such as LIVES_IN")
         if relation and RELATION.fullmatch(relation) is None:
@@ -362,7 +368,7 @@ class FactService:
 
         def add(tx: Tx) -> FactRule:
             tx.limits.check("query_limit_chars", len(text), field="text")
-            graph = self._graph(tx, owner)
+            graph = self._graph(tx)
             at = self._ports.clock.now()
             about = (entity_seqs(tx, graph, entity) or (None,))[0]
             rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
@@ -371,21 +377,25 @@ class FactService:
 
         return await self._ports.store.write(add)
 
-    async def list_rules(self, owner: Owner) -> Sequence[FactRule]:
-        """List what must not be remembered. Raises: NotFound."""
-        return await self._ports.store.read(of_graph(owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
+    async def rules(self) -> Sequence[FactRule]:
+        """What must not be remembered."""
+        return await self._ports.store.read(of_graph(self._owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
 
-    async def delete_rule(self, owner: Owner, seq: int) -> None:
-        """Remove a rule. Raises: NotFound."""
+    async def delete_rule(self, seq: int) -> None:
+        """Remove a rule by its number. Raises: NotFound."""
         check_number("seq", seq)
 
         def delete(tx: Tx) -> None:
-            if not tx.graphs.delete_rule(self._graph(tx, owner).id, seq):
+            if not tx.graphs.delete_rule(self._graph(tx).id, seq):
                 raise NotFound("rule", str(seq))
 
         await self._ports.store.write(delete)
 
-    async def entities(self, owner: Owner, page: Page) -> Sequence[Entity]:
+    async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
+        """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
+        return await self.page_of_entities(Page(limit, ascending=True, after=after))
+
+    async def page_of_entities(self, page: Page) -> Sequence[Entity]:
         """List a page of entities. Raises: InvalidInput, NotFound."""
         check_page(page)
 
@@ -395,18 +405,67 @@ class FactService:
 
             return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
 
-        return await self._ports.store.read(of_graph(owner, load, ()))
+        return await self._ports.store.read(of_graph(self._owner, load, ()))
 
     async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""
         check_text("entity_id", entity_id)
         return await self._ports.store.read(lambda tx: tx.entities.get(entity_id))
 
-    def _graph(self, tx: Tx, owner: Owner) -> Graph:
+    async def counts(self) -> GraphCounts:
+        """How much is known, how much waits, and what was dropped and why."""
+        is_on = self._ports.find_extractor is not extract_nothing
+
+        def count(tx: Tx) -> GraphCounts:
+            graph = find_graph(tx, self._owner)
+            counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+            agents = [AgentId(self._owner)] if graph is None else tx.graphs.list_agents(graph.id)
+            waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+            return replace(counts, waiting=counts.waiting + waiting)
+
+        return await self._ports.store.read(count)
+
+    async def find_graph(self) -> Graph | None:
+        """The graph; None: the agent has none yet. Raises: NotFound."""
+        return await self._ports.store.read(find_graph, self._owner)
+
+    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
+        """A new graph that no agent has yet. Raises: InvalidInput."""
+        check_text("name", name)
+        settings = plain_graph_settings(settings or {})
+        check_graph_settings(settings)
+        ids, at = self._ports.ids, self._ports.clock.now()
+        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
+
+    async def open_graph(self, name: str) -> Graph:
+        """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
+        check_text("name", name)
+        ids, at = self._ports.ids, self._ports.clock.now()
+
+        def find_or_create(tx: Tx) -> Graph:
+            tx.graphs.lock_names()
+            return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
+
+        return await self._ports.store.write(find_or_create)
+
+    async def attach_graph(self, graph_id: GraphId) -> None:
+        """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
+        await self._ports.store.write(lambda tx: tx.graphs.attach(self._id, graph_id))
+
+    async def timezone(self, fact_id: FactId | None = None) -> str:
+        """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
+
+        def load(tx: Tx) -> str:
+            whose = self._owner if fact_id is None else tx.facts.get(fact_id).graph_id
+            return zone_of(tx, whose, self._ports.settings.timezone)
+
+        return await self._ports.store.read(load)
+
+    def _graph(self, tx: Tx) -> Graph:
         """Return the graph; an agent without one gets one. Raises: NotFound."""
-        if is_id("graph", owner):
-            return tx.graphs.get(GraphId(owner))
-        return graph_of_agent(tx, AgentId(owner), ids=self._ports.ids, at=self._ports.clock.now())
+        if is_id("graph", self._owner):
+            return tx.graphs.get(GraphId(self._owner))
+        return graph_of_agent(tx, AgentId(self._owner), ids=self._ports.ids, at=self._ports.clock.now())
 
 
 def _user(tx: Tx, graph: Graph) -> str:

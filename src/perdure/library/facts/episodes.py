@@ -1,4 +1,4 @@
-"""The service of episodes: texts that programs give to a graph, such as messages of another system."""
+"""Episodes: texts that programs give to a graph, such as messages of another system."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from perdure.app import App
 from perdure.core.facts.values import Episode, Fact, Graph
 from perdure.core.ids import GraphId
 from perdure.core.provenance.sources import TrustLabel
-from perdure.domain.facts.graphs import add_episode, create_graph, delete_episodes
+from perdure.domain.facts.graphs import add_episode, delete_episodes
 from perdure.engine.facts.extract import extract_texts
 from perdure.library.checks import check_limit, check_text, utc
-from perdure.library.services.facts.views import with_entities
+from perdure.library.facts.views import AsyncFactViews, with_entities
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
@@ -39,24 +38,10 @@ class NewEpisode:
     extract: bool = True
 
 
-class EpisodeService:
-    """The operations on the texts of graphs that no agent has to have."""
+class AsyncEpisodes(AsyncFactViews):
+    """The texts of a graph that no agent has to have."""
 
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
-
-    async def open_graph(self, name: str) -> Graph:
-        """Return the oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
-        check_text("name", name)
-        ids, at = self._ports.ids, self._ports.clock.now()
-
-        def find_or_create(tx: Tx) -> Graph:
-            tx.graphs.lock_names()
-            return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
-
-        return await self._ports.store.write(find_or_create)
-
-    async def add(self, graph_id: GraphId, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
+    async def add_episodes(self, new: Sequence[NewEpisode]) -> Sequence[FactHit]:
         """Add episodes, extract them, and return their facts that are new or changed.
 
         Raises: InvalidInput, ModelError, NotFound.
@@ -67,7 +52,7 @@ class EpisodeService:
         times = [utc("occurred_at", one.occurred_at) or now for one in new]
 
         def add(tx: Tx) -> tuple[Graph, Sequence[Episode]]:
-            graph, own = tx.graphs.get(graph_id), list[Episode]()
+            graph, own = tx.graphs.get(self._graph_id), list[Episode]()
             for one, occurred_at in zip(new, times, strict=True):
                 episode = add_episode(
                     tx,
@@ -90,16 +75,18 @@ class EpisodeService:
         facts = await extract_texts(self._ports, graph, None, own)
         return await self._ports.store.read(with_entities, graph, facts)
 
-    async def list(
-        self, graph_id: GraphId, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False
+    async def episodes(
+        self, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False
     ) -> Sequence[Episode]:
         """List the episodes of a scope. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         return await self._ports.store.read(
-            lambda tx: tx.episodes.list(tx.graphs.get(graph_id).id, scope=scope, newest_first=newest_first, limit=limit)
+            lambda tx: tx.episodes.list(
+                tx.graphs.get(self._graph_id).id, scope=scope, newest_first=newest_first, limit=limit
+            )
         )
 
-    async def delete(self, graph_id: GraphId, scope: Mapping[str, str]) -> Sequence[Fact]:
+    async def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
         """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.
 
         Raises: NotFound.
@@ -107,8 +94,8 @@ class EpisodeService:
         retracted: list[Fact] = []
 
         def delete(tx: Tx) -> tuple[int, Sequence[Fact]]:
-            graph = tx.graphs.get(graph_id)
-            episodes = tx.episodes.list(graph_id, scope=scope, limit=DELETE_ROWS)
+            graph = tx.graphs.get(self._graph_id)
+            episodes = tx.episodes.list(self._graph_id, scope=scope, limit=DELETE_ROWS)
             return len(episodes), delete_episodes(tx, graph, episodes, at=self._ports.clock.now()).lost
 
         count = DELETE_ROWS
@@ -116,3 +103,7 @@ class EpisodeService:
             count, facts = await self._ports.store.write(delete)
             retracted += facts
         return retracted
+
+    @property
+    def _graph_id(self) -> GraphId:
+        return GraphId(self._owner)

@@ -1,4 +1,4 @@
-"""The service of what is derived from facts: profiles, timelines, communities, texts, and what may fade; and the
+"""What is derived from facts whenever it is read: profiles, timelines, communities, texts, and what may fade; and the
 conditions of a list or search, as programs and people give them."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
 from perdure.app import App
-from perdure.core.errors import NotFound
+from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.facts.values import (
     KNOWN_STATES,
     CommunityHit,
@@ -22,7 +22,7 @@ from perdure.core.facts.values import (
     Profile,
 )
 from perdure.core.ids import AgentId, EntityId, GraphId, is_id
-from perdure.core.passages import PassageFilter
+from perdure.core.passages import Passage, PassageFilter
 from perdure.core.provenance.sources import TrustLabel
 from perdure.core.text.zones import local as local
 from perdure.core.text.zones import zone as zone
@@ -32,9 +32,10 @@ from perdure.domain.facts.context import PROFILE_SHARE, context_facts, pack_cont
 from perdure.domain.facts.graphs import check_scope, zone_of
 from perdure.domain.facts.profile import load_profile, trust_filter
 from perdure.domain.facts.settings import Forgetting, load_agent_facts
-from perdure.domain.forgetting import Memory, TidyItem
+from perdure.domain.forgetting import TidyItem
 from perdure.engine.facts.forgetting import Fading, load_fading, restore_last, tidy
 from perdure.library.checks import check_limit, utc
+from perdure.library.parts import AsyncPart
 from perdure.library.services.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
@@ -123,64 +124,87 @@ def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]
     return seqs
 
 
-PROFILE_TOKENS, CONTEXT_TOKENS = 500, 1_000
+PROFILE_TOKENS = 500
+CONTEXT_TOKENS = 1_000
 COMMUNITIES_MAX = 1_000
 """The most communities of which the largest are chosen."""
 CONTEXT_FACTS, CONTEXT_EVENTS = 30, 30
 """The most facts and events that a text is packed from."""
 
 
-class FactViewService:
-    """What is derived from facts whenever it is read."""
+class AsyncFactViews(AsyncPart):
+    """What is derived from the facts of an agent or graph."""
 
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
+    def __init__(self, app: App, owner: Owner | None = None) -> None:
+        super().__init__(app, AgentId(owner) if owner is not None and is_id("agent", owner) else None)
+        self._of = owner
 
-    async def profile(self, owner: Owner, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
-        """Return the profile of the user, or of the entity with a name. Raises: InvalidInput, NotFound."""
+    @property
+    def _owner(self) -> Owner:
+        """Whose facts they are. Raises: InvalidInput: nobody's."""
+        if self._of is None:
+            raise InvalidInput("whose facts? Name an agent or a graph, by `facts_of(id)`")
+        return self._of
+
+    async def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+        """What is known about the user now, by slots, the most important first: true facts of trusted sources.
+
+        Args:
+            budget_tokens: the largest size of its text.
+            user: the name of another entity whose profile it is.
+        Raises: InvalidInput.
+        """
         check_budget(budget_tokens)
 
         def load(tx: Tx, graph: Graph) -> Profile:
-            return self._profile(tx, graph, owner, budget_tokens, user)
+            return self._profile(tx, graph, budget_tokens, user)
 
-        return await self._ports.store.read(of_graph(owner, load, Profile()))
+        return await self._ports.store.read(of_graph(self._owner, load, Profile()))
 
     async def timeline(
         self,
-        owner: Owner,
         since: datetime | None = None,
         until: datetime | None = None,
         *,
         limit: int = 100,
         newest_first: bool = False,
+        entity: str | None = None,
         tags: Sequence[str] = (),
-        conditions: FactConditions,
     ) -> Sequence[FactEvent]:
-        """List when facts began and ceased to be true, in order of time. Raises: InvalidInput, NotFound."""
+        """When facts began and ceased to be true, from `since` until before `until`, in order of time.
+
+        Args:
+            entity: the name or id of an entity that the facts are about.
+            tags: relations and types of facts; empty: all.
+        Raises: InvalidInput, NotFound.
+        """
         check_limit(limit)
         start, end = utc("since", since), utc("until", until)
 
         def load(tx: Tx, graph: Graph) -> Sequence[FactEvent]:
-            where = fact_filter(tx, graph, conditions)
+            where = fact_filter(tx, graph, {"entity": entity})
             return tx.facts.timeline(
                 graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
             )
 
-        return await self._ports.store.read(of_graph(owner, load, ()))
+        return await self._ports.store.read(of_graph(self._owner, load, ()))
 
-    async def context(self, owner: Owner, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
-        """Return profile, facts for a query and the latest events as one text. Raises: InvalidInput, NotFound."""
+    async def context(self, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
+        """What is known as one text for any program: the profile, the facts that match a query, the latest events; with
+        the sources of each fact. Raises: InvalidInput."""
         check_budget(budget_tokens)
-        now, agent_id = self._ports.clock.now(), _agent(owner)
-        graph = await self._ports.store.read(find_graph, owner)
+        now = self._ports.clock.now()
+        graph = await self._ports.store.read(find_graph, self._owner)
         if graph is None:
             return FactContext()
-        home = await self._ports.store.read(zone_of, owner, self._ports.settings.timezone)
-        where = await self._ports.store.read(lambda tx: trust_filter(tx, agent_id, fact_filter(tx, graph, {"at": now})))
+        home = await self._ports.store.read(zone_of, self._owner, self._ports.settings.timezone)
+        where = await self._ports.store.read(
+            lambda tx: trust_filter(tx, self._agent_id, fact_filter(tx, graph, {"at": now}))
+        )
         hits = await self._ports.search.facts(graph.id, query, where=where, limit=CONTEXT_FACTS, timezone=home)
 
         def pack(tx: Tx) -> FactContext:
-            profile = self._profile(tx, graph, owner, int(PROFILE_SHARE * budget_tokens), "")
+            profile = self._profile(tx, graph, int(PROFILE_SHARE * budget_tokens), "")
             events = tx.facts.timeline(
                 graph.id, where=replace(where, at=None), until=now, newest_first=True, limit=CONTEXT_EVENTS
             )
@@ -199,10 +223,11 @@ class FactViewService:
 
         return await self._ports.store.read(pack)
 
-    async def communities(self, owner: Owner, query: str = "", *, limit: int = 10) -> Sequence[CommunityHit]:
-        """Search the summaries of communities; without a query list the largest. Raises: InvalidInput, NotFound."""
+    async def communities(self, query: str = "", *, limit: int = 10) -> Sequence[CommunityHit]:
+        """Groups of entities that many facts connect, by their summaries: those that match the query best; without one
+        the largest. Raises: InvalidInput."""
         check_limit(limit)
-        graph = await self._ports.store.read(find_graph, owner)
+        graph = await self._ports.store.read(find_graph, self._owner)
         if graph is None:
             return ()
         scores: dict[int, float] | None = None
@@ -226,38 +251,36 @@ class FactViewService:
 
         return await self._ports.store.read(load)
 
-    async def tidy(self, owner: Owner, *, dry_run: bool = False) -> Sequence[TidyItem]:
-        """Let facts fade by the agent's policy, and passages of an agent; return which. `dry_run` changes nothing.
+    async def tidy(self, *, dry_run: bool = False) -> Sequence[TidyItem]:
+        """Let facts and passages fade by the agent's policy, `facts.forgetting` of its settings, and near-duplicates
+        become one; return which. They leave recall, later searches, and `restore_last` brings them back. Passages fade
+        in the archives that only this agent has.
 
-        Raises: NotFound.
+        Args:
+            dry_run: only return what would fade.
         """
 
         def load(tx: Tx) -> tuple[Fading, Forgetting]:
-            agent_id = _agent(owner)
+            agent_id = self._agent_id
             settings = {} if agent_id is None else tx.agents.get(agent_id).settings
-            return load_fading(tx, agent_id, find_graph(tx, owner)), load_agent_facts(settings).forgetting
+            return load_fading(tx, agent_id, find_graph(tx, self._owner)), load_agent_facts(settings).forgetting
 
         fading, policy = await self._ports.store.read(load)
         return await tidy(self._ports, fading, policy, dry_run=dry_run)
 
-    async def restore_last(self, owner: Owner) -> Sequence[Memory]:
-        """Take back the latest pass of `tidy`; return the facts and passages as they are again. Raises: NotFound."""
-        fading = await self._ports.store.read(lambda tx: load_fading(tx, _agent(owner), find_graph(tx, owner)))
+    async def restore_last(self) -> Sequence[Fact | Passage]:
+        """Take back the latest pass of `tidy`; return the facts and passages as they are again."""
+        fading = await self._ports.store.read(lambda tx: load_fading(tx, self._agent_id, find_graph(tx, self._owner)))
         return await restore_last(self._ports, fading)
 
-    def _profile(self, tx: Tx, graph: Graph, owner: Owner, budget_tokens: int, user: str) -> Profile:
+    def _profile(self, tx: Tx, graph: Graph, budget_tokens: int, user: str) -> Profile:
         """Load the profile of the graph's user. Raises: NotFound."""
         return load_profile(
             tx,
             graph,
-            _agent(owner),
+            self._agent_id,
             budget_tokens=budget_tokens,
             count=self._ports.counter.count,
             at=self._ports.clock.now(),
             user=user,
         )
-
-
-def _agent(owner: Owner) -> AgentId | None:
-    """Return the agent, if the owner is one."""
-    return AgentId(owner) if is_id("agent", owner) else None
