@@ -75,8 +75,7 @@ class Module:
     """One asynchronous module: its classes to be generated, and where the names in it come from."""
 
     name: str
-    home: str
-    """Its dotted name."""
+    """Its path below the library, with dots."""
 
     text: str
     classes: Sequence[ast.ClassDef]
@@ -118,19 +117,19 @@ def generate(library: Path = LIBRARY) -> dict[str, str]:
 
     Raises: Unsupported.
     """
-    paths = sorted(path for path in library.rglob("*.py") if path.parent.name != TARGET.name)
+    paths = sorted(path for path in library.rglob("*.py") if TARGET.name not in path.relative_to(library).parts)
     modules = [module for path in paths if (module := _read(path, library)).classes]
     generated = {node.name: module.name for module in modules for node in module.classes}
-    files = {f"{module.name}.py": _module(module, generated) for module in modules}
+    files = {f"{module.name.replace('.', '/')}.py": _module(module, generated) for module in modules}
     docstring = f'"""The library with plain calls: a twin of every `{PREFIX}...` class of `{PACKAGE}`."""\n'
-    return {"__init__.py": f"{HEADER}\n{docstring}", **files}
+    folders = {(Path(name).parent / "__init__.py").as_posix() for name in (*files, "")}
+    return dict.fromkeys(sorted(folders), f"{HEADER}\n{docstring}") | files
 
 
 def formatted(files: Mapping[str, str]) -> dict[str, str]:
     """The same files in the shape that `ruff format` gives them."""
     with tempfile.TemporaryDirectory() as folder:
-        for name, text in files.items():
-            (Path(folder) / name).write_text(text, encoding="utf-8")
+        write(files, Path(folder))
         command = [sys.executable, "-m", "ruff", "format", "--quiet", "--no-cache"]
         subprocess.run([*command, "--config", ROOT / "pyproject.toml", folder], check=True)
         return {name: (Path(folder) / name).read_text(encoding="utf-8") for name in files}
@@ -138,15 +137,15 @@ def formatted(files: Mapping[str, str]) -> dict[str, str]:
 
 def stale(files: Mapping[str, str], target: Path = TARGET) -> list[str]:
     """The names of files that `target` lacks, has with another text, or has too many."""
-    there = {path.name: path.read_text(encoding="utf-8") for path in target.glob("*.py")}
+    there = {path.relative_to(target).as_posix(): path.read_text(encoding="utf-8") for path in target.rglob("*.py")}
     return sorted(name for name in files.keys() | there.keys() if files.get(name) != there.get(name))
 
 
 def write(files: Mapping[str, str], target: Path = TARGET) -> list[str]:
     """Bring `target` up to date. Returns: the names of the files that were changed."""
     changed = stale(files, target)
-    target.mkdir(exist_ok=True)
     for name in changed:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
         if name in files:
             (target / name).write_text(files[name], encoding="utf-8")
         else:
@@ -173,7 +172,8 @@ def plain(text: str, generated: Iterable[str]) -> str:
 def _read(path: Path, library: Path) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    here = ".".join((PACKAGE, *path.relative_to(library).with_suffix("").parts))
+    own = ".".join(path.relative_to(library).with_suffix("").parts)
+    here = f"{PACKAGE}.{own}"
     homes: dict[str, str] = {}
     originals: dict[str, str] = {}
     for node in tree.body:
@@ -186,7 +186,7 @@ def _read(path: Path, library: Path) -> Module:
             case ast.AnnAssign(target=ast.Name(id=name)):
                 homes[name] = here
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name.startswith(PREFIX)]
-    return Module(path.stem, here, text, classes, homes, originals)
+    return Module(own, text, classes, homes, originals)
 
 
 def _module(module: Module, generated: Mapping[str, str]) -> str:
@@ -195,7 +195,7 @@ def _module(module: Module, generated: Mapping[str, str]) -> str:
     public = ", ".join(f'"{sync_name(node.name)}"' for node in sorted(module.classes, key=lambda node: node.name))
     own = f"{PACKAGE}.sync.{module.name}"
     imports = _imports((home, name) for home, name in names.found if home != own)
-    docstring = f'"""Plain calls of `{module.home}`, each run in the store\'s own loop."""'
+    docstring = f'"""Plain calls of `{PACKAGE}.{module.name}`, each run in the store\'s own loop."""'
     return "\n\n".join([f"{HEADER}\n{docstring}", imports, f"__all__ = [{public}]", *classes]) + "\n"
 
 
@@ -214,7 +214,7 @@ def _imports(found: Iterable[tuple[str, str]]) -> str:
 
 
 def _class(node: ast.ClassDef, names: Names) -> str:
-    name, home = sync_name(node.name), names.module.home
+    name, home = sync_name(node.name), f"{PACKAGE}.{names.module.name}"
     names.add(home, node.name)
     bases = ", ".join(names.use(base) for base in node.bases)
     methods = {one.name: one for one in node.body if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)}

@@ -214,23 +214,21 @@ async def messages_sent(room: Room) -> Changes:
     assert room.refused <= 1
 
 
-@case("runs.cancel", "runs.delete", "runs.cancel_all", "jobs.cancel", "jobs.delete", "steps.put_feedback")
+@case("Runs.cancel", "Runs.hide_run", "Runs.cancel_all", "Jobs.cancel", "Jobs.delete", "Steps.put_feedback")
 async def runs_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     reply = await agent.send("Hello.")
     run_id = RunId(reply.run_id)
-    _, (step, *_), _ = await room.first.services.runs.list_steps(run_id, ALL)
+    _, (step, *_), _ = await room.first.runs.steps_of_run(run_id, ALL)
     yield (
-        lambda one: one.services.steps.put_feedback(step.id, "positive", tags=["t"]),
-        lambda one: one.services.steps.put_feedback(step.id, "positive"),
+        lambda one: one.steps.put_feedback(step.id, "positive", tags=["t"]),
+        lambda one: one.steps.put_feedback(step.id, "positive"),
     )
-    now = (await room.first.services.steps.get(step.id)).step
+    now = (await room.first.steps.step(step.id)).step
     assert (now.feedback, list(now.tags)) == ("positive", ["t"])
-    await room.at_once(lambda one: one.services.runs.cancel(run_id), lambda one: one.services.jobs.cancel(run_id))
-    await room.at_once(lambda one: one.services.runs.delete(run_id), lambda one: one.services.jobs.delete(run_id))
-    await room.at_once(
-        lambda one: one.services.runs.cancel_all(agent.id), lambda one: one.services.runs.cancel_all(agent.id)
-    )
+    await room.at_once(lambda one: one.runs.cancel(run_id), lambda one: one.jobs.cancel(run_id))
+    await room.at_once(lambda one: one.runs.hide_run(run_id), lambda one: one.jobs.delete(run_id))
+    await room.at_once(lambda one: one.agent_of(agent.id).cancel_all(), lambda one: one.agent_of(agent.id).cancel_all())
 
 
 @case("Schedules.create", "Schedules.add", "Schedules.cancel", "Schedules.delete", "Events.notify")
@@ -389,18 +387,17 @@ async def memories_tidied_twice(room: Room) -> Changes:
     await room.at_once(lambda one: agent.facts.restore_last(), lambda one: agent.facts.restore_last())
 
 
-@case("jobs.send_batch", "jobs.cancel_batch")
+@case("Jobs.send_batch", "Jobs.cancel_batch")
 async def batches_of_one_key(room: Room) -> Changes:
     agent = await room.agent()
     parts: list[BatchPart] = [(agent.id, HELLO, {})]
     yield (
-        lambda one: one.services.jobs.send_batch(parts, idempotency_key="one"),
-        lambda one: one.services.jobs.send_batch(parts, idempotency_key="one"),
+        lambda one: one.jobs.send_batch(parts, idempotency_key="one"),
+        lambda one: one.jobs.send_batch(parts, idempotency_key="one"),
     )
     assert room.results[0].id == room.results[1].id
     await room.at_once(
-        lambda one: one.services.jobs.cancel_batch(room.results[0].id),
-        lambda one: one.services.jobs.cancel_batch(room.results[0].id),
+        lambda one: one.jobs.cancel_batch(room.results[0].id), lambda one: one.jobs.cancel_batch(room.results[0].id)
     )
 
 

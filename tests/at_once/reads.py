@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 READS = {
+    "Jobs": "get get_batch list list_batches list_messages",
+    "Replays": "export_run replay",
+    "Runs": "find_resumable messages_of_run page_of_runs run runs spans_of_run steps_of_run tools_of_run usage_of_run",
+    "Steps": "context costs costs_of_runs exchange explain messages_of_step page_of_steps preview request step steps"
+    " times_of_step trace_of_step",
     "Episodes": "episodes",
     "Facts": "counts entities find_graph get get_entity history list page page_of_entities rules search timezone",
     "FactViews": "communities context profile timeline",
@@ -35,15 +40,11 @@ READS = {
     "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
     "identities": "count filter_of get list list_blocks",
-    "jobs": "get get_batch list list_batches list_messages",
     "messages": "count fetch_images get list list_shown prepare prepare_batch reply",
     "models": "reload resolve",
     "prompts": "build_payload generate",
     "providers": "check check_stored get list",
-    "replays": "export replay",
-    "runs": "find_resumable get get_spans get_usage list list_messages list_steps list_tool_ids",
     "search": "messages messages_of_agent passages recall",
-    "steps": "build_request costs explain get get_exchange get_times get_trace ledger list list_messages page preview",
     "transcripts": "list",
     "transfer": "copy_agent list_forgotten",
     "upkeep": "backup check_ready find_damage mark queue_lengths",

@@ -117,10 +117,10 @@ async def test_a_replay_of_an_erased_text_says_that_it_is_redacted(tmp_path: Pat
         second = await other.send("hello")
         await agent.forget(CANARY, erase=True)
 
-        replay = await perdure.services.replays.replay(first.run_id)
+        replay = await perdure.runs.replay(first.run_id)
         assert "[redacted]" in replay.end
         assert model.requests[-1].messages[-1].text == "Remember: [redacted]"
-        assert "[redacted]" not in (await perdure.services.replays.replay(second.run_id)).end
+        assert "[redacted]" not in (await perdure.runs.replay(second.run_id)).end
 
 
 def test_forgetting_takes_it_out_of_view_and_undo_brings_it_back(told: tuple[Perdure, Agent, Path]) -> None:

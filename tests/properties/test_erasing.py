@@ -169,7 +169,7 @@ async def identity(world: World, text: str) -> None:
 async def feedback(world: World, text: str) -> None:
     await world.agent.send("hello")
     step = (await world.agent.steps(limit=1))[0]
-    await world.perdure.services.steps.put_feedback(step.id, "negative", tags=[text])
+    await world.perdure.steps.put_feedback(step.id, "negative", tags=[text])
 
 
 WAYS: tuple[Way, ...] = (
@@ -316,7 +316,7 @@ async def words_stored(world: World) -> set[str]:
 
 async def read_everything(world: World) -> None:
     """Read what people read of an agent, and have it answer."""
-    agent, steps = world.agent, world.perdure.services.steps
+    agent = world.agent
 
     def read(tx: Tx) -> None:
         for run in tx.runs.list(agent.id, limit=1_000):
@@ -325,9 +325,9 @@ async def read_everything(world: World) -> None:
 
     await world.perdure.app.ports.store.read(read)
     for step in await agent.steps(limit=1_000):
-        await steps.get_exchange(agent.id, step.id)
+        await agent.exchange(step.id)
         if step.failure is None:
-            await steps.explain(agent.id, step.id)
+            await agent.explain(step.id)
     await agent.search("note")
     await agent.blocks.list()
     while True:

@@ -302,7 +302,7 @@ async def fill(perdure: AsyncPerdure, model: str) -> FullStore:
     run = await full.send("hello")
     batched = await perdure.create_agent("batched", model=model, settings=window)
     part = (batched.id, [NewMessage((MessageText("hello"),))], SendOptions())
-    batch = await perdure.services.jobs.send_batch([part])
+    batch = await perdure.jobs.send_batch([part])
     server = McpServer(
         id=McpServerId(ports.ids.new("mcp_server")),
         org_id=full.info.org_id,

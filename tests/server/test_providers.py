@@ -294,8 +294,8 @@ async def test_a_registered_provider_shows_as_the_clients_own(server: Routed, ht
     for agent in agents[1:]:
         await server.post(f"/v1/agents/{agent['id']}/messages", {"input": "hi"})
     steps = await server.get("/v1/steps/", order="asc")
-    explain = server.library.services.steps.explain
-    prices = [(await explain(step["agent_id"], step["id"])).price for step in steps]
+    agent_of = server.library.agent_of
+    prices = [(await agent_of(step["agent_id"]).explain(step["id"])).price for step in steps]
     models = await server.get("/v1/models/", provider_category="byok")
 
     configs = [agent["llm_config"] for agent in agents]

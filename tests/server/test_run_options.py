@@ -58,8 +58,7 @@ async def test_one_request_uses_another_model_and_prompt() -> None:
         assert third.system == first.system != OTHER
         assert [message.text for message in third.messages][-3:] == ["two", "OK.", "three"]
         assert (await server.get(f"/v1/agents/{agent_id}"))["model"] == MODEL
-        steps = server.library.services.steps
-        assert (await steps.build_request(agent_id, step["id"])).system == OTHER  # type: ignore[arg-type]
+        assert (await server.library.agent_of(agent_id).request(step["id"])).system == OTHER  # type: ignore[arg-type]
 
 
 async def test_settings_for_one_model_are_not_for_another() -> None:

@@ -40,14 +40,14 @@ from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
+from perdure.library.runs.replays import Replay
+from perdure.library.runs.steps import StepInfo
 from perdure.library.services.history import ImportResult
-from perdure.library.services.replays import Replay
-from perdure.library.services.steps import StepInfo
 from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
-from perdure.library.sync.folders import Folder
-from perdure.library.sync.groups import Group
+from perdure.library.sync.files.folders import Folder
+from perdure.library.sync.groups.groups import Group
 from perdure.library.sync.perdure import Perdure
 from perdure.library.tools.mcp import McpState
 from perdure.search.hits import FactHit, Hits, MessageHit, PassageHit, Recalled, SearchReport, Why

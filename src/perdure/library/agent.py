@@ -23,7 +23,8 @@ from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.history import AsyncConversations, AsyncHistory
 from perdure.library.origins import Origin
 from perdure.library.passages import AsyncArchival
-from perdure.library.runs import AsyncRuns, AsyncSteps
+from perdure.library.runs.runs import AsyncRuns
+from perdure.library.runs.steps import AsyncSteps
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
 from perdure.library.sending import AsyncSending
 from perdure.library.services.search import BUDGET_TOKENS

@@ -25,7 +25,7 @@ from perdure.storage.tx import Tx
 class AsyncAgentBase(AsyncAgentPart):
     """An agent, and the services that its methods call."""
 
-    def __init__(self, services: Services, agent_id: AgentId) -> None:
+    def __init__(self, services: Services, agent_id: AgentId | None) -> None:
         super().__init__(services.app, agent_id)
         self._services = services
 

@@ -31,6 +31,9 @@ from perdure.library.files.folders import AsyncFolderById, AsyncFolders
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
 from perdure.library.passages import AsyncPassages
+from perdure.library.runs.jobs import AsyncJobs
+from perdure.library.runs.runs import AsyncRuns
+from perdure.library.runs.steps import AsyncSteps
 from perdure.library.schedules import AsyncSchedules
 from perdure.library.services.agents import SameName
 from perdure.library.services.search import RecallOptions
@@ -192,6 +195,21 @@ class AsyncPerdure:
         return AsyncFacts(self._app)
 
     @property
+    def runs(self) -> AsyncRuns:
+        """The runs of all agents."""
+        return AsyncRuns(self._app)
+
+    @property
+    def steps(self) -> AsyncSteps:
+        """The model calls of all agents."""
+        return AsyncSteps(self._app)
+
+    @property
+    def jobs(self) -> AsyncJobs:
+        """Batches of messages, and runs as older clients know them."""
+        return AsyncJobs(self._app)
+
+    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
@@ -306,8 +324,12 @@ class AsyncPerdure:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return AsyncAgent(self.services, await self.services.agents.resolve(name_or_id))
 
-    def agent_of(self, agent_id: AgentId) -> AsyncAgentById:
-        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
+    def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
+        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
+
+        Args:
+            agent_id: None: any agent, for what a conversation or run names.
+        """
         return AsyncAgentById(self.services, agent_id)
 
     def archive_of(self, archive_id: ArchiveId) -> AsyncArchiveById:

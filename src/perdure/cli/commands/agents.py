@@ -190,7 +190,7 @@ async def cancel(
     """Cancel the runs of an agent and its waiting calls. No model is called."""
     async with work.named_agent(view, agent, change=True) as (perdure, target):
         line = None if conversation is None else (await conversation_named(target, conversation)).id
-        runs = await perdure.services.runs.cancel_all(target.id, conversation=line, whole_agent=line is None)
+        runs = await perdure.agent_of(target.id).cancel_all(conversation=line, whole_agent=line is None)
         view.print(*(f"{run.id}: {'cancelled' if run.ended else 'asked to stop'}" for run in runs))
         view.hint(f"`{chat_command(target)}` goes on." if runs else NOTHING)
 

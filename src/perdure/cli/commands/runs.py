@@ -24,7 +24,7 @@ if for_work(__name__):
     from perdure.core.runs import Run, RunFilter, Usage
     from perdure.library.checks import Page
     from perdure.library.perdure import AsyncPerdure
-    from perdure.library.services.replays import Answer
+    from perdure.library.runs.replays import Answer
     from perdure.library.services.transcripts import TranscriptEntry
 
 RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
@@ -41,7 +41,7 @@ async def list_runs(
     """List runs, newest first."""
     async with open_store(view, empty=f"There are no runs yet: {NO_AGENT}") as perdure:
         owners = () if agent is None else ((await get_agent(view, perdure, agent)).id,)
-        runs = await perdure.services.runs.list(RunFilter(agent_ids=owners), Page(limit, ascending=False))
+        runs = await perdure.runs.page_of_runs(RunFilter(agent_ids=owners), Page(limit, ascending=False))
     numbers = ("tokens in", "out")
     table = new_table("run", "when", "status", *numbers, right=numbers, styles={"when": "dim"})
     for run in runs:
@@ -58,11 +58,10 @@ async def list_runs(
 async def show_run(view: View, run_id: RunName) -> None:
     """Show the time line of a run, its steps with tokens and price, and its messages."""
     async with _open_run(view, run_id) as (perdure, found):
-        services = perdure.services
-        run, spans = await services.runs.get_spans(found)
+        run, spans = await perdure.runs.spans_of_run(found)
         agent = await perdure.agent(run.key.agent_id)
         steps = await agent.steps(run_id=run.id, limit=STEPS_MAX)
-        messages = await services.runs.list_messages(
+        messages = await perdure.runs.messages_of_run(
             run.id, Page(MESSAGES_MAX, ascending=True), lambda _, message: [message], id_of=lambda message: message.id
         )
     times = new_table("", "seconds", right=("seconds",))
@@ -90,9 +89,9 @@ async def show_run(view: View, run_id: RunName) -> None:
 async def cancel_run(view: View, run_id: RunName) -> None:
     """Ask a run to stop."""
     async with _open_run(view, run_id) as (perdure, found):
-        run = await perdure.services.runs.get(found)
+        run = await perdure.runs.run(found)
         if not run.ended:
-            run = await perdure.services.runs.cancel(run.id)
+            run = await perdure.runs.cancel(run.id)
             view.show(run_shape(run), f"{run.id} was asked to stop.")
             view.hint(f"`perdure run show {run.id}` shows whether it has; what was said is kept")
         else:
@@ -103,7 +102,7 @@ async def cancel_run(view: View, run_id: RunName) -> None:
 async def export_run(view: View, run_id: RunName) -> None:
     """Print a run as JSON: messages, and steps with requests and responses. Keys are masked."""
     async with _open_run(view, run_id) as (perdure, found):
-        view.print(json.dumps(await perdure.services.replays.export(found), ensure_ascii=False, indent=2))
+        view.print(json.dumps(await perdure.runs.export_run(found), ensure_ascii=False, indent=2))
 
 
 @command("run replay")
@@ -121,7 +120,7 @@ async def replay_run(
     text = None if system is None else _read(system)
     async with _open_run(view, run_id) as (perdure, found):
         view.show_status("sending the requests again…")
-        replay = await perdure.services.replays.replay(found, model=model, system=text)
+        replay = await perdure.runs.replay(found, model=model, system=text)
         view.clear_status()
     table = new_table("", visible(replay.old_model), visible(replay.new_model))
     for number, step in enumerate(replay.steps):

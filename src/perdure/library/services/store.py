@@ -10,10 +10,7 @@ from perdure.library.services.identities import IdentityService
 from perdure.library.services.messages import MessageService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ModelService, ProviderService
-from perdure.library.services.replays import ReplayService
-from perdure.library.services.runs import JobService, RunService
 from perdure.library.services.search import SearchService
-from perdure.library.services.steps import StepService
 from perdure.library.services.transcripts import TranscriptService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
@@ -34,11 +31,7 @@ class Services:
         self.models = ModelService(app)
         self.prompts = PromptService(app, self.models, self.messages)
         self.providers = ProviderService(app)
-        self.replays = ReplayService(app)
-        self.runs = RunService(app)
-        self.jobs = JobService(app, self.messages, self.runs)
         self.search = SearchService(app)
-        self.steps = StepService(app)
         self.transcripts = TranscriptService(app)
         self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)

@@ -28,11 +28,10 @@ from perdure.core.text.zones import local, zone
 from perdure.domain.facts.graphs import zone_of
 from perdure.library.checks import check_text
 from perdure.library.origins import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
+from perdure.library.runs.steps import load_with_run
 from perdure.library.services.answer_origins import answer_of, find_message, last_step
 from perdure.library.services.memory_origins import MemoryOrigins
-from perdure.library.services.runs import find_run
-from perdure.library.services.steps import load_with_run
-from perdure.library.units import find_conversation
+from perdure.library.units import find_conversation, find_run
 from perdure.storage.tx import Tx
 
 REASONS: Mapping[FactChange, str] = {

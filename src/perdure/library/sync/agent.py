@@ -20,17 +20,18 @@ from perdure.library.portal import Portal
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
-from perdure.library.sync.companions import Companion
-from perdure.library.sync.facts import Facts
-from perdure.library.sync.folders import AgentFiles
+from perdure.library.sync.facts.facts import Facts
+from perdure.library.sync.files.folders import AgentFiles
+from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.history import Conversations, History
 from perdure.library.sync.passages import Archival
-from perdure.library.sync.runs import Runs, Steps
+from perdure.library.sync.runs.runs import Runs
+from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.schedules import Events, Schedules
-from perdure.library.sync.secrets import Secrets
 from perdure.library.sync.sending import Sending
 from perdure.library.sync.sources import Sources
-from perdure.library.sync.tools import AgentRules, AgentTools
+from perdure.library.sync.tools.secrets import Secrets
+from perdure.library.sync.tools.tools import AgentRules, AgentTools
 from perdure.search.hits import Hits, MessageHit, Recalled
 
 __all__ = ["Agent", "AgentById"]

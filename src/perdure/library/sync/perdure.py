@@ -20,15 +20,18 @@ from perdure.library.services.search import RecallOptions
 from perdure.library.sync.agent import Agent, AgentById
 from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
-from perdure.library.sync.companions import Companion
-from perdure.library.sync.facts import Facts
-from perdure.library.sync.folders import FolderById, Folders
-from perdure.library.sync.groups import GroupById, Groups
-from perdure.library.sync.mcp import Mcp
+from perdure.library.sync.facts.facts import Facts
+from perdure.library.sync.files.folders import FolderById, Folders
+from perdure.library.sync.groups.companions import Companion
+from perdure.library.sync.groups.groups import GroupById, Groups
 from perdure.library.sync.passages import Passages
+from perdure.library.sync.runs.jobs import Jobs
+from perdure.library.sync.runs.runs import Runs
+from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.schedules import Schedules
-from perdure.library.sync.secrets import Sandbox, Secrets
-from perdure.library.sync.tools import Tools
+from perdure.library.sync.tools.mcp import Mcp
+from perdure.library.sync.tools.secrets import Sandbox, Secrets
+from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
 from perdure.storage.store import Store
@@ -159,6 +162,21 @@ class Perdure:
         return Facts(self._portal, self._inner.facts)
 
     @property
+    def runs(self) -> Runs:
+        """The runs of all agents."""
+        return Runs(self._portal, self._inner.runs)
+
+    @property
+    def steps(self) -> Steps:
+        """The model calls of all agents."""
+        return Steps(self._portal, self._inner.steps)
+
+    @property
+    def jobs(self) -> Jobs:
+        """Batches of messages, and runs as older clients know them."""
+        return Jobs(self._portal, self._inner.jobs)
+
+    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
@@ -260,8 +278,12 @@ class Perdure:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return Agent(self._portal, self._portal.run(self._inner.agent(name_or_id)))
 
-    def agent_of(self, agent_id: AgentId) -> AgentById:
-        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none."""
+    def agent_of(self, agent_id: AgentId | None) -> AgentById:
+        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
+
+        Args:
+            agent_id: None: any agent, for what a conversation or run names.
+        """
         return AgentById(self._portal, self._inner.agent_of(agent_id))
 
     def archive_of(self, archive_id: ArchiveId) -> ArchiveById:

@@ -159,7 +159,7 @@ async def retrieve_context(
 ) -> Response:
     """Get the parts of the next request of a conversation, by default the agent's first: their texts and tokens."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    preview = await library.services.steps.preview(agent_id, conversation)
+    preview = await library.agent_of(agent_id).preview(conversation)
     return json_answer(context_shape(preview, counter=library.app.ports.counter))
 
 
@@ -170,7 +170,7 @@ async def list_costs(
     """Get what the newest requests of a conversation cost, by default the agent's first, and its summaries: tokens,
     cache use and price of each part, and what broke a prefix. Not part of Letta's API."""
     conversation = None if conversation_id in (None, "default") else ConversationId(str(conversation_id))
-    ledger = await library.services.steps.ledger(agent_id, conversation, limit=limit or 1_000)
+    ledger = await library.agent_of(agent_id).costs(conversation=conversation, limit=limit or 1_000)
     return json_answer(ledger.to_dict())
 
 

@@ -144,7 +144,7 @@ async def cancel(conversation_id: ConversationPath, library: Library, agent_id: 
     """Cancel every run of the conversation that has not ended. Answers with run id -> `cancelled`, or the status of a
     run that had ended before. 409 if there is none."""
     owner_id, conversation = _owner_and_id(conversation_id, agent_id)
-    runs = await library.services.runs.cancel_all(owner_id, conversation=conversation)
+    runs = await library.agent_of(owner_id).cancel_all(conversation=conversation)
     if not runs:
         raise Conflict(f"there is nothing to cancel: conversation {conversation_id} has no active run")
     return cancelled_answer(runs)
@@ -190,11 +190,8 @@ async def resume(conversation_id: ConversationPath, library: Library, request: R
     none."""
     body = await read_body(ResumeRequest, request)
     owner_id, conversation = _owner_and_id(conversation_id, body.agent_id)
-    run = await library.services.runs.find_resumable(
-        owner_id,
-        conversation,
-        run_id=body.run_id,
-        idempotency_key=None if body.otid is None else key_of_otids([body.otid]),
+    run = await library.agent_of(owner_id).find_resumable(
+        conversation, run_id=body.run_id, idempotency_key=None if body.otid is None else key_of_otids([body.otid])
     )
     if run is None:
         raise HTTPException(400, "No active runs found for this conversation.")

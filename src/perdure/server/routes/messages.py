@@ -259,7 +259,7 @@ async def cancel_messages(library: Library, agent_id: AgentIdIn, request: Reques
     """Cancel these runs of the agent, or all that have not ended. Answers with run id -> `cancelled`, or the status of
     a run that had ended before. 409 if no run is named and none runs."""
     body = await read_body(CancelRequest, request)
-    runs = await library.services.runs.cancel_all(agent_id, whole_agent=True, run_ids=body.run_ids)
+    runs = await library.agent_of(agent_id).cancel_all(whole_agent=True, run_ids=body.run_ids)
     if not runs and body.run_ids is None:
         raise Conflict(f"there is nothing to cancel: agent {agent_id} has no active run")
     return cancelled_answer(runs)

@@ -107,7 +107,7 @@ async def _load(library: AsyncPerdure, agent_id: AgentId | None) -> State:
     try:
         mark = await services.upkeep.mark()
         where = RunFilter(agent_ids=() if agent_id is None else (agent_id,))
-        runs = await services.runs.list(where, Page(RUNS_MAX, ascending=False))
+        runs = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False))
         blocks = [] if agent_id is None else await library.agent_of(agent_id).blocks.list()
         archives = [] if agent_id is None else await library.agent_of(agent_id).archives.list()
         graph = None if agent_id is None else await library.agent_of(agent_id).facts.find_graph()

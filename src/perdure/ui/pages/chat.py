@@ -31,8 +31,8 @@ from perdure.domain.agents.profile import PROFILE
 from perdure.engine.run.room import Preview
 from perdure.library.checks import Page as ListPage
 from perdure.library.perdure import AsyncPerdure
+from perdure.library.runs.steps import overview_of
 from perdure.library.services.messages import NewMessage
-from perdure.library.services.steps import overview_of
 from perdure.library.services.transcripts import TranscriptEntry
 from perdure.server.http import library_of, require_scope
 from perdure.server.sse import HEADERS as STREAM_HEADERS
@@ -54,7 +54,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
     conversation = await services.conversations.get(agent_id, conversation_id)
     where = RunFilter(agent_ids=(agent_id,), conversation_id=conversation.id, statuses=("queued", "running"))
     # Before its messages are read: a run that ends meanwhile is followed, and nothing of it is missed.
-    running = await services.runs.list(where, ListPage(1, ascending=True))
+    running = await library.runs.page_of_runs(where, ListPage(1, ascending=True))
     before = request.query_params.get("before", "")
     entries = await services.transcripts.list(
         agent_id,
@@ -74,7 +74,7 @@ async def chat(request: Request, library: AsyncPerdure) -> Data:
         "pending": [pending_shape(call) for call in await services.approvals.list(agent_id, conversation.id)],
         "run_id": running[0].id if running else None,
         "edit": edit,
-        "context": context_shape(await services.steps.preview(agent_id, conversation.id)),
+        "context": context_shape(await library.agent_of(agent_id).preview(conversation.id)),
         "models": list(library.app.models.handles()),
         "default_model": library.app.models.follow(agent.model) if agent.follows_default else library.app.choice.handle,
     }
@@ -198,7 +198,7 @@ async def edit_and_fork(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/stop", shows=chat)
 async def stop(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the runs of the conversation to stop."""
-    await library.services.runs.cancel_all(agent_id_of(request), conversation=_conversation_id(request))
+    await library.agent_of(agent_id_of(request)).cancel_all(conversation=_conversation_id(request))
     return Notice("The run was asked to stop.")
 
 
@@ -232,9 +232,9 @@ async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
 async def events(request: Request) -> Response:
     """The events of a run as HTML fragments: each names the element that it replaces, or is a new one."""
     library = library_of(request)
-    run = await library.services.runs.get(RunId(request.path_params["run_id"]))
+    run = await library.runs.run(RunId(request.path_params["run_id"]))
     last = request.headers.get("last-event-id", "")
-    followed = library.services.runs.follow(run, after=int(last) if is_number(last) else 0)
+    followed = library.runs.follow_run(run, after=int(last) if is_number(last) else 0)
     return StreamingResponse(
         _fragments(followed), media_type="text/event-stream", headers={**HEADERS, **STREAM_HEADERS}
     )

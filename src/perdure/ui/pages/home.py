@@ -24,7 +24,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
     services, text = library.services, request.query_params.get("q", "").strip()
     after = request.query_params.get("after")
     agents = await services.agents.list(AgentFilter(text=text or None), Page(AGENTS_MAX, False, after), "used")
-    runs = await services.runs.list(RunFilter(), Page(RUNS_MAX, ascending=False))
+    runs = await library.runs.page_of_runs(RunFilter(), Page(RUNS_MAX, ascending=False))
     names = {agent.id: agent.name for agent in agents}
     for run in runs:
         if run.key.agent_id not in names:

@@ -41,9 +41,9 @@ async def runs(request: Request, library: AsyncPerdure) -> Data:
     where = RunFilter(
         agent_ids=() if agent is None else (agent.id,), statuses=tuple(one for one in STATUSES if one == status)
     )
-    found = await services.runs.list(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
+    found = await library.runs.page_of_runs(where, Page(RUNS_MAX, ascending=False, after=query.get("after")))
     names = await agent_names(library, [run.key.agent_id for run in found])
-    costs = await services.steps.costs(found)
+    costs = await library.steps.costs_of_runs(found)
     return {
         "title": "Runs",
         "agent": None if agent is None else {"id": agent.id, "name": agent.name},
@@ -92,10 +92,10 @@ async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[A
 async def run(request: Request, library: AsyncPerdure) -> Data:
     """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
     services, run_id = library.services, RunId(request.path_params["run_id"])
-    run, spans = await services.runs.get_spans(run_id)
+    run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
-    steps = await services.steps.list(agent_id, conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
-    usage = await services.runs.get_usage(run_id)
+    steps = await library.agent_of(agent_id).steps(conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
+    usage = await library.runs.usage_of_run(run_id)
     wanted = request.query_params.get("step")
     names = await agent_names(library, [agent_id])
 
@@ -103,7 +103,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         return [(message.id, item) for item in message_items(message)]
 
     page = Page(MESSAGES_MAX, ascending=True)
-    items = await services.runs.list_messages(run_id, page, show, id_of=lambda shown: shown[0])
+    items = await library.runs.messages_of_run(run_id, page, show, id_of=lambda shown: shown[0])
     return {
         "title": "Run",
         "run": run_shape(run, usage) | {"agent": names[agent_id], "ended": run.ended},
@@ -168,7 +168,7 @@ def _request_shape(request: ModelRequest) -> Data:
 @pages.post("/runs/{run_id}/cancel", shows=run)
 async def cancel(request: Request, library: AsyncPerdure) -> Notice:
     """Ask the run to stop."""
-    await library.services.runs.cancel(RunId(request.path_params["run_id"]))
+    await library.runs.cancel(RunId(request.path_params["run_id"]))
     return Notice("The run was asked to stop.")
 
 
@@ -177,7 +177,7 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
     """Send the requests of the run again, and show old and new answers."""
     run_id, form = RunId(request.path_params["run_id"]), await form_of(request)
     model, system = form.get("model") or None, form.get("system", "")
-    found = await library.services.replays.replay(run_id, model=model, system=system if system.strip() else None)
+    found = await library.runs.replay(run_id, model=model, system=system if system.strip() else None)
     request.state.replay = found.as_shape() | {"system": system}
     return Notice("")
 
@@ -186,9 +186,9 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
 async def fork(request: Request, library: AsyncPerdure) -> Notice:
     """Open a new conversation with a copy of what was said up to the end of the run."""
     services, run_id = library.services, RunId(request.path_params["run_id"])
-    found = await services.runs.get(run_id)
+    found = await library.runs.run(run_id)
     page = Page(1, ascending=False)
-    last = await services.runs.list_messages(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
+    last = await library.runs.messages_of_run(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
     made = await services.conversations.fork(found.key.agent_id, found.conversation_id, upto=last[0] if last else None)
     return Notice("", location=f"/agents/{found.key.agent_id}?conversation={made.conversation.id}")
 
@@ -198,7 +198,7 @@ async def export(request: Request) -> Response:
     library = library_of(request)
     run_id = RunId(request.path_params["run_id"])
     try:
-        shape = await library.services.replays.export(run_id)
+        shape = await library.runs.export_run(run_id)
     except PerdureError as error:
         return error_answer(error)
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{shape["id"]}.json"'}

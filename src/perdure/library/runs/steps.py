@@ -1,4 +1,4 @@
-"""The service of steps: the model calls of an agent, their requests and costs, and the next request."""
+"""The model calls of an agent, their requests and costs, and the next request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from perdure.app import App, ModelRegistry
+from perdure.app import ModelRegistry
 from perdure.app import prices_of as prices_of
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.engines.sliding_window import leaving_by
@@ -36,8 +36,8 @@ from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.request import load_view
 from perdure.engine.run.room import Preview, preview
 from perdure.library.checks import Page, check_limit, check_text
-from perdure.library.services.runs import find_run, list_run_messages
-from perdure.library.units import find_conversation
+from perdure.library.parts import AsyncAgentPart
+from perdure.library.units import find_conversation, find_run, list_run_messages
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -84,20 +84,105 @@ class StepOfRun:
     agent: Agent
 
 
-class StepService:
-    """The operations on an agent's model calls: list, explain and build them again, and preview the next one.
+class AsyncSteps(AsyncAgentPart):
+    """The model calls of an agent, or of all; `AsyncAgent` has these methods."""
 
-    Where an agent is given, the step of another one is not found; where `conversation` is None, the first is meant.
-    """
+    async def context(self, *, conversation: ConversationId | None = None) -> ContextOverview:
+        """What fills the window of a conversation (default: the agent's first): tokens of each part, and what is free.
 
-    def __init__(self, app: App) -> None:
-        self._ports, self._models = app.ports, app.models
+        The numbers are those that the engine certifies requests by: its estimates, corrected by what the provider
+        measured. Raises: InvalidInput, NotFound.
+        """
+        return overview_of(await self.preview(conversation))
 
-    async def get(self, step_id: StepId) -> StepOfRun:
+    async def steps(
+        self,
+        *,
+        conversation: ConversationId | None = None,
+        run_id: RunId | None = None,
+        limit: int = 20,
+        before: StepId | None = None,
+    ) -> Sequence[StepInfo]:
+        """A page of the agent's model calls, newest first: all of them, or of one conversation or run.
+
+        Args:
+            before: the last step of the page before.
+        Raises: InvalidInput; NotFound, also for what is another agent's.
+        """
+        check_limit(limit)
+        return await self._ports.store.read(_list_steps, self._app.models, self.id, conversation, run_id, limit, before)
+
+    async def request(self, step_id: StepId) -> ModelRequest:
+        """What the model was sent at a step of this agent, built again from the log, byte for byte.
+
+        Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
+        of an older store has none, and is not checked. `options` are not part of it: they are the agent's own if
+        its settings are still the same, else the defaults; `exchange` tells which were sent.
+        Raises: NotFound, also for another agent's; ReplayMismatch.
+        """
+        return await self._ports.store.read(lambda tx: build_request(tx, find_step(tx, self.id, step_id))[1])
+
+    async def explain(self, step_id: StepId) -> Explanation:
+        """What each part of a step's request took: tokens, the provider's cache, the price.
+
+        Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
+        """
+
+        def read(tx: Tx) -> Explanation:
+            return explain_step(tx, find_step(tx, self.id, step_id), self._app.models, self._ports.counter)[2]
+
+        return await self._ports.store.read(read)
+
+    async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
+        """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
+
+        Each request tells the tokens, cache use and price of its parts, and what broke the prefix before it.
+
+        Args:
+            limit: how many requests, at most 10,000.
+        Raises: InvalidInput: a wrong limit, or the catalog can't be read; NotFound.
+        """
+        check_limit(limit)
+
+        def find(tx: Tx) -> Conversation:
+            return find_conversation(tx, self.id, conversation)
+
+        store = self._ports.store
+        return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
+
+    async def exchange(self, step_id: StepId) -> Exchange | None:
+        """What a step of this agent sent and received, with keys masked; None for a model without HTTP.
+
+        The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
+        """
+        return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, self.id, step_id)))
+
+    async def preview(self, conversation: ConversationId | None = None) -> Preview:
+        """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
+        inputs = self._ports.inputs()
+
+        def read(tx: Tx) -> Preview:
+            found = find_conversation(tx, self._id, conversation)
+            return preview(tx, tx.conversations.get_agent(self._id, found.seq), found, inputs)
+
+        return await self._ports.store.read(read)
+
+    def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
+        """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
+        of somebody else, which is asked only then."""
+        state, used = next_request, self._ports.inputs().engines.of(next_request.agent)
+        if used.is_foreign:
+            return None
+        situation = situation_of(
+            state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
+        )
+        return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
+
+    async def step(self, step_id: StepId) -> StepOfRun:
         """The step with its run and agent. Raises: NotFound."""
         return await self._ports.store.read(lambda tx: _with_agent(tx, *load_with_run(tx, step_id)))
 
-    async def page(self, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
+    async def page_of_steps(self, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
         """A page of the steps of all agents. Raises: NotFound: the page begins at no such step."""
 
         def read(tx: Tx) -> Sequence[StepOfRun]:
@@ -129,7 +214,7 @@ class StepService:
 
         return await self._ports.store.write(write)
 
-    async def list_messages(
+    async def messages_of_step(
         self, step_id: StepId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
     ) -> Sequence[T]:
         """A page of what `show` makes of the messages that the step brought: the model's, and the results of its
@@ -143,7 +228,7 @@ class StepService:
 
         return page.flatten(await self._ports.store.read(read))
 
-    async def get_times(self, step_id: StepId) -> tuple[Run, StepTimes]:
+    async def times_of_step(self, step_id: StepId) -> tuple[Run, StepTimes]:
         """The run of a step, and how long the step's model call and tool calls took. Raises: NotFound."""
 
         def read(tx: Tx) -> tuple[Run, StepTimes]:
@@ -152,7 +237,7 @@ class StepService:
 
         return await self._ports.store.read(read)
 
-    async def get_trace(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
+    async def trace_of_step(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
         """The step, its run, and what was sent and received, without the messages. Raises: NotFound."""
 
         def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
@@ -161,70 +246,7 @@ class StepService:
 
         return await self._ports.store.read(read)
 
-    async def get_exchange(self, agent_id: AgentId, step_id: StepId) -> Exchange | None:
-        """What a step sent and received, with keys masked; None for a model without HTTP. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, agent_id, step_id)))
-
-    async def list(
-        self,
-        agent_id: AgentId,
-        *,
-        conversation: ConversationId | None,
-        run_id: RunId | None,
-        limit: int,
-        before: StepId | None,
-    ) -> Sequence[StepInfo]:
-        """A page of the agent's steps, newest first: all, or of one conversation or run, older than `before`."""
-        check_limit(limit)
-        return await self._ports.store.read(_list_steps, self._models, agent_id, conversation, run_id, limit, before)
-
-    async def build_request(self, agent_id: AgentId, step_id: StepId) -> ModelRequest:
-        """The request of a step, built again from the log. Raises: InvalidInput, NotFound, ReplayMismatch."""
-        return await self._ports.store.read(lambda tx: build_request(tx, find_step(tx, agent_id, step_id))[1])
-
-    async def explain(self, agent_id: AgentId, step_id: StepId) -> Explanation:
-        """The costs of a step's request. Raises: NotFound, ReplayMismatch; InvalidInput: a wrong catalog."""
-
-        def read(tx: Tx) -> Explanation:
-            return explain_step(tx, find_step(tx, agent_id, step_id), self._models, self._ports.counter)[2]
-
-        return await self._ports.store.read(read)
-
-    async def preview(self, agent_id: AgentId, conversation: ConversationId | None = None) -> Preview:
-        """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
-        inputs = self._ports.inputs()
-
-        def read(tx: Tx) -> Preview:
-            found = find_conversation(tx, agent_id, conversation)
-            return preview(tx, tx.conversations.get_agent(agent_id, found.seq), found, inputs)
-
-        return await self._ports.store.read(read)
-
-    def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
-        """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
-        of somebody else, which is asked only then."""
-        state, used = next_request, self._ports.inputs().engines.of(next_request.agent)
-        if used.is_foreign:
-            return None
-        situation = situation_of(
-            state.agent, state.conversation, state.view, state.nodes, state.certificate, self._ports.counter
-        )
-        return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
-
-    async def ledger(self, agent_id: AgentId, conversation: ConversationId | None, *, limit: int) -> CostLedger:
-        """The costs of a conversation's newest requests, and of the summaries since the first of them.
-
-        Raises: InvalidInput: a wrong limit or catalog; NotFound.
-        """
-        check_limit(limit)
-
-        def find(tx: Tx) -> Conversation:
-            return find_conversation(tx, agent_id, conversation)
-
-        store = self._ports.store
-        return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
-
-    async def costs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
+    async def costs_of_runs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
         """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.
 
         Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong.
@@ -240,7 +262,7 @@ class StepService:
 
     def prices_of(self, model: str) -> Prices:
         """The prices of a model. Raises: InvalidInput: the catalog of PERDURE_CATALOG is wrong."""
-        return prices_of(model, self._models)
+        return prices_of(model, self._app.models)
 
 
 def _cost(steps: Sequence[Step], prices: Mapping[str, Prices]) -> float | None:

@@ -21,7 +21,7 @@ from perdure.library.files.folders import (
     FolderSizes,
 )
 from perdure.library.portal import Portal
-from perdure.library.sync.files import Files
+from perdure.library.sync.files.files import Files
 from perdure.library.sync.parts import Part
 
 __all__ = ["AgentFiles", "Folder", "FolderById", "Folders"]

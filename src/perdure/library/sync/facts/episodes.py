@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from perdure.core.facts.values import Episode, Fact
 from perdure.library.facts.episodes import AsyncEpisodes, NewEpisode
-from perdure.library.sync.views import FactViews
+from perdure.library.sync.facts.views import FactViews
 from perdure.search.hits import FactHit
 
 __all__ = ["Episodes"]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from perdure.app import App
 from perdure.context.request.assemble import canonical
 from perdure.core.agents import Agent
 from perdure.core.errors import Conflict, LimitReached, ModelError, ModelNotFound, ReplayMismatch
@@ -18,8 +17,9 @@ from perdure.core.runs import NO_USAGE, Run, Step, Usage
 from perdure.core.tools.loops import split_arguments
 from perdure.engine.budget import CallBudget
 from perdure.library.checks import check_text
-from perdure.library.services.runs import find_run, list_run_messages
-from perdure.library.services.steps import build_request, is_redacted, prices_of
+from perdure.library.parts import AsyncAgentPart
+from perdure.library.runs.steps import build_request, is_redacted, prices_of
+from perdure.library.units import find_run, list_run_messages
 from perdure.storage.tx import Tx
 
 
@@ -86,32 +86,27 @@ class _Recorded:
     redacted: bool
 
 
-class ReplayService:
-    """The operations on the record of a run. Nothing is stored, and no tool runs."""
+class AsyncReplays(AsyncAgentPart):
+    """The record of a run; `AsyncAgent` has these methods. Nothing is stored, and no tool runs."""
 
-    def __init__(self, app: App) -> None:
-        self._ports, self._models = app.ports, app.models
-
-    async def replay(
-        self, run_id: RunId, *, model: str | None = None, system: str | None = None, agent_id: AgentId | None = None
-    ) -> Replay:
-        """Send the requests of a run again. The model is given the recorded results of its tools; where it calls
-        something else than the run did, the replay ends.
+    async def replay(self, run_id: RunId, *, model: str | None = None, system: str | None = None) -> Replay:
+        """Send the requests of a run again, to another model or with another system text, and return the old and new
+        answers with tokens and price. Nothing is stored, and no tool runs: the model is given the recorded results.
+        Where it calls something else than the run did, the replay ends; `end` says why.
 
         Args:
-            model: the handle of another model; None: the one that answered.
-            system: the whole system text, in place of what was sent.
-        Raises: InvalidInput, NotFound, ModelNotFound, ReplayMismatch, LimitReached; Conflict: the run has not ended, or
-            has made no request.
+            system: the whole system text, in place of what was sent, memory included.
+        Raises: InvalidInput; NotFound, also for another agent's; ModelNotFound; ReplayMismatch; LimitReached; Conflict:
+            the run has not ended, or has made no request.
         """
         if system is not None:
             check_text("system", system)
-        agent, recorded = await self._ports.store.read(_load_recorded, run_id, agent_id)
+        agent, recorded = await self._ports.store.read(_load_recorded, run_id, self._agent_id)
         handle = recorded[0].step.model if model is None else model
-        await self._models.look_for(handle)
-        found = self._models.find(handle)
+        await self._app.models.look_for(handle)
+        found = self._app.models.find(handle)
         if found is None:
-            raise ModelNotFound(handle, known=self._models.handles())
+            raise ModelNotFound(handle, known=self._app.models.handles())
         budget = CallBudget(agent, self._ports)
         steps: list[ReplayStep] = []
         said: dict[StepId, tuple[Part, ...]] = {}  # the new answers of earlier steps, for later requests
@@ -149,12 +144,14 @@ class ReplayService:
             end += "; a text that was erased since the run reads [redacted] in what was sent"
         return Replay(run_id=run_id, old_model=recorded[0].step.model, new_model=handle, steps=steps, end=end)
 
-    async def export(self, run_id: RunId, agent_id: AgentId | None = None) -> Mapping[str, Any]:
-        """A run as JSON: its messages, and its steps with request, exchange (keys are masked) and price; where a
-        request can't be built again, `problem` says why. Raises: InvalidInput, NotFound."""
+    async def export_run(self, run_id: RunId) -> Mapping[str, Any]:
+        """A run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices.
+
+        Raises: NotFound, also for another agent's.
+        """
 
         def read(tx: Tx) -> Mapping[str, Any]:
-            run = find_run(tx, run_id, agent_id)
+            run = find_run(tx, run_id, self._agent_id)
             steps = [self._export_step(tx, step) for step in tx.steps.list_by_run(run.key)]
             fields = ("id", "conversation_id", "status", "stop_reason", "created_at", "started_at", "ended_at")
             shape: dict[str, Any] = {name: getattr(run, name, None) for name in fields}
@@ -170,7 +167,7 @@ class ReplayService:
         """A step with what was sent and received."""
         names = ("id", "index", "status", "model", "stop_reason", "created_at", "ended_at")
         shape: dict[str, Any] = {name: getattr(step, name) for name in names} | {"usage": asdict(step.usage)}
-        shape["price"] = prices_of(step.model, self._models).price(step.usage)
+        shape["price"] = prices_of(step.model, self._app.models).price(step.usage)
         shape["failure"] = None if step.failure is None else asdict(step.failure)
         exchange = tx.steps.exchange(step)
         shape["exchange"] = None if exchange is None else asdict(exchange)
@@ -181,7 +178,7 @@ class ReplayService:
             return shape | {"request": None, "problem": str(error)}
 
     def _answer(self, model: str, parts: tuple[Part, ...], usage: Usage) -> Answer:
-        return Answer(parts=parts, usage=usage, price=prices_of(model, self._models).price(usage))
+        return Answer(parts=parts, usage=usage, price=prices_of(model, self._app.models).price(usage))
 
 
 def _load_recorded(tx: Tx, run_id: RunId, agent_id: AgentId | None) -> tuple[Agent, Sequence[_Recorded]]:

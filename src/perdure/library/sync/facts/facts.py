@@ -14,7 +14,7 @@ from perdure.domain.facts.graphs import FactFields
 from perdure.library.checks import Page
 from perdure.library.facts.facts import PERSON, AsyncFacts, FactHistory, NewFactFields
 from perdure.library.facts.views import FactConditions
-from perdure.library.sync.episodes import Episodes
+from perdure.library.sync.facts.episodes import Episodes
 from perdure.search.hits import FactHit, Hits
 
 __all__ = ["Facts"]
