@@ -23,7 +23,6 @@ SCRATCH = frozenset({"scratch"})
 ADAPTERS = frozenset({"storage", "providers", "toolbox", "converters", "telemetry"})
 ENGINE_SEES = frozenset({"core", "context", "domain", "search"}) | SCRATCH
 APP_SEES = ENGINE_SEES | ADAPTERS | {"engine", "settings"}
-FEATURES = frozenset({"features"})
 LIBRARY_SEES = ENGINE_SEES | {"engine", "app", "settings"}
 FACE_SEES = LIBRARY_SEES | {"library", ROOT}
 
@@ -37,14 +36,13 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     "engine": ENGINE_SEES,
     **dict.fromkeys(sorted(ADAPTERS), CORE | SCRATCH),
     "settings": CORE,
-    "app": APP_SEES | FEATURES,
+    "app": APP_SEES,
     "library": LIBRARY_SEES,
     "server": FACE_SEES,
-    "ui": FACE_SEES | {"server"} | FEATURES,  # its pages are routes of the server
+    "ui": FACE_SEES | {"server"},  # its pages are routes of the server
     "cli": FACE_SEES | {"server", "ui"},  # `perdure serve` starts them
     "adapters": frozenset({"library", ROOT}),
-    # Each file of a feature is like one of the room whose work it does; none of the kernel imports one, but for the
-    # few that register it.
+    # Each file of a feature is like one of the room whose work it does.
     "features": APP_SEES | FACE_SEES | {"server", "ui", "cli"},
     "testing": APP_SEES | {"app", "library", ROOT},
     ROOT: frozenset({"core", "library"}),
@@ -184,15 +182,8 @@ def test_one_place_builds_a_run_request() -> None:
     assert builders == ["library/services/messages.py"]
 
 
-REGISTERS = {
-    "app/__init__.py": "perdure.features.local.models.LocalModels",
-    "ui/pages/connections.py": "perdure.features.local.pages",
-}
-"""File -> what it imports of the features. A feature's commands are named in `cli/root.py`, and imported by name."""
-
-
-def test_a_feature_is_registered_in_one_line_of_a_room() -> None:
-    """It can be taken out with its folder and these lines."""
+def test_the_kernel_imports_no_feature() -> None:
+    """It finds them by their folders, and asks each for what it plugs in."""
     found = [
         (path.relative_to(SRC / PACKAGE).as_posix(), name)
         for path, tree in modules(SRC)
@@ -201,7 +192,7 @@ def test_a_feature_is_registered_in_one_line_of_a_room() -> None:
         if room_imported(SRC, name) == "features"
     ]
 
-    assert sorted(found) == sorted(REGISTERS.items())
+    assert found == []
 
 
 KINDS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from perdure.cli.root import NOUNS, VERBS
+from perdure.cli.root import VERBS, nouns
 from tests.support.programs import run_inside
 
 
@@ -14,7 +14,7 @@ def test_the_tree_is_short(tmp_path: Path) -> None:
     lines = run_inside(tmp_path, "--help", COLUMNS="80").stdout.splitlines()
 
     names = [line.split()[0] for line in lines if re.match("  [a-z][a-z-]*  ", line)]
-    assert names == [*VERBS, *NOUNS]
+    assert names == [*VERBS, *nouns()]
     assert len(lines) <= 63
 
 
@@ -29,7 +29,7 @@ def test_a_verb_is_listed_with_the_first_sentence_of_its_help(tmp_path: Path) ->
 def test_a_noun_names_its_verbs(tmp_path: Path) -> None:
     """What `perdure --help` says of a noun holds each of its verbs, and `perdure NOUN --help` lists them in whole
     sentences."""
-    for noun, (_, help) in NOUNS.items():
+    for noun, (_, help) in nouns().items():
         listed = run_inside(tmp_path, noun, "--help").stdout
         verbs = re.findall(r"(?m)^  ([a-z]+)  ", listed)
 

@@ -14,6 +14,7 @@ import pytest
 
 from perdure import AsyncPerdure
 from perdure.core.events import Delta, StepAbandoned
+from perdure.features.local.pages import served_by
 from perdure.settings import Settings
 
 FILE = os.environ.get("PERDURE_TEST_MODEL", "")
@@ -29,15 +30,15 @@ async def test_a_process_killed_in_mid_answer_is_started_again_and_answers_once(
     settings = Settings(home=str(tmp_path), local_model=FILE, embedding="none")
     async with await AsyncPerdure.open(settings=settings) as perdure:
         agent = await perdure.create_agent("Ada", tools=[], settings={"max_output_tokens": 40, "temperature": 0.0})
-        (name,) = perdure.app.shared.local.names()
+        (name,) = served_by(perdure).names()
         killed, void, pieces = 0, 0, 0
         async for event in agent.stream("My dog is called Rex. Count from one to twenty in words."):
             pieces += isinstance(event, Delta)
             if not killed and pieces == 3:
-                killed = perdure.app.shared.local.processes[name].process.pid
+                killed = served_by(perdure).processes[name].process.pid
                 os.kill(killed, signal.SIGKILL)
             void += isinstance(getattr(event, "event", None), StepAbandoned)
-        assert perdure.app.shared.local.processes[name].process.pid != killed
+        assert served_by(perdure).processes[name].process.pid != killed
         messages = await agent.messages()
     async with await AsyncPerdure.open(settings=settings) as perdure:
         again = await (await perdure.agent("Ada")).messages()

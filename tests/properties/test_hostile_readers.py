@@ -51,6 +51,7 @@ from perdure.domain.provenance.context import sources_of_grep
 from perdure.domain.tools.memory_tools import transcript_lines
 from perdure.engine.facts.model_extractor import parse_extraction
 from perdure.engine.groups.texts import parse_choice
+from perdure.features.agent_files.reading import read_agent_file
 from perdure.providers.extractive.answers import parse_note
 from perdure.providers.extractive.extractor import statements_in_document
 from perdure.providers.extractive.facts import facts_in
@@ -67,7 +68,6 @@ from perdure.search.packing.text import excerpt, terms_of
 from perdure.search.query import names_in, parse_time, without_names
 from perdure.search.ranking.hints import asks_when, names_a_time, role_meant
 from perdure.search.ranking.matching import clause_counts
-from perdure.server.wire.agent_files.reading import read_agent_file
 from perdure.storage.database.row_format import restore, storable
 from perdure.toolbox.builtin.index_output import show_output
 from tests.support.hostile import SHAPES, Read, growth

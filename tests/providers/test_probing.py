@@ -198,6 +198,9 @@ class OwnModel:
     def what_helps(self, name: str) -> str:
         return ""
 
+    async def close(self) -> None:
+        pass
+
 
 def test_what_is_learned_of_a_model_of_this_process_is_used() -> None:
     """But its window is that of its file."""

@@ -21,6 +21,9 @@ from typing import Any
 from perdure.app.endpoints import StoredProviders
 from perdure.app.endpoints import StoredTraits as StoredTraits
 from perdure.app.endpoints import endpoint_of as endpoint_of
+from perdure.app.models import extractors_of as extractors_of
+from perdure.app.models import model_registry as model_registry
+from perdure.app.models import own_models as own_models
 from perdure.app.parts import KEY_FILE as KEY_FILE
 from perdure.app.parts import cipher_of as cipher_of
 from perdure.app.parts import configured_hooks as configured_hooks
@@ -35,10 +38,9 @@ from perdure.app.sandboxes import sandbox_of as sandbox_of
 from perdure.app.telemetry import RegistryNames, listeners_of, price_of
 from perdure.app.telemetry import prices_of as prices_of
 from perdure.core.errors import SecretKeyMissing
-from perdure.core.facts.extraction import Extractor, FindExtractor
 from perdure.core.ids import DEFAULT_ORG, AgentId, ConversationId, Ids, OrgId, ToolId, Uuids
 from perdure.core.messages import Image, ImageLink
-from perdure.core.models import EXTRACTIVE, Model
+from perdure.core.models import Model
 from perdure.core.ports import Clock, Converter, Embedder, TokenCounter
 from perdure.core.secrets import Cipher
 from perdure.core.telemetry.port import ModelNames, Telemetry
@@ -54,10 +56,9 @@ from perdure.domain.tools.units import current_tools, put_tools, seal_environmen
 from perdure.engine.agent_messages.toolbox import AgentMessages
 from perdure.engine.companions.worker import Companions
 from perdure.engine.context_engines.calls import ContextEngines, EngineCalls, EngineFactory
-from perdure.engine.facts.model_extractor import ModelExtractor
 from perdure.engine.groups.turns import GroupTurns
 from perdure.engine.hooks.bus import Hooks
-from perdure.engine.ports import Ports, SystemClock, extract_nothing
+from perdure.engine.ports import Ports, SystemClock
 from perdure.engine.run.leases import process_owner
 from perdure.engine.run.runner import Runner
 from perdure.engine.schedules.worker import ScheduleWorker
@@ -65,15 +66,14 @@ from perdure.engine.search.search import Search
 from perdure.engine.workers.background import Background, Foreground
 from perdure.engine.workers.embedding import EmbeddingWorker, WatchedStore
 from perdure.engine.workers.files import FileWorker
-from perdure.features.local.models import LocalModels as LocalModels
 from perdure.providers.catalog import ModelFacts as ModelFacts
 from perdure.providers.catalog import facts_of as facts_of
 from perdure.providers.choosing import Choice as Choice
-from perdure.providers.discovery import Listing, find_providers
+from perdure.providers.choosing import OwnModels
+from perdure.providers.discovery import Listing
 from perdure.providers.discovery import list_models as list_models
 from perdure.providers.embeddings.choose import EmbedderChoice as EmbedderChoice
 from perdure.providers.embeddings.choose import choose_embedder as choose_embedder
-from perdure.providers.extractive.extractor import PatternExtractor
 from perdure.providers.masking import environment_secrets as environment_secrets
 from perdure.providers.masking import mask_text as mask_text
 from perdure.providers.provider import ALIASES as ALIASES
@@ -119,7 +119,7 @@ class Shared:
     Args:
         store: the store itself, of which each has a view.
         models: the models that the program brought.
-        local: the models that this process serves itself.
+        own: the models that this process serves itself.
         listings: which models the providers of the environment and of this machine have.
         foreground: who is answered.
     """
@@ -136,7 +136,7 @@ class Shared:
     models: Mapping[str, Model]
     sandbox: Sandbox
     reading: Sandbox
-    local: LocalModels
+    own: OwnModels | None
     listings: dict[str, Listing] = field(default_factory=dict)
     foreground: Foreground = field(default_factory=Foreground)
 
@@ -257,21 +257,11 @@ class App:
                 await self.embedder.close()
             await self.sandbox.close()
             await self.reading.close()
-            await self.shared.local.close()
+            if self.shared.own is not None:
+                await self.shared.own.close()
         await self.traits.close()
         await self.models.close()
         await self.store.close()
-
-
-def model_registry(
-    models: Mapping[str, Model] | None = None,
-    *,
-    environment: Mapping[str, str] | None = None,
-    listings: dict[str, Listing] | None = None,
-    local: LocalModels | None = None,
-) -> ModelRegistry:
-    """The models available here: those given, the built-in one, those of the environment, and of this process."""
-    return ModelRegistry(models, endpoints=find_providers(environment), listings=listings, own=local)
 
 
 async def start(
@@ -318,7 +308,7 @@ async def start(
             models=dict(models or {}),
             sandbox=sandbox or sandbox_of(settings, cache=requirements_folder(settings)),
             reading=reading_sandbox_of(settings),
-            local=LocalModels(settings),
+            own=own_models(settings),
         )
         return await _start_parts(shared, store, functions)
     except BaseException:
@@ -341,7 +331,7 @@ async def start_organisation(app: App, org_id: OrgId) -> App:
 async def _start_parts(shared: Shared, store: Store, functions: Functions, org_id: OrgId = DEFAULT_ORG) -> App:
     """Start the engine of one organisation, whose store this is."""
     settings, clock, ids, embedding = shared.settings, shared.clock, shared.ids, shared.embedding
-    registry = model_registry(shared.models, listings=shared.listings, local=shared.local)
+    registry = model_registry(shared.models, listings=shared.listings, own=shared.own)
     telemetry = listeners_of(settings, registry)
     store, worker = _embedded_store(store, embedding, clock, telemetry)
     await _bring_up_to_date(store, functions.specs(), shared.cipher, ids=ids, at=clock.now())
@@ -471,23 +461,3 @@ async def _bring_up_to_date(
     with contextlib.suppress(SecretKeyMissing):
         while unsealed := await store.read(unsealed_tools, limit=SEALED_PER_STEP):
             await store.write(seal_environments, unsealed, cipher=cipher, at=at)
-
-
-def extractors_of(settings: Settings, registry: ModelRegistry, telemetry: Telemetry) -> FindExtractor:
-    """Return what finds the extractor of an agent."""
-    if settings.facts == "off":
-        return extract_nothing
-    return functools.partial(_find_extractor, settings, registry, telemetry)
-
-
-def _find_extractor(
-    settings: Settings, registry: ModelRegistry, telemetry: Telemetry, setting: str, agent_model: str
-) -> Extractor:
-    """Return what derives facts from what was said. Raises: ModelNotFound."""
-    handle = settings.facts_model or agent_model
-    by_patterns = setting == "patterns" or (setting == "default" and settings.facts == "patterns")
-    if by_patterns or settings.background == "never" or handle in ("", EXTRACTIVE):
-        return PatternExtractor()
-    if (model := registry.find(handle)) is None:
-        raise registry.not_found(handle)
-    return ModelExtractor(model, handle, telemetry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -11,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from perdure.cli.run import group_of, store_option
+from perdure.core.features import find_features
 
 VERBS: Mapping[str, tuple[str, str]] = {
     "chat": ("", "Chat with an agent."),
@@ -49,7 +51,6 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "archive": (("archives", "transfer"), "List, show, attach, detach, delete, restore, export or import."),
     "folder": (("folders",), "List, attach, detach or delete folders of files."),
     "file": (("folders",), "Upload, list or delete files of folders."),
-    "model": (("perdure.features.local.commands",), "List, get, use or remove models that run on this machine."),
     "tool": (("tools",), "Add, list, show, test, attach, detach or delete tools."),
     "mcp": (("mcp",), "Add, list, show, refresh, approve or delete MCP servers."),
     "secret": (("secrets",), "Set, list, delete or rotate values that tools need, encrypted."),
@@ -59,7 +60,19 @@ NOUNS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "key": (("access.access",), "Create, list, revoke or delete API keys; show the server's own."),
     "store": (("upkeep",), "Verify, scrub, reindex or split the store."),
 }
-"""Noun -> (modules of `commands`, or of a feature, with its verbs, help)."""
+"""Noun -> (modules of `commands` with its verbs, help)."""
+
+
+@functools.cache
+def nouns() -> Mapping[str, tuple[tuple[str, ...], str]]:
+    """Those, and the nouns and verbs of features: noun -> (modules with its verbs, help)."""
+    found = dict(NOUNS)
+    for feature in find_features():
+        for name, noun in feature.nouns.items():
+            modules, help = found.get(name, ((), noun.help))
+            found[name] = (*modules, *(f"{feature.package}.{module}" for module in noun.modules)), help
+    return found
+
 
 ALIASES = {"facts": "fact", "groups": "group", "companions": "companion", "schedules": "schedule"}
 """Plural -> noun. Alone it lists."""
@@ -117,11 +130,11 @@ class Root(TyperGroup):
         self.params.append(store_option(hidden=False))
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*VERBS, *NOUNS]
+        return [*VERBS, *nouns()]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in NOUNS and cmd_name not in self.commands:
-            modules, help = NOUNS[cmd_name]
+        if cmd_name in nouns() and cmd_name not in self.commands:
+            modules, help = nouns()[cmd_name]
             self.commands[cmd_name] = group = group_of(cmd_name, *modules)
             group.name, group.help, group.no_args_is_help = cmd_name, help, True
         elif cmd_name in VERBS and cmd_name not in self.commands:
@@ -146,7 +159,7 @@ class Root(TyperGroup):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        for title, table in (("Commands", VERBS), ("Nouns, with verbs as in `perdure agent list`", NOUNS)):
+        for title, table in (("Commands", VERBS), ("Nouns, with verbs as in `perdure agent list`", nouns())):
             with formatter.section(title):
                 formatter.write_dl([(name, help) for name, (_, help) in table.items()])
 

@@ -183,6 +183,9 @@ class OwnModels(Protocol):
     def what_helps(self, name: str) -> str:
         """Advice that makes one available."""
 
+    async def close(self) -> None:
+        """Serve no more."""
+
 
 SILENCE_S = 60.0
 """How long a model that is tried may say nothing: it may have to be loaded from a disk first."""

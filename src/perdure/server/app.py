@@ -22,6 +22,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
+from perdure.core.features import find_features
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.access.organisations import Organisations
 from perdure.server.absent import absent_routes, unknown_path_detail
@@ -58,7 +59,6 @@ from perdure.server.routes import (
     sources,
     tools,
 )
-from perdure.server.routes.agent_files import agent_files
 from perdure.server.session import Sessions
 from perdure.server.sse import Streams
 
@@ -67,7 +67,6 @@ MODULES = (
     # The paths of jobs precede those of messages, which have an id in the same place.
     health,
     agents,
-    agent_files,
     folders,
     blocks,
     archives,
@@ -184,7 +183,8 @@ def build_routes() -> Sequence[BaseRoute]:
     """Every route of the API, in the order in which they are looked up. The applications of a process share them."""
     hot_routes = (*messages.hot_routes, *conversations.hot_routes, *groups.hot_routes)
     # `include_router` would build each route a second time, for every application.
-    routes = [*hot_routes, *(route for module in MODULES for route in module.router.routes)]
+    added = [feature.load(module) for feature in find_features() for module in feature.routes]
+    routes = [*hot_routes, *(route for module in (*MODULES, *added) for route in module.router.routes)]
     return (*hot_routes, *absent_routes(), *method_not_allowed_routes(routes), *routes[len(hot_routes) :])
 
 

@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from perdure.core.errors import InvalidInput, PerdureError
+from perdure.core.features import find_features
 from perdure.core.ids import AgentId, is_id
 from perdure.core.text.line_diff import diff_lines
 from perdure.core.text.reprs import plural
@@ -86,6 +87,25 @@ class Page:
         if is_json:
             return Response(json.dumps(data, ensure_ascii=False, default=str), headers=dict(HEADERS), media_type=JSON)
         return html(self._template, data, request, notice=notice, status=status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """What a feature shows on a page of the kernel.
+
+    Args:
+        name: that of its template, which shows as `section` what `load` returns; None: it is not for this caller.
+        actions: path -> what it does; the page is shown after it.
+    """
+
+    name: str
+    load: Callable[[Request, AsyncPerdure], Data | None]
+    actions: Mapping[str, Act]
+
+
+def sections_of(page: str) -> Sequence[Section]:
+    """The sections of features on a page."""
+    return [feature.load(feature.sections[page]) for feature in find_features() if page in feature.sections]
 
 
 class Pages:
@@ -175,8 +195,9 @@ def environment() -> Environment:
     """The environment of the templates: every value is escaped."""
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+    shown = [feature for feature in find_features() if feature.sections]
     made = Environment(
-        loader=ChoiceLoader([PackageLoader("perdure.ui"), PackageLoader("perdure.features.local")]),
+        loader=ChoiceLoader([PackageLoader("perdure.ui"), *(PackageLoader(one.package) for one in shown)]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

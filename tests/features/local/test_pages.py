@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from perdure import AsyncPerdure
+from perdure.features.local.pages import served_by
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig
 from perdure.settings import Settings
@@ -36,7 +37,7 @@ async def dashboard(home: Path, **more: Any) -> AsyncIterator[tuple[httpx.AsyncC
 async def models_of(client: httpx.AsyncClient) -> dict[str, dict[str, Any]]:
     """Name -> what the page shows of a model."""
     page = (await client.get("/connections?format=json")).json()
-    return {row["name"]: row for row in page["local"]["models"]}
+    return {row["name"]: row for row in page["sections"]["local_models"]["models"]}
 
 
 async def test_a_model_that_is_here_is_used_and_removed(tmp_path: Path) -> None:
@@ -83,7 +84,7 @@ async def test_the_page_says_how_far_a_model_has_come(tmp_path: Path) -> None:
     (tmp_path / "models" / "tiny.gguf.part").write_bytes(bytes(50_000_000))
     async with dashboard(tmp_path) as (client, library):
         stopped = (await client.get("/connections")).text
-        library.app.shared.local.transfers["tiny"] = asyncio.create_task(fetch())
+        served_by(library).transfers["tiny"] = asyncio.create_task(fetch())
         running = (await client.get("/connections")).text
 
     assert 'hx-trigger="every 1s"' in running and "10 %" in text_of(running)
@@ -96,7 +97,7 @@ async def test_what_was_fetched_in_the_background_can_be_used(tmp_path: Path, mo
         list_one_model(monkeypatch, data, f"{server.url}/mine.gguf")
         async with dashboard(tmp_path) as (client, library):
             await client.post("/connections/local/get", data={"name": "mine"})
-            await library.app.shared.local.transfers["mine"]
+            await served_by(library).transfers["mine"]
             answer = await client.post("/connections/local/use", data={"name": "mine"})
 
     assert "answer with local/mine" in text_of(answer.text)
@@ -112,8 +113,8 @@ async def test_others_than_the_machines_administrators_see_and_change_nothing(tm
         for key in (builder, admin):
             headers = {"authorization": f"Bearer {key}"}
             page = await client.get("/connections?format=json", headers=headers)
-            assert page.json()["local"] is None
+            assert page.json()["sections"]["local_models"] is None
             refused = await client.post("/connections/local/get", data={"name": "tiny"}, headers=headers)
             assert refused.status_code == 403
 
-        assert library.app.shared.local.transfers == {}
+        assert served_by(library).transfers == {}

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from perdure.app import LocalModels, model_registry
+from perdure.app import model_registry, own_models
 from perdure.cli.chat.models import ask_for_models, known_models, what_helps, with_help
 from perdure.cli.chat.terminal import program
 from perdure.cli.views.view import View, plural
@@ -52,7 +52,7 @@ class ModelElsewhere(ModelNotFound):
 
 async def check_first_model(settings: Settings, model: str | None) -> None:
     """Check the model of a first agent, so that an unknown one leaves no empty store behind. Raises: ModelNotFound."""
-    models = model_registry(local=LocalModels(settings))
+    models = model_registry(own=own_models(settings))
     chosen = models.choose_offline(settings.model)
     handle = model or (chosen.handle if chosen.is_setting else "")
     if not handle or has_store(settings):

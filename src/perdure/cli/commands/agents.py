@@ -1,15 +1,10 @@
-"""`perdure agent`: create, list, reset, cancel and delete agents; agents as files, which Letta's server
-reads and writes too; and what `/agents` lists.
-"""
+"""`perdure agent`: create, list, reset, cancel and delete agents; and what `/agents` lists."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
-from perdure.cli.run import Agent, LastAgent, NewProfile, Org, Yes, argument, command, flag, for_work, option
+from perdure.cli.run import Agent, LastAgent, NewProfile, Yes, argument, command, flag, for_work, option
 
 if for_work(__name__):
     from perdure.cli import work
@@ -20,7 +15,6 @@ if for_work(__name__):
     from perdure.cli.views.json import agent_shape, model_shape
     from perdure.cli.views.text import agents_view, model_view, reset_view, settings_view
     from perdure.cli.views.view import AgentRow, View, plural
-    from perdure.core.errors import InvalidInput
     from perdure.library.agent import AsyncAgent
     from perdure.library.perdure import AsyncPerdure
     from perdure.settings import Settings
@@ -76,57 +70,6 @@ async def update_agent(
     async with work.named_agent(view, agent, change=True) as (perdure, target):
         row = model_row(await set_model(target, model, perdure.app), perdure.app)
         view.show({"model": model_shape(row)}, *model_view(row))
-
-
-@command("agent export", json=False)
-async def export_agent(
-    view: View,
-    agent: Agent,
-    file: Annotated[str, argument("Such as ann.af (- is stdout).", "FILE")],
-    messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
-    overwrite: Annotated[bool, flag("--overwrite", "Replace the file if it is there.")] = False,
-    org: Org = None,
-) -> None:
-    """Write an agent with its memory, tools, folders and messages as an agent file, which Letta's server reads too."""
-    from perdure.server.routes.agent_files.exporting import export_text
-
-    async with work.named_agent(view, agent, empty=work.none_yet("agent", agent), org=org) as (perdure, target):
-        text = await export_text(perdure, target.id, with_messages=messages)
-        with nullcontext(view.print) if file == work.STDIN else work.output_lines(file, overwrite=overwrite) as write:
-            write(text)
-        where = "" if file == work.STDIN else f" to {file}; `perdure agent import {file}` reads it, here or elsewhere"
-        view.hint(
-            f"Exported {target.name!r}{where}. Other archives than its own are not in it: `perdure archive export`."
-        )
-
-
-@command("agent import", json=False)
-async def import_agents(
-    view: View,
-    file: Annotated[str, argument("An agent file (.af); - is stdin.", "FILE")],
-    name: Annotated[str | None, option("Another name.", "NAME")] = None,
-    model: Annotated[str | None, option("Another model, as provider/name.", "HANDLE")] = None,
-    messages: Annotated[bool, flag("--messages/--no-messages", "With its messages.")] = True,
-    org: Org = None,
-) -> None:
-    """Make the agents of an agent file, of this program or of Letta's server."""
-    from perdure.server.routes.agent_files.importing import Import, ImportOptions
-    from perdure.server.wire.agent_files.reading import read_agent_file
-
-    read = read_agent_file(_read(file))
-    async with work.open_store(view, org=org) as perdure:
-        importer = Import(perdure, read, ImportOptions(name=name, model=model, without_messages=not messages))
-        agents = [await perdure.agent(agent_id) for agent_id in await importer.run()]
-        for warning in importer.warnings:
-            view.note(f"{warning[0].upper()}{warning[1:]}.")
-        for several in [
-            await work.describe_same_name(perdure, name) for name in dict.fromkeys(one.name for one in agents)
-        ]:
-            if several:
-                view.note(f"{several[0]} now: {several[1]}. Commands that change or delete one need its id.")
-        names = ", ".join(repr(agent.name) for agent in agents)
-        talks = f"`{chat_command(agents[0])}` talks to it" if org is None else "the organisation's keys reach it"
-        view.hint(f"Imported {plural(len(agents), 'agent')}: {names}; {talks}.")
 
 
 @command("agent settings")
@@ -208,11 +151,3 @@ async def delete_agent(view: View, agent: Agent, yes: Yes = False) -> None:
         text = work.deleted(f"agent {target.name!r}", "its memory blocks, archives and files stay")
         view.show({"deleted": target.id})
         view.hint(text)
-
-
-def _read(file: str) -> bytes:
-    """The bytes of a file, or of stdin. Raises: InvalidInput."""
-    try:
-        return sys.stdin.buffer.read() if file == work.STDIN else Path(file).expanduser().read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"{file} can't be read: {error.strerror or error}") from error

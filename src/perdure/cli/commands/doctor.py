@@ -126,8 +126,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
     found = await asyncio.to_thread(lambda: list(store_checks(settings)))
     for check in found:
         yield check
-    local = app.LocalModels(settings)
-    registry = app.model_registry(local=local)
+    own = app.own_models(settings)
+    registry = app.model_registry(own=own)
     progress("asking providers for models…")
     async with _traits_of_store(settings, registry, found):
         await registry.refresh()
@@ -137,7 +137,8 @@ async def examine(*, progress: Callable[[str], None], port: int | None = None) -
         async for check in _model_checks(settings.model, registry, progress):
             yield check
     await registry.close()
-    await local.close()
+    if own is not None:
+        await own.close()
     progress("looking at the port…")
     from perdure.server.config import ServerConfig
 

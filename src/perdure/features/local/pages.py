@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import asdict
+from typing import cast
 
 from starlette.requests import Request
 
 from perdure.features.local.catalogue import known_model
-from perdure.features.local.models import PROVIDER
+from perdure.features.local.models import PROVIDER, LocalModels
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import is_whole_server
-from perdure.ui.render import Act, Data, Notice, field_of, form_of
+from perdure.ui.render import Data, Notice, Section, field_of, form_of
 
 
-def section(request: Request, library: AsyncPerdure) -> Data | None:
+def load(request: Request, library: AsyncPerdure) -> Data | None:
     """The models; None for those who may not change what the machine runs."""
     if not is_whole_server(request):
         return None
-    local = library.app.shared.local
+    local = served_by(library)
     rows = []
     for model in local.models():
         task = local.transfers.get(model.name)
@@ -32,7 +32,7 @@ def section(request: Request, library: AsyncPerdure) -> Data | None:
 async def get_model(request: Request, library: AsyncPerdure) -> Notice:
     """Fetch a model of the catalogue in the background."""
     model = known_model(name := field_of(await form_of(request), "name"))
-    local = library.app.shared.local
+    local = served_by(library)
     if name not in local.transfers or local.transfers[name].done():
         local.transfers[name] = asyncio.create_task(local.fetch(model))
     return Notice(f"{name} is being fetched. You can leave this page.")
@@ -41,7 +41,7 @@ async def get_model(request: Request, library: AsyncPerdure) -> Notice:
 async def use_model(request: Request, library: AsyncPerdure) -> Notice:
     """Make a model the default."""
     name = field_of(await form_of(request), "name")
-    local = library.app.shared.local
+    local = served_by(library)
     local.get(name)  # a file is for whoever sits at the machine
     local.use(name)
     choice = await library.app.choose()
@@ -53,14 +53,22 @@ async def use_model(request: Request, library: AsyncPerdure) -> Notice:
 async def remove_model(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a model."""
     name = field_of(await form_of(request), "name")
-    is_gone = library.app.shared.local.remove(name)
+    is_gone = served_by(library).remove(name)
     await library.app.choose()
     return Notice(f"{name} was removed." if is_gone else f"{name} is no model here any more; its file stays.")
 
 
-ACTIONS: Mapping[str, Act] = {
-    "/connections/local/get": get_model,
-    "/connections/local/use": use_model,
-    "/connections/local/remove": remove_model,
-}
-"""Path -> what it does; the page of connections is shown after it."""
+def served_by(library: AsyncPerdure) -> LocalModels:
+    """The models of this process."""
+    return cast(LocalModels, library.app.shared.own)
+
+
+SECTION = Section(
+    name="local_models",
+    load=load,
+    actions={
+        "/connections/local/get": get_model,
+        "/connections/local/use": use_model,
+        "/connections/local/remove": remove_model,
+    },
+)

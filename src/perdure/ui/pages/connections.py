@@ -14,15 +14,16 @@ from perdure.core.ids import DEFAULT_ORG, McpServerId, ProviderId
 from perdure.core.mcp import Definition, McpTool
 from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
-from perdure.features.local import pages as local
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.services.providers import ProviderFields
 from perdure.server.http import principal_of
-from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty
+from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty, sections_of
 
 PROVIDERS_MAX = 200
 PROVIDER_TYPES = tuple(provider.wire_type for provider in PROVIDERS.values())
+
+SECTIONS = sections_of("connections")
 
 pages = Pages()
 
@@ -55,7 +56,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
             | {"has_key": bool(provider.sealed)}
             for provider in registered
         ],
-        "local": local.section(request, library),
+        "sections": {section.name: section.load(request, library) for section in SECTIONS},
         "types": list(PROVIDER_TYPES),
         "servers": [
             {
@@ -69,7 +70,7 @@ async def connections(request: Request, library: AsyncPerdure) -> Data:
     }
 
 
-for path, act in local.ACTIONS.items():
+for path, act in (pair for section in SECTIONS for pair in section.actions.items()):
     pages.post(path, shows=connections)(act)
 
 

@@ -10,12 +10,12 @@ from dataclasses import replace
 from perdure.core.conversations import Conversation, ConversationFilter
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import Message
+from perdure.features.agent_files.folders import list_folders
+from perdure.features.agent_files.forgotten import hide_forgotten
+from perdure.features.agent_files.writing import write_agent_file
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.routes.agent_files.folders import list_folders
 from perdure.server.routes.agents import agent_reply
-from perdure.server.wire.agent_files.forgotten import hide_forgotten
-from perdure.server.wire.agent_files.writing import write_agent_file
 
 _PAGE = 500
 

@@ -15,9 +15,9 @@ from perdure.core.errors import ApprovalPending
 from perdure.core.messages import ToolCall, ToolDecision
 from perdure.core.tools.rule_check import rules_to_settings
 from perdure.core.tools.rules import RequiresApproval
-from perdure.server.routes.agent_files.exporting import export_text
-from perdure.server.routes.agent_files.importing import Import, ImportOptions
-from perdure.server.wire.agent_files.reading import read_agent_file
+from perdure.features.agent_files.exporting import export_text
+from perdure.features.agent_files.importing import Import, ImportOptions
+from perdure.features.agent_files.reading import read_agent_file
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.server.routed import new_agent, routed

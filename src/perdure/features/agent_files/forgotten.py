@@ -13,7 +13,7 @@ from typing import Any
 
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
 from perdure.core.forgetting.values import TITLE_CHARS, Correction
-from perdure.server.wire.agent_files.reading import NAME
+from perdure.features.agent_files.reading import NAME
 
 _SAID_OF_AGENT = ("system", "description", "metadata", "tags")
 _CHOSEN = ("name", "secrets", "tool_exec_environment_variables", "messages", *_SAID_OF_AGENT)

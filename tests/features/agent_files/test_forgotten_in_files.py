@@ -12,13 +12,13 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.text.forms import match_form
+from perdure.features.agent_files.exporting import export_text
 from perdure.library.services.messages import NewMessage
-from perdure.server.routes.agent_files.exporting import export_text
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.corrections import CORRECTIONS_MAX
 from perdure.testing import InlineStore, ScriptedModel, calls, says
-from tests.library.test_agent_copies import go_round
+from tests.features.agent_files.test_agent_copies import go_round
 from tests.support.library import MODEL
 
 LONG = " ".join(f"xylocarp number {number}" for number in range(20))

@@ -13,10 +13,10 @@ from starlette.responses import PlainTextResponse
 
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import ConversationId
+from perdure.features.agent_files.exporting import export_text
+from perdure.features.agent_files.importing import Import, ImportOptions
+from perdure.features.agent_files.reading import read_agent_file
 from perdure.server.http import Library, json_answer
-from perdure.server.routes.agent_files.exporting import export_text
-from perdure.server.routes.agent_files.importing import Import, ImportOptions
-from perdure.server.wire.agent_files.reading import read_agent_file
 from perdure.server.wire.fields import AgentIdIn, ConversationOrDefault
 
 log = logging.getLogger(__name__)

@@ -13,11 +13,11 @@ import pytest
 from perdure import AsyncAgent, AsyncPerdure, InvalidInput
 from perdure.core.facts.values import FactFilter
 from perdure.core.messages import Text
+from perdure.features.agent_files.exporting import export_text
+from perdure.features.agent_files.importing import Import, ImportOptions
+from perdure.features.agent_files.reading import own_copies, read_agent_file
 from perdure.library.services.messages import NewMessage
 from perdure.server.errors import AgentFileInvalid
-from perdure.server.routes.agent_files.exporting import export_text
-from perdure.server.routes.agent_files.importing import Import, ImportOptions
-from perdure.server.wire.agent_files.reading import own_copies, read_agent_file
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
 from tests.support.library import MODEL

@@ -12,8 +12,8 @@ from typing import Any
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.files import Folder
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
-from perdure.server.wire.agent_files.messages import unpacked
-from perdure.server.wire.agent_files.reading import own_part
+from perdure.features.agent_files.messages import unpacked
+from perdure.features.agent_files.reading import own_part
 
 _AGENT_FIELDS = (
     *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),

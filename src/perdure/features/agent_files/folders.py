@@ -11,10 +11,10 @@ from perdure.core.errors import AlreadyExists, InvalidInput
 from perdure.core.files import Folder
 from perdure.core.ids import AgentId
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
+from perdure.features.agent_files.reading import FileFolder
 from perdure.library.checks import Page
 from perdure.library.files.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.wire.agent_files.reading import FileFolder
 
 _PAGE = Page(limit=100, ascending=True)
 

@@ -20,13 +20,13 @@ from perdure.core.groups.group import GroupFilter
 from perdure.core.ids import AgentId, BlockId, FolderId, GroupId, ToolId
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.units import ConversationChanges
+from perdure.features.agent_files.folders import add_files, create_folder
+from perdure.features.agent_files.messages import FileMessages, messages_in
+from perdure.features.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.tools import ToolState
 from perdure.server.errors import AgentFileInvalid, NotSupported
-from perdure.server.routes.agent_files.folders import add_files, create_folder
-from perdure.server.wire.agent_files.messages import FileMessages, messages_in
-from perdure.server.wire.agent_files.reading import AgentFile, FileAgent, FileGroup
 from perdure.server.wire.agents import AgentIn
 from perdure.server.wire.groups import GroupChangesIn, GroupIn
 from perdure.server.wire.tools import ToolIn

@@ -23,8 +23,8 @@ from pydantic import TypeAdapter, ValidationError
 from perdure.core.errors import DataTooLarge
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.incoming.json_limits import JsonLimits, check_json
+from perdure.features.agent_files.messages import objects
 from perdure.server.errors import AgentFileInvalid
-from perdure.server.wire.agent_files.messages import objects
 
 _FIELDS = (
     *("name", "system", "agent_type", "description", "tool_rules", "llm_config", "embedding_config", "timezone"),

@@ -1,0 +1,7 @@
+"""Agents as files, which Letta's server reads and writes too."""
+
+from __future__ import annotations
+
+from perdure.core.features import Feature, Noun
+
+FEATURE = Feature(name="agent_files", nouns={"agent": Noun(modules=("commands",))}, routes=("routes",))

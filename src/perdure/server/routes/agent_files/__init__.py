@@ -1,1 +1,0 @@
-"""Agent files: exported, and imported."""
