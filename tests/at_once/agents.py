@@ -14,7 +14,7 @@ from perdure.domain.groups.units import NewGroup
 from perdure.domain.schedules import NewSchedule
 from perdure.library.checks import Page
 from perdure.library.facts.episodes import NewEpisode
-from perdure.library.services.messages import BatchPart, NewMessage
+from perdure.library.messages.requests import BatchPart, NewMessage
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -50,12 +50,12 @@ async def agent_deleted_twice(room: Room) -> Changes:
     assert room.refused <= 1
 
 
-@case("AgentRules.set", "approvals.require")
+@case("AgentRules.set", "Approval.require_approval")
 async def rules_of_an_agent(room: Room) -> Changes:
     agent = await room.agent(archival=True)
     yield (
         lambda one: one.agent_of(agent.id).rules.set([{"type": "continue", "tool": "archival_memory_search"}]),
-        lambda one: one.services.approvals.require(agent.id, "archival_memory_insert"),
+        lambda one: agent.require_approval("archival_memory_insert"),
     )
     assert room.both or room.refused == 1
 
@@ -136,80 +136,78 @@ async def writes_reverted_twice(room: Room) -> Changes:
     assert (await room.first.blocks.get(made.id)).value in ("a", "b")
 
 
-@case("conversations.create", "conversations.create_ephemeral")
+@case("Conversations.new_conversation", "Conversations.create_conversation", "Conversations.create_ephemeral")
 async def conversations_made(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.services.conversations.create(agent.id, {"summary": "one"}),
-        lambda one: one.services.conversations.create(agent.id, {"summary": "two"}),
+        lambda one: agent.create_conversation({"summary": "one"}),
+        lambda one: agent.create_conversation({"summary": "two"}),
     )
     assert len({made.conversation.seq for made in room.results}) == 2
     await room.at_once(
-        lambda one: one.services.conversations.create_ephemeral("test/model", "Be brief."),
-        lambda one: one.services.conversations.create_ephemeral("test/model", "Be brief."),
+        lambda one: one.conversations.create_ephemeral("test/model", "Be brief."),
+        lambda one: one.conversations.create_ephemeral("test/model", "Be brief."),
     )
 
 
-@case("conversations.update")
+@case("Conversations.update_conversation", "Conversations.change_conversation")
 async def conversation_fields(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.first.services.conversations.create(agent.id)).conversation
+    made = (await agent.create_conversation()).conversation
     yield (
-        lambda one: one.services.conversations.update(agent.id, made.id, {"summary": "s"}),
-        lambda one: one.services.conversations.update(agent.id, made.id, {"archived": True}),
+        lambda one: agent.change_conversation(made.id, {"summary": "s"}),
+        lambda one: agent.change_conversation(made.id, {"archived": True}),
     )
-    now = await room.first.services.conversations.get(agent.id, made.id)
+    now = await agent.find_conversation(made.id)
     assert (now.summary, now.archived_at is not None) == ("s", True)
 
 
-@case("conversations.fork", "conversations.recompile", "conversations.reset", "conversations.compact")
+@case(
+    "Conversations.fork_conversation",
+    "Conversations.fork_state",
+    "Conversations.recompile",
+    "Conversations.reset",
+    "Conversations.compact",
+    "Conversations.compact_view",
+)
 async def conversation_reset_and_forked(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
-    yield (
-        lambda one: one.services.conversations.reset(agent.id),
-        lambda one: one.services.conversations.fork(agent.id, None),
-    )
-    await room.at_once(
-        lambda one: one.services.conversations.recompile(agent.id, None),
-        lambda one: one.services.conversations.compact(agent.id, None),
-    )
+    yield (lambda one: agent.reset(), lambda one: agent.fork_state(None))
+    await room.at_once(lambda one: agent.recompile(), lambda one: agent.compact_view(None))
 
 
-@case("conversations.delete")
+@case("Conversations.delete_conversation")
 async def conversation_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    made = (await room.first.services.conversations.create(agent.id)).conversation
-    yield (
-        lambda one: one.services.conversations.delete(agent.id, made.id),
-        lambda one: one.services.conversations.delete(agent.id, made.id),
-    )
+    made = (await agent.create_conversation()).conversation
+    yield (lambda one: agent.delete_conversation(made.id), lambda one: agent.delete_conversation(made.id))
     assert room.refused <= 1
 
 
-@case("messages.edit", "corrections.forget")
+@case("History.update_message", "History.edit_message", "corrections.forget")
 async def message_edited_twice(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
     said = next(one for one in await agent.messages() if one.role == "user")
     yield (
-        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("One.")]),
-        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("Two.")]),
+        lambda one: agent.edit_message(said.id, "user", [Text("One.")]),
+        lambda one: agent.edit_message(said.id, "user", [Text("Two.")]),
     )
-    now = await room.first.services.messages.get(said.id)
+    now = await room.first.messages.message(said.id)
     assert now.text in ("One.", "Two.")
     await room.at_once(
-        lambda one: one.services.messages.edit(agent.id, said.id, "user", [Text("Three.")]),
+        lambda one: agent.edit_message(said.id, "user", [Text("Three.")]),
         lambda one: one.services.corrections.forget(agent.id, now.text),
     )
 
 
-@case("messages.submit", "messages.import_messages")
+@case("Requests.send_messages", "Sending.send", "Sending.submit", "History.import_messages")
 async def messages_sent(room: Room) -> Changes:
     agent = await room.agent()
     yield (
-        lambda one: one.services.messages.submit(agent.id, HELLO),
-        lambda one: one.services.messages.import_messages(agent.id, [{"role": "user", "content": "Once."}]),
+        lambda one: agent.send_messages(HELLO),
+        lambda one: agent.import_messages([{"role": "user", "content": "Once."}]),
     )
     assert room.refused <= 1
 
@@ -440,15 +438,12 @@ async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     assert sum(one.info.passage_count for one in archives) == 2
 
 
-@case("messages.import_waiting")
+@case("History.import_waiting")
 async def calls_that_wait_imported_twice(room: Room) -> Changes:
     agent = await room.agent()
-    line = await room.first.services.conversations.get(agent.id)
+    line = await agent.find_conversation()
     parts = (ToolCall("call-1", "pay", "{}", "approval"),)
     rows = [ImportedMessage(role="assistant", text="", parts=parts, occurred_at=line.created_at, id="1")]
-    yield (
-        lambda one: one.services.messages.import_waiting(line, rows),
-        lambda one: one.services.messages.import_waiting(line, rows),
-    )
+    yield (lambda one: one.messages.import_waiting(line, rows), lambda one: one.messages.import_waiting(line, rows))
     assert room.refused == 1
     assert len(await agent.pending()) == 1

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 READS = {
+    "Approval": "check_arguments find_decided find_decisions list_all open_calls pending",
+    "Conversations": "conversation_of_message conversation_state conversations find_conversation isolated_blocks"
+    " page_of_states resets",
+    "History": "message message_count messages shown_messages",
+    "Requests": "prepare reply_to",
+    "Transcripts": "transcript",
     "Jobs": "get get_batch list list_batches list_messages",
     "Replays": "export_run replay",
     "Runs": "find_resumable messages_of_run page_of_runs run runs spans_of_run steps_of_run tools_of_run usage_of_run",
@@ -36,16 +42,12 @@ READS = {
     "access": "audit has_keys key keys note organisation organisations user users",
     "agents": "check_model count find_last_used get_memory get_state last_used list  "
     " list_states list_tags model_changes resolve",
-    "approvals": "check_arguments find_decided find_decisions list list_all list_open",
-    "conversations": "find_of_message get get_state list_of_agent list_resets list_states",
     "corrections": "find_mentions list",
     "identities": "count filter_of get list list_blocks",
-    "messages": "count fetch_images get list list_shown prepare prepare_batch reply",
     "models": "reload resolve",
     "prompts": "build_payload generate",
     "providers": "check check_stored get list",
     "search": "messages messages_of_agent passages recall",
-    "transcripts": "list",
     "transfer": "copy_agent list_forgotten",
     "upkeep": "backup check_ready find_damage mark queue_lengths",
     "why": "find_answer find_id find_origin",
@@ -63,6 +65,9 @@ ELSEWHERE = {
     "providers.refresh": "as providers.update: asks a server, and stores the time",
     "Tools.test": "runs a tool",
     "AgentTools.run": "runs a tool",
+    "Approval.answer": "as Requests.send_messages",
+    "Approval.approve": "as Requests.send_messages",
+    "Approval.deny": "as Requests.send_messages",
     "Tools.test_new": "runs a tool",
     "Tools.test_source": "runs a tool",
     "upkeep.compare": "each case here compares; with `repair` it makes anew what is derived",

@@ -11,7 +11,7 @@ from perdure.core.messages import Text
 from perdure.core.runs import Batch, RunFilter
 from perdure.engine.run.batch import accept_batch
 from perdure.library.checks import Page
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, SequentialIds
 
 MODEL = "test/scripted"
@@ -39,6 +39,6 @@ async def accepted_elsewhere(perdure: AsyncPerdure, agents: list[AgentId]) -> Ba
     app: Any = perdure.app
     batch = Batch(id=BatchId(app.ports.ids.new("job")), digest="", created_at=app.ports.clock.now())
     says = [NewMessage((Text("hello"),))]
-    requests = [await perdure.services.messages.prepare(agent_id, says) for agent_id in agents]
+    requests = [await perdure.agent_of(agent_id).prepare(says) for agent_id in agents]
     await app.ports.store.write(accept_batch, batch, requests, app.ports.inputs())
     return batch.id

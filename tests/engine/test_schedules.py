@@ -30,7 +30,7 @@ from perdure import (
 from perdure.core.messages import Text
 from perdure.core.tools.rules import RequiresApproval
 from perdure.engine.schedules import worker as worker_module
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -109,7 +109,7 @@ async def test_a_message_of_a_user_cannot_forge_an_envelope() -> None:
         assert json.loads(event.text)["marker"] in model.requests[-1].opening
         assert "marker" in json.loads(forged.text) and forged.role == "user"
         with pytest.raises(InvalidInput, match="sender_id"):
-            await perdure.services.messages.submit(agent.id, [NewMessage((Text("x"),), "system", sender_id="perdure")])
+            await agent.send_messages([NewMessage((Text("x"),), "system", sender_id="perdure")])
 
 
 async def test_a_plain_message_and_a_number_of_firings() -> None:

@@ -18,7 +18,7 @@ from perdure.core.groups.group import GroupKind
 from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
 MODEL = "test/scripted"
@@ -217,9 +217,7 @@ async def test_a_message_is_all_that_a_caller_says() -> None:
             with acting_for(**({"message_chars": 20} if whose == "key" else {})):
                 for call in (
                     agent.send("x" * 21),
-                    perdure.services.messages.submit(
-                        agent.id, [NewMessage((Text("x" * 5),))], options=RunOptions(system="y" * 16)
-                    ),
+                    agent.send_messages([NewMessage((Text("x" * 5),))], options=RunOptions(system="y" * 16)),
                     perdure.services.prompts.generate(agent.id, "x" * 5, system="y" * 16),
                     agent.schedules.create("x" * 21, every="1h"),
                 ):

@@ -13,7 +13,7 @@ from perdure import AsyncAgent, AsyncPerdure, ConversationBusy, Delta
 from perdure.core.messages import Text
 from perdure.core.models import EXTRACTIVE, ModelPiece, ModelProgress, ModelRequest
 from perdure.core.runs import RunOptions
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.settings import Settings
 from perdure.testing import InlineStore, LocalServer, ScriptedModel, Status, calls, says, writes_call
 from perdure.testing.http_model import HttpLine
@@ -285,13 +285,13 @@ async def test_what_differs_from_a_message_in_anything_is_another_one(other: tup
         settings=Settings(embedding="none"), store=InlineStore(), models={MODEL: model}
     ) as perdure:
         agent = await perdure.create_agent("ada", model=MODEL)
-        submit = perdure.services.messages.submit
-        first = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+        submit = agent.send_messages
+        first = await submit([NewMessage((Text(ASKED),))], if_busy="reject")
         await model.asked.wait()
         message, options = other
         with pytest.raises(ConversationBusy):
-            await submit(agent.id, [message], if_busy="reject", **options)
-        again = await submit(agent.id, [NewMessage((Text(ASKED),))], if_busy="reject")
+            await submit([message], if_busy="reject", **options)
+        again = await submit([NewMessage((Text(ASKED),))], if_busy="reject")
         model.may_answer.set()
 
     assert again.run.id == first.run.id

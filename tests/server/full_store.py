@@ -18,7 +18,7 @@ from perdure.core.models import ModelProvider
 from perdure.core.tools.spec import Tool, ToolCode, ToolSpec
 from perdure.domain.blocks.units import NewBlock, create_block
 from perdure.domain.mcp import register_server
-from perdure.library.services.messages import NewMessage, SendOptions
+from perdure.library.messages.requests import NewMessage, SendOptions
 from perdure.storage.tx import Tx
 from tests.server.largest import Largest, Operation, Text, words
 

@@ -14,8 +14,8 @@ import perdure.server
 from perdure import AsyncPerdure, TooMany
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Text
+from perdure.library.messages.requests import NewMessage
 from perdure.library.services.identities import IdentityFields
-from perdure.library.services.messages import NewMessage
 from perdure.server.wire.base import WireRequest
 from perdure.testing import InlineStore, ScriptedModel
 from tests.support.servers import MODEL, in_process
@@ -51,7 +51,7 @@ async def test_a_long_name_of_a_message_is_refused(tmp_path: Path, field: str) -
         body = {"messages": [{"role": "user", "content": "a", field: LONG}]}
         answered = await client.post(f"/v1/agents/{agent.id}/messages", json=body)
         with pytest.raises(TooMany, match="1,000"):
-            await perdure.services.messages.submit(agent.id, [NewMessage((Text("a"),), **{field: LONG})])  # type: ignore[arg-type]
+            await agent.send_messages([NewMessage((Text("a"),), **{field: LONG})])  # type: ignore[arg-type]
 
         assert answered.status_code == 422
         assert f"100,000 characters in a tag or name (`{field}`) are too many" in answered.json()["detail"]

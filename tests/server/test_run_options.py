@@ -15,7 +15,7 @@ from letta_client.types.agents import LettaResponse
 from perdure import AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.providers.openai_chat.model import OpenAIChat
 from perdure.settings import Settings
 from perdure.testing import ScriptedModel, calls, says
@@ -188,13 +188,13 @@ async def test_they_are_part_of_the_stored_run(tmp_path: Path) -> None:
     perdure = await AsyncPerdure.open(tmp_path / "p.db", models={MODEL: ScriptedModel(), GPT: slow}, settings=settings)
     agent = await perdure.create_agent()
     options = RunOptions(model=GPT, system=OTHER)
-    accepted = await perdure.services.messages.submit(agent.id, [NewMessage((Text("hi"),))], options=options)
+    accepted = await agent.send_messages([NewMessage((Text("hi"),))], options=options)
     await slow.speaking.wait()
     await perdure.close()
 
     models = {MODEL: ScriptedModel(), GPT: ScriptedModel(says("done"))}
     async with await AsyncPerdure.open(tmp_path / "p.db", models=models, settings=settings) as perdure:
-        reply = await perdure.services.messages.reply(accepted)
+        reply = await perdure.messages.reply_to(accepted)
 
         assert reply.text == "done"
         assert [request.system for request in models[GPT].requests] == [OTHER]

@@ -11,7 +11,7 @@ from letta_client.types.agents.schedule_retrieve_response import ScheduleRetriev
 from perdure.core.ids import AgentId
 from perdure.core.messages import Text
 from perdure.domain.schedules import NewSchedule
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from tests.server.routed import Routed, new_agent, routed
 
 HELLO = [{"role": "user", "content": "hello"}]

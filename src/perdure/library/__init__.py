@@ -37,13 +37,13 @@ from perdure.library.files.folders import AsyncFolder
 from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 from perdure.library.groups.groups import AsyncGroup
 from perdure.library.groups.replies import GroupReply, SpeakerReply
+from perdure.library.messages.paging import ImportResult
+from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.runs.replays import Replay
 from perdure.library.runs.steps import StepInfo
-from perdure.library.services.history import ImportResult
-from perdure.library.services.transcripts import TranscriptEntry
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archive
 from perdure.library.sync.files.folders import Folder

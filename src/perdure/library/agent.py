@@ -9,7 +9,7 @@ from typing import Unpack
 from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
-from perdure.core.ids import ArchiveId, ConversationId
+from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import Role
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
@@ -20,13 +20,15 @@ from perdure.library.facts.facts import AsyncFacts
 from perdure.library.facts.views import PROFILE_TOKENS
 from perdure.library.files.folders import AsyncAgentFiles
 from perdure.library.groups.companions import AsyncCompanion
-from perdure.library.history import AsyncConversations, AsyncHistory
+from perdure.library.messages.conversations import AsyncConversations
+from perdure.library.messages.history import AsyncHistory
+from perdure.library.messages.sending import AsyncSending
+from perdure.library.messages.transcripts import AsyncTranscripts
 from perdure.library.origins import Origin
 from perdure.library.passages import AsyncArchival
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
-from perdure.library.sending import AsyncSending
 from perdure.library.services.search import BUDGET_TOKENS
 from perdure.library.services.store import Services
 from perdure.library.sources import AsyncSources
@@ -35,10 +37,16 @@ from perdure.library.tools.tools import AsyncAgentRules, AsyncAgentTools
 from perdure.search.hits import Hits, MessageHit, Recalled
 
 
-class AsyncAgentById(AsyncSending, AsyncHistory, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns, AsyncEvents):
+class AsyncAgentById(
+    AsyncSending, AsyncHistory, AsyncTranscripts, AsyncConversations, AsyncArchival, AsyncSteps, AsyncRuns, AsyncEvents
+):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
     __repr__ = short_repr("id")
+
+    def __init__(self, services: Services, agent_id: AgentId | None) -> None:
+        super().__init__(services.app, agent_id)
+        self._services = services
 
     @property
     def blocks(self) -> AsyncAgentBlocks:

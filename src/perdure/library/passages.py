@@ -49,14 +49,14 @@ class PassageConditions(TypedDict, total=False):
 class AsyncPassages(AsyncPart):
     """The passages of an archive, or of the archive that an agent stores its texts in."""
 
-    def __init__(self, app: App, owner_id: ArchiveId | AgentId) -> None:
-        super().__init__(app, AgentId(owner_id) if is_id("agent", owner_id) else None)
+    def __init__(self, app: App, owner_id: ArchiveId | AgentId | None) -> None:
+        super().__init__(app, AgentId(owner_id) if owner_id and is_id("agent", owner_id) else None)
         self._owner_id = owner_id
 
     @property
     def id(self) -> ArchiveId | AgentId:
         """Whose passages they are."""
-        return self._owner_id
+        return self._owner_id or self._id
 
     async def passages(
         self, *, limit: int = 100, after_seq: int = -1, **conditions: Unpack[PassageConditions]

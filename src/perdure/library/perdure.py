@@ -30,6 +30,9 @@ from perdure.library.facts.facts import AsyncFacts
 from perdure.library.files.folders import AsyncFolderById, AsyncFolders
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
+from perdure.library.messages.approval import AsyncApproval
+from perdure.library.messages.conversations import AsyncConversations
+from perdure.library.messages.history import AsyncHistory
 from perdure.library.passages import AsyncPassages
 from perdure.library.runs.jobs import AsyncJobs
 from perdure.library.runs.runs import AsyncRuns
@@ -193,6 +196,21 @@ class AsyncPerdure:
     def facts(self) -> AsyncFacts:
         """The facts of all agents and graphs, by their ids."""
         return AsyncFacts(self._app)
+
+    @property
+    def messages(self) -> AsyncHistory:
+        """The messages of all agents."""
+        return AsyncHistory(self._app)
+
+    @property
+    def conversations(self) -> AsyncConversations:
+        """The conversations of all agents."""
+        return AsyncConversations(self._app)
+
+    @property
+    def approvals(self) -> AsyncApproval:
+        """The calls of all agents that wait."""
+        return AsyncApproval(self._app)
 
     @property
     def runs(self) -> AsyncRuns:

@@ -24,8 +24,8 @@ from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_callback, check_choice, check_limit, check_number, check_sender, check_text
+from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.parts import AsyncAgentPart, AsyncPart
-from perdure.library.services.messages import MessageService, NewMessage
 from perdure.storage.tx import Tx
 
 
@@ -104,7 +104,7 @@ class AsyncSchedules(AsyncPart):
         check_callback(new.callback)
         for message in messages:
             check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
-        messages, _ = await MessageService(self._app).fetch_images(messages, None)
+        messages, _ = await fetch_images(self._app, messages, None)
         stored = tuple(
             ScheduledMessage(
                 parts=tuple(part for part in message.parts if not isinstance(part, ImageLink)),

@@ -307,7 +307,7 @@ async def test_ephemeral_and_bypassed_conversations_are_not_extracted() -> None:
         for summary in ("secret plans", "open plans"):
             conversation = await agent.new_conversation(summary=summary)
             await agent.send(summary, conversation=conversation.id)
-        ephemeral = (await perdure.services.conversations.create_ephemeral(MODEL, "Be brief.")).conversation
+        ephemeral = (await perdure.conversations.create_ephemeral(MODEL, "Be brief.")).conversation
         await (await perdure.agent(ephemeral.agent_id)).send("ephemeral", conversation=ephemeral.id)
         await pause(perdure)
 

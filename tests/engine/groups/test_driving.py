@@ -312,7 +312,7 @@ async def test_a_deleted_conversation_is_replaced() -> None:
     async with open_team({"Anna": []}) as team:
         group = await team.group("Anna")
         await team.say(group, "one")
-        await team.perdure.services.conversations.delete(None, await conversation_of(team, group.id))
+        await team.perdure.conversations.delete_conversation(await conversation_of(team, group.id))
 
         assert (await team.say(group, "two")).stop_reason == "end_turn"
         assert team.input_of("Anna").endswith("[User] two")
@@ -325,9 +325,8 @@ async def test_a_conversation_that_is_deleted_before_its_agent_speaks_is_passed_
         model = slow(team, "Bob")
         turn = await team.turns.send(group.id, "hi")
         await model.asked.wait()
-        services = team.perdure.services
-        await services.conversations.delete(
-            None, await team.perdure.group_of(group.id).conversation_of(team.agents["Anna"])
+        await team.perdure.conversations.delete_conversation(
+            await team.perdure.group_of(group.id).conversation_of(team.agents["Anna"])
         )
         model.may_answer.set()
 

@@ -16,7 +16,7 @@ from perdure.core.messages import Text
 from perdure.features.agent_files.exporting import export_text
 from perdure.features.agent_files.importing import Import, ImportOptions
 from perdure.features.agent_files.reading import own_copies, read_agent_file
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.server.errors import AgentFileInvalid
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, calls, says
@@ -199,7 +199,7 @@ async def test_a_message_of_a_group_moves_no_source(perdure: AsyncPerdure) -> No
     agent = await perdure.create_agent("ada")
     sender = "group-123e4567-e89b-42d3-a456-426614174000"
     asked = NewMessage((Text("What does the team think?"),), sender_id=sender)
-    await perdure.services.messages.submit(agent.id, [asked])
+    await agent.send_messages([asked])
     await agent.send("I live in Oslo.")
     await agent.facts.extract()
     copy = await go_round(perdure, agent)

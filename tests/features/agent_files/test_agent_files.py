@@ -142,8 +142,8 @@ async def test_the_model_is_shown_the_history_in_order() -> None:
     async with routed(says("Ada.")) as server:
         (agent_id,) = (await import_file(server, agent_file())).agent_ids
         await server.post(f"/v1/agents/{agent_id}/messages", {"input": "Who am I?"})
-        messages = await server.library.services.messages.list(
-            agent_id, conversation=None, limit=100, before_seq=None, after_seq=None, newest_first=False, reset=False
+        messages = await server.library.agent_of(agent_id).messages(
+            conversation=None, limit=100, before_seq=None, after_seq=None, newest_first=False, reset=False
         )
         said = [message for message in messages if message.kind == "message" and message.role != "system"]
         open_calls: list[str] = []

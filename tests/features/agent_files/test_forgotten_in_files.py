@@ -13,7 +13,7 @@ from perdure import AsyncAgent, AsyncPerdure
 from perdure.core.messages import Text
 from perdure.core.text.forms import match_form
 from perdure.features.agent_files.exporting import export_text
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.corrections import CORRECTIONS_MAX
@@ -71,7 +71,7 @@ async def live(perdure: AsyncPerdure, word: str) -> AsyncAgent:
         system=f"You know {word}. {{CORE_MEMORY}}",
     )
     named = NewMessage((Text("Hello."),), name=word, otid=f"{word}-1")
-    await perdure.services.messages.submit(agent.id, [named])
+    await agent.send_messages([named])
     for text in (f"I like {word}s.", f"I live in {word.title()}.", "I live in Oslo."):
         await agent.send(text)
         await agent.facts.extract()

@@ -36,7 +36,7 @@ NO_CALL = "no call waits for anybody"
 async def list_approvals(view: View) -> None:
     """List the tool calls that wait for a person, or for the program that sent the message."""
     async with open_store(view, empty=NO_CALL) as perdure:
-        waiting = await perdure.services.approvals.list_all()
+        waiting = await perdure.approvals.list_all()
         shapes = [{"agent": name, **pending_shape(call)} for name, call in waiting]
         view.show(shapes, *(f"{name}: {pending_text(call)}{_place(call, waiting)}" for name, call in waiting))
         hint = "`perdure approval approve AGENT` lets them run, `perdure approval deny AGENT` refuses them"
@@ -100,7 +100,7 @@ async def _find_conversation(
         return (await conversation_named(agent, option)).id
     ids = {
         call.conversation_id: None
-        for _, call in await perdure.services.approvals.list_all()
+        for _, call in await perdure.approvals.list_all()
         if call.agent_id == agent.id and (call.call_id == call_id or (call_id is None and not call.awaits_client))
     }
     if len(ids) > 1:
@@ -109,7 +109,7 @@ async def _find_conversation(
             f" --conversation ({', '.join(ids)})"
         )
     if not ids and call_id is not None:
-        conversations = await perdure.services.approvals.find_decided(agent.id, call_id)
+        conversations = await agent.find_decided(call_id)
         return conversations[0] if len(conversations) == 1 else None
     return next(iter(ids), None)
 

@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.core.ids import ConversationId, is_id
     from perdure.library.agent import AsyncAgent
     from perdure.library.checks import LIMIT_MAX
-    from perdure.library.services.transcripts import TranscriptEntry
+    from perdure.library.messages.transcripts import TranscriptEntry
 
 Number = Annotated[str, argument("Number or id of the conversation.", "NUMBER")]
 

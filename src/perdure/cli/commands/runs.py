@@ -23,9 +23,9 @@ if for_work(__name__):
     from perdure.core.ids import MessageId, RunId
     from perdure.core.runs import Run, RunFilter, Usage
     from perdure.library.checks import Page
+    from perdure.library.messages.transcripts import TranscriptEntry
     from perdure.library.perdure import AsyncPerdure
     from perdure.library.runs.replays import Answer
-    from perdure.library.services.transcripts import TranscriptEntry
 
 RunName = Annotated[str, argument("The id of the run, or its beginning.", "ID")]
 
@@ -139,7 +139,7 @@ async def fork_run(
     """Begin a new conversation with a copy of what was said up to a message."""
     async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:
         message = MessageId(await perdure.services.why.find_id(message_id, "message"))
-        source = await perdure.services.conversations.find_of_message(message)
+        source = await perdure.conversations.conversation_of_message(message)
         agent = await perdure.agent(source.agent_id)
         made = await agent.fork_conversation(
             source.id, upto=None if before else message, before=message if before else None

@@ -110,8 +110,7 @@ async def import_messages(
             else:
                 into = await conversation_named(target, conversation or "default")
             with work.progress_bar() as progress:
-                counts = await perdure.services.messages.import_messages(
-                    target.id,
+                counts = await perdure.agent_of(target.id).import_messages(
                     _parse_messages(lines, limit_chars),
                     conversation=into.id,
                     checked=True,

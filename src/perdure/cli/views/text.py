@@ -24,8 +24,8 @@ from perdure.core.events import Delta, RunQueued, StoredEvent
 from perdure.core.ids import AgentId
 from perdure.core.messages import Message, ToolCall, ToolResult
 from perdure.library.agent import AsyncAgent
+from perdure.library.messages.transcripts import TranscriptEntry
 from perdure.library.reply import Reply
-from perdure.library.services.transcripts import TranscriptEntry
 
 ABOUT_CHARS = 60
 WITH_IDS_CELLS = 110

@@ -173,15 +173,15 @@ class Import:
             self.warnings.append(f"conversation {copy.summary or number!r:.80} has the agent's model: {error!s:.200}")
             values |= cast(ConversationChanges, dict.fromkeys(_OWN_MODEL))
         if number:
-            made = await services.conversations.create(agent_id, values, isolated_labels=sorted(labels))
+            made = await self._library.agent_of(agent_id).create_conversation(values, isolated_labels=sorted(labels))
         else:
-            made = await services.conversations.update(agent_id, None, values)
+            made = await self._library.agent_of(agent_id).change_conversation(None, values)
         line = made.conversation
-        await services.messages.import_messages(agent_id, messages.messages, conversation=line.id, checked=True)
+        await self._library.agent_of(agent_id).import_messages(messages.messages, conversation=line.id, checked=True)
         if messages.waiting:
-            await services.messages.import_waiting(line, messages.waiting)
+            await self._library.messages.import_waiting(line, messages.waiting)
         if copy.archived:
-            await services.conversations.update(agent_id, line.id, {"archived": True})
+            await self._library.agent_of(agent_id).change_conversation(line.id, {"archived": True})
         return line.seq
 
     # --- tools

@@ -24,10 +24,11 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.groups.replies import GroupReply
+from perdure.library.messages.history import AsyncHistory
+from perdure.library.messages.requests import NewMessage, fetch_images
+from perdure.library.messages.sending import Picture, load_images
 from perdure.library.parts import AsyncPart
-from perdure.library.sending import Picture, load_images
 from perdure.library.services.agents import AgentService
-from perdure.library.services.messages import MessageService, NewMessage
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
@@ -252,7 +253,7 @@ class AsyncGroupById(AsyncPart):
         Raises: EmptyMessage, MessageTooLarge, InvalidInput, TooMany, ToolError, NotFound, GroupBusy,
             IdempotencyMismatch, StoreError.
         """
-        messages, _ = await MessageService(self._app).fetch_images(messages, None)
+        messages, _ = await fetch_images(self._app, messages, None)
         ids = self._ports.ids
         drafts = [message.draft(MessageId(ids.new("message")), self._ports)[0] for message in messages]
         return await self._app.groups.send(
@@ -320,8 +321,8 @@ class AsyncGroupById(AsyncPart):
                 f"{message_id} is no agent's: what else stands in a transcript can't change, because the agents were"
                 " shown it. Reset the group, or send another message"
             )
-        return entry, await MessageService(self._app).edit(
-            entry.sender_id, entry.message_id, part, parts, author=author or outside()
+        return entry, await AsyncHistory(self._app, entry.sender_id).edit_message(
+            entry.message_id, part, parts, author=author or outside()
         )
 
     async def conversation_of(self, agent_id: AgentId) -> ConversationId | None:

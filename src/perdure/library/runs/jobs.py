@@ -10,11 +10,12 @@ from perdure.core.errors import Conflict, IdempotencyMismatch, NotFound
 from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
-from perdure.engine.run.batch import digest_of
+from perdure.engine.run.accept import Request
+from perdure.engine.run.batch import digest_of, named_request
 from perdure.library.checks import Page, check_callback
+from perdure.library.messages.requests import AsyncRequests, BatchPart
 from perdure.library.parts import AsyncPart
 from perdure.library.runs.runs import AsyncRuns
-from perdure.library.services.messages import BatchPart, MessageService
 from perdure.storage.tx import Tx
 
 Job = Run | Batch
@@ -37,7 +38,10 @@ class AsyncJobs(AsyncPart):
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
         check_callback(callback)
-        requests = await MessageService(self._app).prepare_batch(parts)
+        requests: list[Request] = []
+        for place, (agent_id, messages, options) in enumerate(parts):
+            with named_request(place):
+                requests.append(await AsyncRequests(self._app, agent_id).prepare(messages, **options))
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:
             batch_id = await self._ports.store.read(lambda tx: derived_id("job", tx.org_id, idempotency_key))

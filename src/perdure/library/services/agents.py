@@ -35,9 +35,9 @@ from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.files.folders import attach_and_open
-from perdure.library.services.conversations import ids_in_view
+from perdure.library.messages.conversations import ids_in_view
+from perdure.library.messages.requests import NewMessage
 from perdure.library.services.identities import IdentityState, load_identities, set_identities
-from perdure.library.services.messages import NewMessage
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10

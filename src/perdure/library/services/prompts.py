@@ -19,7 +19,7 @@ from perdure.engine.budget import CallBudget, check_agent_size, check_key_size
 from perdure.engine.ports import in_effect
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
-from perdure.library.services.messages import MessageService, NewMessage
+from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
@@ -36,8 +36,8 @@ class Generated:
 class PromptService:
     """The operations on models that leave no trace in an agent's log."""
 
-    def __init__(self, app: App, models: ModelService, messages: MessageService) -> None:
-        self._app, self._ports, self._models, self._messages = app, app.ports, models, messages
+    def __init__(self, app: App, models: ModelService) -> None:
+        self._app, self._ports, self._models = app, app.ports, models
 
     async def generate(
         self, agent_id: AgentId, prompt: str, *, system: str | None = None, model: str | None = None
@@ -85,7 +85,7 @@ class PromptService:
         """
         if options.model is not None:
             options = replace(options, model=await self._models.resolve(options.model))
-        messages, _ = await self._messages.fetch_images(messages, None)
+        messages, _ = await fetch_images(self._app, messages, None)
         inputs = self._ports.inputs()
 
         def read(tx: Tx) -> Preview:

@@ -23,12 +23,14 @@ from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.files.folders import AgentFiles
 from perdure.library.sync.groups.companions import Companion
-from perdure.library.sync.history import Conversations, History
+from perdure.library.sync.messages.conversations import Conversations
+from perdure.library.sync.messages.history import History
+from perdure.library.sync.messages.sending import Sending
+from perdure.library.sync.messages.transcripts import Transcripts
 from perdure.library.sync.passages import Archival
 from perdure.library.sync.runs.runs import Runs
 from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.schedules import Events, Schedules
-from perdure.library.sync.sending import Sending
 from perdure.library.sync.sources import Sources
 from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import AgentRules, AgentTools
@@ -37,10 +39,13 @@ from perdure.search.hits import Hits, MessageHit, Recalled
 __all__ = ["Agent", "AgentById"]
 
 
-class AgentById(Sending, History, Conversations, Archival, Steps, Runs, Events):
+class AgentById(Sending, History, Transcripts, Conversations, Archival, Steps, Runs, Events):
     """One agent, which nobody has looked up: its parts, and what is done with it."""
 
     _inner: AsyncAgentById
+
+    def __init__(self, portal: Portal, inner: AsyncAgentById) -> None:
+        self._portal, self._inner = portal, inner
 
     def __repr__(self) -> str:
         return repr(self._inner).removeprefix("Async")

@@ -24,6 +24,9 @@ from perdure.library.sync.facts.facts import Facts
 from perdure.library.sync.files.folders import FolderById, Folders
 from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.groups.groups import GroupById, Groups
+from perdure.library.sync.messages.approval import Approval
+from perdure.library.sync.messages.conversations import Conversations
+from perdure.library.sync.messages.history import History
 from perdure.library.sync.passages import Passages
 from perdure.library.sync.runs.jobs import Jobs
 from perdure.library.sync.runs.runs import Runs
@@ -160,6 +163,21 @@ class Perdure:
     def facts(self) -> Facts:
         """The facts of all agents and graphs, by their ids."""
         return Facts(self._portal, self._inner.facts)
+
+    @property
+    def messages(self) -> History:
+        """The messages of all agents."""
+        return History(self._portal, self._inner.messages)
+
+    @property
+    def conversations(self) -> Conversations:
+        """The conversations of all agents."""
+        return Conversations(self._portal, self._inner.conversations)
+
+    @property
+    def approvals(self) -> Approval:
+        """The calls of all agents that wait."""
+        return Approval(self._portal, self._inner.approvals)
 
     @property
     def runs(self) -> Runs:

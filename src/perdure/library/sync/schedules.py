@@ -11,8 +11,8 @@ from perdure.core.ids import ConversationId, ScheduleId
 from perdure.core.schedules import Firing, InQuietHours, Missed, Schedule, ScheduleStatus
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import Accepted
+from perdure.library.messages.requests import NewMessage
 from perdure.library.schedules import AsyncEvents, AsyncSchedules
-from perdure.library.services.messages import NewMessage
 from perdure.library.sync.parts import AgentPart, Part
 
 __all__ = ["Events", "Schedules"]

@@ -179,7 +179,7 @@ async def summarize(agent_id: AgentIdIn, library: Library, body: CompactIn | Non
     """Take messages of the agent's first conversation out of view behind a summary, and answer with it. 400 if none is
     in view, 409 while a run has not ended."""
     settings = (body or CompactIn()).settings
-    return json_answer(Compaction.make(await library.services.conversations.compact(agent_id, None, settings)))
+    return json_answer(Compaction.make(await library.agent_of(agent_id).compact_view(None, settings)))
 
 
 @router.post("/v1/agents/{agent_id}/recompile")
@@ -189,9 +189,7 @@ async def recompile(
     """Compile the agent's system prompt with the memory of now, also for its next request, and answer with its text.
     `dry_run` changes nothing. The text names the time of the last compilation, or with `update_timestamp` of this
     one."""
-    text = await library.services.conversations.recompile(
-        agent_id, None, dry_run=dry_run, keep_time=not update_timestamp
-    )
+    text = await library.agent_of(agent_id).recompile(dry_run=dry_run, keep_time=not update_timestamp)
     return json_answer(text)
 
 

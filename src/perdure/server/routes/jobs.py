@@ -15,8 +15,8 @@ from perdure.core.runs import Batch, IfBusy, StopReason
 from perdure.engine.run.accept import KEY_MAX_CHARS
 from perdure.engine.run.batch import named_request
 from perdure.library.checks import Page
+from perdure.library.messages.requests import BatchPart
 from perdure.library.runs import jobs
-from perdure.library.services.messages import BatchPart
 from perdure.server.http import Library, json_answer, pages
 from perdure.server.routes.mcp_servers import Guard
 from perdure.server.wire.base import ACTOR_ID, WireRequest, nulls, stamp

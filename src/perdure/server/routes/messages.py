@@ -20,9 +20,9 @@ from perdure.core.ids import AgentId, ConversationId
 from perdure.core.messages import SEND_MESSAGE
 from perdure.core.runs import MAX_COST, Run
 from perdure.engine.run.accept import Accepted
+from perdure.library.messages.paging import HistoryPage
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
-from perdure.library.services.history import HistoryPage
 from perdure.server.errors import continuing_run_answer, failure_answer
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, library_of
 from perdure.server.routes.agents import agent_answer
@@ -93,8 +93,8 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
     accepted = await _submit(request, body, agent_id, conversation_seq, background=body.background)
     if body.streaming:
         mode = StreamMode(body.stream_tokens, body.include_pings, previews=not accepted.repeated, display=body.display)
-        return await streams.open(accepted.run, library.services.messages.follow(accepted), mode)
-    replying = library.services.messages.reply(accepted)
+        return await streams.open(accepted.run, library.messages.follow_accepted(accepted), mode)
+    replying = library.messages.reply_to(accepted)
     return await reply_answer(streams, accepted, replying, lambda reply: letta_response(reply, body.display))
 
 
@@ -140,8 +140,7 @@ async def _submit(
     """Start the run that answers the messages of a request."""
     library = library_of(request)
     messages, answers = body.contents()
-    return await library.services.messages.submit(
-        agent_id,
+    return await library.agent_of(agent_id).send_messages(
         messages,
         conversation_seq=conversation_seq,
         answers=answers,
@@ -153,7 +152,7 @@ async def _submit(
         max_steps=body.max_steps,
         options=body.run_options,
         callback=request.app.state.mcp_guard.callback(body.callback_url),
-        renew_steps=True,  # or a client with tools of its own could make only so many calls
+        renew_steps=True,
     )
 
 
@@ -184,8 +183,8 @@ async def history_answer(
     display: Display,
 ) -> Response:
     """Answer with messages of a conversation, or with None of all of the agent's, or of all agents."""
-    shapes = await library.services.messages.list_shown(
-        agent_id, conversation, page, lambda message: wire_messages(message, display)
+    shapes = await library.agent_of(agent_id).shown_messages(
+        conversation, page, lambda message: wire_messages(message, display)
     )
     return json_answer(shapes)
 
@@ -219,7 +218,7 @@ async def import_messages(library: Library, agent_id: AgentIdIn, body: ImportReq
     are there already are skipped. No model is called."""
     is_first = body.conversation_id in (None, "default")
     conversation = None if is_first else ConversationId(body.conversation_id or "")
-    result = await library.services.messages.import_messages(agent_id, body.messages, conversation=conversation)
+    result = await library.agent_of(agent_id).import_messages(body.messages, conversation=conversation)
     return json_answer(asdict(result) | {"hint": result.hint or None})
 
 
@@ -237,7 +236,7 @@ async def list_messages(
 @router.get("/v1/messages/{message_id}")
 async def retrieve_message(library: Library, message_id: MessageIdIn) -> Response:
     """Get the wire messages that show one stored message."""
-    return json_answer(wire_messages(await library.services.messages.get(message_id), Display()))
+    return json_answer(wire_messages(await library.messages.message(message_id), Display()))
 
 
 @router.patch("/v1/agents/{agent_id}/messages/{message_id}")
@@ -249,7 +248,7 @@ async def modify_message(
     conversation changes with the agent's `system`."""
     part, parts = body.edit()
     call_id = body.tool_call_id if isinstance(body, ReturnChange) else None
-    message = await library.services.messages.edit(agent_id, message_id, part, parts, call_id=call_id)
+    message = await library.agent_of(agent_id).edit_message(message_id, part, parts, call_id=call_id)
     shapes = wire_messages(message, Display(use_assistant_message=part == "assistant"))
     return json_answer(next(shape for shape in shapes if shape["message_type"] == body.message_type))
 
@@ -275,5 +274,5 @@ async def reset_messages(library: Library, agent_id: AgentIdIn, request: Request
     """Take the messages of all conversations of the agent out of view, and answer with the agent. 409 while a run has
     not ended."""
     await read_body(ResetRequest, request)
-    await library.services.conversations.reset(agent_id)
+    await library.agent_of(agent_id).reset()
     return await agent_answer(library, agent_id)

@@ -20,8 +20,8 @@ from perdure.core.ids import AgentId
 from perdure.core.messages import Message
 from perdure.core.runs import FAILED_REASONS, Failure, Run, StopReason, Usage
 from perdure.library.client_tools import client_tools_of
+from perdure.library.messages.requests import NewMessage
 from perdure.library.reply import Reply
-from perdure.library.services.messages import NewMessage
 from perdure.server.http import Library, json_answer, while_connected
 from perdure.server.routes.messages import reply_answer
 from perdure.server.sse import Streams
@@ -295,7 +295,7 @@ async def _without_results(library: Library, agent_id: AgentId, answers: Sequenc
     """Give up the caller's calls that wait: somebody says something, and no result comes with it. Without this an agent
     would refuse every message of a client that keeps nothing."""
     given = {answer.call_id for answer in answers}
-    waiting = await library.services.approvals.list(agent_id, None)
+    waiting = await library.agent_of(agent_id).pending()
     return [
         ToolReturn(call.call_id, "The caller gave no result.", status="error")
         for call in waiting
@@ -307,17 +307,15 @@ async def _without_results(library: Library, agent_id: AgentId, answers: Sequenc
 async def complete_chat(body: CompletionRequest, library: Library, request: Request) -> Response:
     """Send what users said to the agent that `model` names, and answer in OpenAI's shape, streamed on request."""
     streams: Streams = request.app.state.streams
-    messages = library.services.messages
+    agent = library.agent_of(body.agent_id)
     said, answers = body.contents()
     if said:
         answers = [*(answers or ()), *await _without_results(library, body.agent_id, answers or ())] or None
-    accepted = await messages.submit(
-        body.agent_id, said, answers=answers, client_tools=body.client_shapes, if_busy="reject"
-    )
+    accepted = await agent.send_messages(said, answers=answers, client_tools=body.client_shapes, if_busy="reject")
     if not body.stream:
         return await reply_answer(
-            streams, accepted, messages.reply(accepted), lambda reply: completion_shape(reply, accepted.run)
+            streams, accepted, agent.reply_to(accepted), lambda reply: completion_shape(reply, accepted.run)
         )
     with_usage = body.stream_options is not None and body.stream_options.include_usage
     chunks = CompletionChunks(accepted.run, with_usage=with_usage)
-    return await streams.stream(messages.follow(accepted), chunks, pings=True)
+    return await streams.stream(agent.follow_accepted(accepted), chunks, pings=True)

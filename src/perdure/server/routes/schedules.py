@@ -107,4 +107,4 @@ async def _conversation_seq(library: AsyncPerdure, agent_id: AgentId, conversati
     """The number of the agent's conversation; by default that of the first. Raises: NotFound."""
     if conversation in (None, "default"):
         return 0
-    return (await library.services.conversations.get(agent_id, ConversationId(str(conversation)))).seq
+    return (await library.agent_of(agent_id).find_conversation(ConversationId(str(conversation)))).seq

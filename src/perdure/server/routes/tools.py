@@ -196,7 +196,7 @@ async def change_approval(
     """Set whether a person approves each call of a tool of the agent; in the body or, the older form, the query."""
     default = {} if requires_approval is None else {"requires_approval": requires_approval}
     body = await read_body(ApprovalChange, request, default=json.dumps(default).encode())
-    await library.services.approvals.require(agent_id, tool_name, body.requires_approval)
+    await library.agent_of(agent_id).require_approval(tool_name, body.requires_approval)
     return await agent_answer(library, agent_id)
 
 

@@ -18,7 +18,7 @@ from perdure.domain.groups.units import PARTICIPANTS_MAX, GroupChanges, NewGroup
 from perdure.library.groups.companions import PassEdit, PassInfo
 from perdure.library.groups.groups import entry_id, is_deleted
 from perdure.library.groups.replies import GroupReply, SpeakerReply
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.server.errors import NotSupported
 from perdure.server.wire.base import WireRequest, nulls
 from perdure.server.wire.chunks import Chunk, Chunks, StreamMode, error_shape, ping_shape

@@ -33,7 +33,7 @@ from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.engine.run.rows import OTID_KEY
 from perdure.library.client_tools import client_tools_of
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.server.wire.base import Content, Part, WireRequest, join_texts, parse_parts, parse_return
 from perdure.server.wire.fields import (
     FILLED,

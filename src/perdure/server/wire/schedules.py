@@ -16,7 +16,7 @@ from perdure.core.schedules import Firing, Schedule, ScheduledMessage, is_day
 from perdure.core.text.reprs import hide_query
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
-from perdure.library.services.messages import NewMessage
+from perdure.library.messages.requests import NewMessage
 from perdure.server.wire.base import WireRequest, parse_parts, stamp
 from perdure.server.wire.fields import ConversationOrDefault, Items, JsonObject, MaxItems, keywords
 from perdure.server.wire.input import MessageIn

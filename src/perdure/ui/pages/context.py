@@ -38,7 +38,7 @@ async def context(request: Request, library: AsyncPerdure) -> Data:
     services, agent_id, query = library.services, agent_id_of(request), request.query_params
     agent = await services.agents.resolve(agent_id)
     named = query.get("conversation")
-    conversation = await services.conversations.get(agent_id, ConversationId(named) if named else None)
+    conversation = await library.agent_of(agent_id).find_conversation(ConversationId(named) if named else None)
     before = query.get("before")
     steps = await library.agent_of(agent_id).steps(
         conversation=conversation.id, run_id=None, limit=STEPS_MAX, before=StepId(before) if before else None

@@ -37,7 +37,7 @@ async def home(request: Request, library: AsyncPerdure) -> Data:
         "runs": [run_shape(run) | {"agent": names[run.key.agent_id]} for run in runs],
         "pending": [
             {"agent": name, "agent_id": call.agent_id, "tool": call.name, "call_id": call.call_id}
-            for name, call in await services.approvals.list_all()
+            for name, call in await library.approvals.list_all()
         ],
         "model": {"handle": library.app.choice.handle, "reason": library.app.choice.reason},
         "models": list(library.app.models.handles()),

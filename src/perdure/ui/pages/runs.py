@@ -185,11 +185,11 @@ async def replay(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/runs/{run_id}/fork", shows=run)
 async def fork(request: Request, library: AsyncPerdure) -> Notice:
     """Open a new conversation with a copy of what was said up to the end of the run."""
-    services, run_id = library.services, RunId(request.path_params["run_id"])
+    run_id = RunId(request.path_params["run_id"])
     found = await library.runs.run(run_id)
     page = Page(1, ascending=False)
     last = await library.runs.messages_of_run(run_id, page, lambda _, message: [message.id], id_of=lambda shown: shown)
-    made = await services.conversations.fork(found.key.agent_id, found.conversation_id, upto=last[0] if last else None)
+    made = await library.agent_of(found.key.agent_id).fork_state(found.conversation_id, upto=last[0] if last else None)
     return Notice("", location=f"/agents/{found.key.agent_id}?conversation={made.conversation.id}")
 
 
@@ -233,12 +233,12 @@ async def why(request: Request, library: AsyncPerdure) -> Data:
 
 async def _places(library: AsyncPerdure, origin: FactOrigin) -> dict[str, str]:
     """The id of a source of a fact -> the page where it stands."""
-    services, places = library.services, dict[str, str]()
+    places = dict[str, str]()
     for source in origin.sources[-SOURCES_MAX:]:
         if is_id("passage", source.id):
             places[source.id] = f"/why?of={source.id}"
         if is_id("message", source.id) and source.text is not None:
-            message = await services.messages.get(MessageId(source.id))
-            line = await services.conversations.find_of_message(message.id)
+            message = await library.messages.message(MessageId(source.id))
+            line = await library.conversations.conversation_of_message(message.id)
             places[source.id] = f"/agents/{message.agent_id}?conversation={line.id}&before={message.seq + 1}"
     return places

@@ -225,7 +225,7 @@ async def detach(request: Request, library: AsyncPerdure) -> Notice:
 async def require_approval(request: Request, library: AsyncPerdure) -> Notice:
     """Require a person's approval of each call, or no longer."""
     name, required = request.path_params["tool"], (await form_of(request)).get("required") == "yes"
-    await library.services.approvals.require(agent_id_of(request), name, required, author=page_author())
+    await library.agent_of(agent_id_of(request)).require_approval(name, required, author=page_author())
     text = f"{name} {'needs approval' if required else 'runs without approval'} from now on."
     undo = f"/agents/{agent_id_of(request)}/tools/{name}/approval"
     return Notice(text, undo=undo, fields={"required": "" if required else "yes"})

@@ -166,7 +166,7 @@ async def tell_event(
     async with named_agent(view, agent) as (perdure, found):
         accepted = await found.notify(kind, values, wake=wake, idempotency_key=key)
         view.show_status("waiting for the agent…" if wake else "")
-        reply = await perdure.services.messages.reply(accepted)
+        reply = await perdure.messages.reply_to(accepted)
         view.clear_status()
         if wake:
             view.show(reply_shape(found, reply), Text(visible(reply.text)))

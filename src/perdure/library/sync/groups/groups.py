@@ -17,9 +17,9 @@ from perdure.engine.conversations.edit import EditedPart
 from perdure.library.checks import Page
 from perdure.library.groups.groups import AsyncGroup, AsyncGroupById, AsyncGroups, Entry, OneAgent
 from perdure.library.groups.replies import GroupReply
+from perdure.library.messages.requests import NewMessage
+from perdure.library.messages.sending import Picture
 from perdure.library.portal import Portal
-from perdure.library.sending import Picture
-from perdure.library.services.messages import NewMessage
 from perdure.library.sync.parts import Part
 
 __all__ = ["Group", "GroupById", "Groups"]

@@ -9,8 +9,8 @@ from perdure.core.ids import AgentId, BatchId
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback
 from perdure.library.checks import Page
+from perdure.library.messages.requests import BatchPart
 from perdure.library.runs.jobs import AsyncJobs, Job
-from perdure.library.services.messages import BatchPart
 from perdure.library.sync.parts import Part
 
 __all__ = ["Jobs"]

@@ -6,18 +6,25 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+from perdure.core.agents import Agent
 from perdure.core.answers import Answer, PendingCall, ToolReturn
-from perdure.core.errors import AnswerInvalid, InvalidInput, RunFailed, StoreError
+from perdure.core.blocks import Author
+from perdure.core.errors import AnswerInvalid, InvalidInput, NotFound, RunFailed, StoreError
 from perdure.core.events import Delta, RunEnded, StoredEvent
 from perdure.core.ids import ConversationId
-from perdure.core.messages import Text, ToolDecision
+from perdure.core.messages import Text, ToolCall, ToolDecision
 from perdure.core.runs import Run
+from perdure.core.tools.rules import RequiresApproval
+from perdure.domain.agents.units import update_agent
+from perdure.engine.approvals.answers import check_edited, open_calls, pending_calls
+from perdure.engine.approvals.decisions import find_decisions
 from perdure.engine.run.accept import Accepted
-from perdure.library.checks import check_text
+from perdure.library.checks import check_text, outside
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
-from perdure.library.history import AsyncAgentBase
+from perdure.library.messages.requests import AsyncRequests, NewMessage
 from perdure.library.reply import Reply, although_kept
-from perdure.library.services.messages import NewMessage
+from perdure.library.units import find_conversation
+from perdure.storage.tx import Tx
 
 
 def _check_answer(answer: object) -> None:
@@ -55,13 +62,17 @@ def _is_lines(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(line, str) for line in value)
 
 
-class AsyncApproval(AsyncAgentBase):
+LISTED_MAX = 1_000
+"""Conversations that are looked at for one answer."""
+
+
+class AsyncApproval(AsyncRequests):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
     async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
-        return await self._services.approvals.list(self.id, conversation)
+        return await self._ports.store.read(lambda tx: pending_calls(tx, find_conversation(tx, self.id, conversation)))
 
     async def approve(
         self,
@@ -135,10 +146,55 @@ class AsyncApproval(AsyncAgentBase):
             async for sent in self._follow(accepted, tools, conversation):
                 yield sent
 
-    async def require_approval(self, tool: str, required: bool = True) -> None:
+    async def require_approval(self, tool: str, required: bool = True, *, author: Author | None = None) -> None:
         """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
         answer on. Raises: NotFound: the agent has no such tool."""
-        await self._services.approvals.require(self.id, tool, required)
+        check_text("tool", tool)
+        now = self._ports.clock.now()
+
+        def require(tx: Tx) -> None:
+            tx.agents.lock(self.id)
+            settings = _approval_settings(tx, tx.agents.get(self.id), tool, required=required)
+            update_agent(tx, self.id, {"settings": settings}, author=author or outside(), at=now)
+
+        await self._ports.store.write(require)
+
+    async def list_all(self) -> Sequence[tuple[str, PendingCall]]:
+        """The calls that wait in the first 1,000 conversations of all agents, each with the name of its agent."""
+
+        def read(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
+            return [
+                (tx.agents.get(line.agent_id).name, call)
+                for line in tx.conversations.list_pending(limit=LISTED_MAX)
+                for call in pending_calls(tx, line)
+            ]
+
+        return await self._ports.store.read(read)
+
+    async def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
+        """The calls that the conversation's next run begins with, decided or not, with the arguments as decided."""
+        return await self._ports.store.read(lambda tx: open_calls(tx, find_conversation(tx, self.id, conversation)))
+
+    async def find_decisions(
+        self, conversation: ConversationId | None = None, call_id: str | None = None
+    ) -> Sequence[str]:
+        """This call, if it was answered; without one the calls that a person decided last, if nothing came after."""
+        return await self._ports.store.read(
+            lambda tx: find_decisions(tx, find_conversation(tx, self.id, conversation), call_id)
+        )
+
+    async def find_decided(self, call_id: str) -> Sequence[ConversationId]:
+        """The agent's conversations in which a call of this id was answered."""
+
+        def read(tx: Tx) -> Sequence[ConversationId]:
+            lines = tx.conversations.list(self.id, limit=LISTED_MAX)
+            return [line.id for line in lines if find_decisions(tx, line, call_id)]
+
+        return await self._ports.store.read(read)
+
+    async def check_arguments(self, call: PendingCall, arguments: str) -> None:
+        """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""
+        await self._ports.store.read(check_edited, call, arguments)
 
     async def _calls_to_decide(self, call_id: str | None, conversation: ConversationId | None) -> Sequence[str]:
         """The ids of the calls to decide: this call, or all that wait for a person, or those of the last decision."""
@@ -148,10 +204,10 @@ class AsyncApproval(AsyncAgentBase):
         waiting = await self.pending(conversation=conversation)
         call_ids: Sequence[str] = [call.call_id for call in waiting if not call.awaits_client]
         if not call_ids:
-            call_ids = await self._services.approvals.find_decisions(self.id, conversation)
+            call_ids = await self.find_decisions(conversation)
         if not call_ids:
             names = ", ".join(f"{call.call_id} ({call.name})" for call in waiting) or "none"
-            name = (await self._services.agents.resolve(self.id)).name
+            name = (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).name
             raise AnswerInvalid(f"no call waits for approval: of agent {name!r} there wait {names}")
         return call_ids
 
@@ -178,8 +234,7 @@ class AsyncApproval(AsyncAgentBase):
                 before = await self._submit_answers(answers, None, conversation, None)
                 if before.waits:
                     answers = await tools.run(open_calls)
-        return await self._services.messages.submit(
-            self.id,
+        return await self.send_messages(
             () if text is None else (NewMessage((Text(text),)),),
             conversation_seq=await self._seq_of(conversation),
             answers=answers,
@@ -195,7 +250,7 @@ class AsyncApproval(AsyncAgentBase):
         StoreError."""
         while True:
             try:
-                reply = await self._services.messages.reply(accepted)
+                reply = await self.reply_to(accepted)
             except StoreError as error:
                 raise although_kept(error, accepted.run.id) from error
             if reply.failure is not None:
@@ -217,7 +272,7 @@ class AsyncApproval(AsyncAgentBase):
             accepted, following = following, None
             stopped = False
             try:
-                async for sent in self._services.messages.follow(accepted):
+                async for sent in self.follow_accepted(accepted):
                     if isinstance(sent, StoredEvent) and isinstance(sent.event, RunEnded):
                         stopped = sent.event.stop_reason == "requires_approval"
                     yield sent
@@ -246,3 +301,23 @@ def _arguments_json(arguments: Mapping[str, Any]) -> str:
         return json.dumps(dict(arguments), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"arguments can't be written as JSON: {error}") from error
+
+
+def _approval_settings(tx: Tx, agent: Agent, name: str, *, required: bool) -> dict[str, object]:
+    """The agent's settings, in which calls of this tool need a person's approval, or do not."""
+    tool = next((tool for tool in tx.tools.list_by_agent(agent.id) if tool.spec.name == name), None)
+    if tool is None:
+        raise NotFound("tool", name, hint=f"agent {agent.name!r} has no such tool")
+    rules = [
+        shape
+        for shape in agent.settings.get("tool_rules", ())
+        if not (shape["type"] == RequiresApproval.type and shape["tool_name"] == name)
+    ]
+    waived = [one for one in agent.settings.get("approval_waived", ()) if one not in (tool.id, name)]
+    if required:
+        rules.append({"tool_name": name, "type": RequiresApproval.type, "prompt_template": None})
+    elif not required and tool.spec.requires_approval:
+        waived.append(tool.id)  # not its name, which another tool may get
+    settings = {key: value for key, value in agent.settings.items() if key not in ("tool_rules", "approval_waived")}
+    settings |= {"tool_rules": rules} if rules else {}
+    return settings | ({"approval_waived": waived} if waived else {})

@@ -14,11 +14,11 @@ from perdure.core.incoming.bodies import image_type_of
 from perdure.core.messages import Image, ImageLink, Text
 from perdure.core.runs import IfBusy, RunOptions
 from perdure.engine.run.accept import Accepted
-from perdure.library.approval import AsyncApproval
 from perdure.library.checks import check_text
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
+from perdure.library.messages.approval import AsyncApproval
+from perdure.library.messages.requests import NewMessage
 from perdure.library.reply import Reply
-from perdure.library.services.messages import NewMessage
 
 Picture = Path | bytes | str
 """A picture: a file, its bytes, or its address, which begins with http:// or https://."""
@@ -162,8 +162,7 @@ class AsyncSending(AsyncApproval):
     ) -> Accepted:
         """Store a message and return its run."""
         check_text("text", text)
-        return await self._services.messages.submit(
-            self.id,
+        return await self.send_messages(
             (NewMessage((Text(text), *await load_images(images))),),
             conversation_seq=await self._seq_of(conversation),
             idempotency_key=idempotency_key,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from perdure.app import App
 from perdure.core.blocks import BlockVersion
 from perdure.core.ids import AgentId, ConversationId, MessageId
 from perdure.core.messages import Message
 from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
+from perdure.library.parts import AsyncAgentPart
 from perdure.library.services.search import Moment, period
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
@@ -34,38 +34,34 @@ class TranscriptEntry:
     failure: Failure | None = None
 
 
-class TranscriptService:
-    """The operations on transcripts."""
+class AsyncTranscripts(AsyncAgentPart):
+    """What was said to an agent and by it, as people read it; `AsyncAgent` has this method."""
 
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
-
-    async def list(
+    async def transcript(
         self,
-        agent_id: AgentId,
         *,
         conversation: ConversationId | None = None,
         since: Moment = None,
-        limit: int,
+        limit: int = 100,
         before_seq: int | None = None,
     ) -> Sequence[TranscriptEntry]:
-        """The newest messages of a conversation, or with None of all, oldest first.
+        """The newest messages of one conversation, or of all, oldest first, each with its edits of memory, and
+        where no answer came, why the run failed.
 
         Args:
-            since: only messages from this time on; an ISO date or time without an offset is the agent's.
-            before_seq: only messages with a lower number.
+            since: only messages from this time on: a time with a zone, or an ISO date or time, where the agent lives.
         Raises: InvalidInput, NotFound.
         """
         check_limit(limit)
         check_number("before_seq", before_seq)
 
         def read(tx: Tx) -> Sequence[TranscriptEntry]:
-            first, _ = period(since, None, tx.agents.get(agent_id).timezone)
-            seq = None if conversation is None else find_conversation(tx, agent_id, conversation).seq
+            first, _ = period(since, None, tx.agents.get(self.id).timezone)
+            seq = None if conversation is None else find_conversation(tx, self.id, conversation).seq
             messages = tx.messages.list(
-                agent_id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
+                self.id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
             )
-            edits, failures = _edits_of(tx, agent_id, seq or 0, messages), _failures_of(tx, agent_id, messages)
+            edits, failures = _edits_of(tx, self.id, seq or 0, messages), _failures_of(tx, self.id, messages)
             return [
                 TranscriptEntry(message, edits.get(message.id, ()), failures.get(message.id))
                 for message in reversed(messages)
