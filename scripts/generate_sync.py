@@ -181,7 +181,7 @@ def _read(path: Path, library: Path) -> Module:
             case ast.ImportFrom(module=str(module), names=names):
                 homes |= {alias.asname or alias.name: module for alias in names}
                 originals |= {alias.asname: alias.name for alias in names if alias.asname}
-            case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
                 homes[name] = here
             case ast.AnnAssign(target=ast.Name(id=name)):
                 homes[name] = here
@@ -207,7 +207,9 @@ def _imports(found: Iterable[tuple[str, str]]) -> str:
     lines: tuple[list[str], list[str]] = [], []
     for home in sorted(by_home):
         renamed = {name for name in by_home[home] if " as " in name}
-        names = sorted(by_home[home] - renamed, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+        names = sorted(
+            by_home[home] - renamed, key=lambda name: (not (name.isupper() and name[1:]), not name[0].isupper(), name)
+        )
         groups = sorted([*renamed, *([", ".join(names)] if names else [])])
         lines[home.startswith("perdure")].extend(f"from {home} import {group}" for group in groups)
     return "\n\n".join("\n".join(group) for group in (["from __future__ import annotations"], *lines) if group)

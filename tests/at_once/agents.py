@@ -22,31 +22,28 @@ ALL = Page(1_000, ascending=True)
 HELLO = [NewMessage(parts=(Text("Hello."),))]
 
 
-@case("agents.update")
+@case("AgentRecord.edit")
 async def agent_fields(room: Room) -> Changes:
     agent = await room.agent()
-    yield (
-        lambda one: one.services.agents.update(agent.id, {"description": "d"}),
-        lambda one: one.services.agents.update(agent.id, {"tags": ["t"]}),
-    )
-    now = (await room.first.services.agents.get_state(agent.id)).agent
+    yield (lambda one: agent.edit({"description": "d"}), lambda one: agent.edit({"tags": ["t"]}))
+    now = (await agent.state()).agent
     assert (now.description, list(now.tags)) == ("d", ["t"])
 
 
-@case("agents.create")
+@case("Agents.add")
 async def agents_of_one_name(room: Room) -> Changes:
     new = NewAgent(name=room.name("agent"), model="test/model")
     yield (
-        lambda one: one.services.agents.create(new, same_name="refuse"),
-        lambda one: one.services.agents.create(new, same_name="refuse"),
+        lambda one: one.all_agents.add(new, same_name="refuse"),
+        lambda one: one.all_agents.add(new, same_name="refuse"),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("agents.delete")
+@case("AgentRecord.delete")
 async def agent_deleted_twice(room: Room) -> Changes:
     agent = await room.agent()
-    yield (lambda one: one.services.agents.delete(agent.id)), (lambda one: one.services.agents.delete(agent.id))
+    yield (lambda one: agent.delete()), (lambda one: agent.delete())
     assert room.refused <= 1
 
 
@@ -104,7 +101,7 @@ async def block_detached_twice(room: Room) -> Changes:
     assert room.refused == 1
 
 
-@case("AgentBlocks.restore", "AgentBlocks.replace_line", "AgentBlocks.delete_line", "corrections.undo")
+@case("AgentBlocks.restore", "AgentBlocks.replace_line", "AgentBlocks.delete_line", "Corrections.undo")
 async def block_lines(room: Room) -> Changes:
     agent = await room.agent()
     made = await room.first.agent_of(agent.id).blocks.add(NewBlock(label="notes", value="a\nb"))
@@ -118,9 +115,7 @@ async def block_lines(room: Room) -> Changes:
         lambda one: one.agent_of(agent.id).blocks.append("notes", "c"),
     )
     assert (await room.first.blocks.get(made.id)).value in ("a\nb", "a\nb\nc")
-    await room.at_once(
-        lambda one: one.services.corrections.undo(agent.id), lambda one: one.services.corrections.undo(agent.id)
-    )
+    await room.at_once(lambda one: agent.undo(), lambda one: agent.undo())
 
 
 @case("Sources.revert_writes")
@@ -185,7 +180,7 @@ async def conversation_deleted_twice(room: Room) -> Changes:
     assert room.refused <= 1
 
 
-@case("History.update_message", "History.edit_message", "corrections.forget")
+@case("History.update_message", "History.edit_message", "Corrections.forget")
 async def message_edited_twice(room: Room) -> Changes:
     agent = await room.agent()
     await agent.send("Hello.")
@@ -197,8 +192,7 @@ async def message_edited_twice(room: Room) -> Changes:
     now = await room.first.messages.message(said.id)
     assert now.text in ("One.", "Two.")
     await room.at_once(
-        lambda one: agent.edit_message(said.id, "user", [Text("Three.")]),
-        lambda one: one.services.corrections.forget(agent.id, now.text),
+        lambda one: agent.edit_message(said.id, "user", [Text("Three.")]), lambda one: agent.forget(now.text)
     )
 
 
@@ -256,8 +250,7 @@ async def companions_of_an_agent(room: Room) -> Changes:
     )
     assert len([one for one in await room.first.companions.list() if one.agent_id == agent.id]) == 1
     await room.at_once(
-        lambda one: one.agent_of(agent.id).companion.update(frequency=3),
-        lambda one: one.services.agents.update(agent.id, {"description": "d"}),
+        lambda one: one.agent_of(agent.id).companion.update(frequency=3), lambda one: agent.edit({"description": "d"})
     )
     await room.at_once(
         lambda one: one.agent_of(agent.id).companion.begin(), lambda one: one.agent_of(agent.id).companion.begin()

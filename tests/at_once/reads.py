@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 READS = {
+    "AgentRecord": "memory state",
+    "Agents": "check_model count find_last_used last_used model_changes page resolve states tags",
+    "Corrections": "corrections find_mentions",
+    "Search": "recall search search_messages search_passages",
+    "Why": "find_answer find_id why",
     "Approval": "check_arguments find_decided find_decisions list_all open_calls pending",
     "Conversations": "conversation_of_message conversation_state conversations find_conversation isolated_blocks"
     " page_of_states resets",
@@ -40,17 +45,12 @@ READS = {
     "Sources": "labels list show",
     "Schedules": "firings get list next_times",
     "access": "audit has_keys key keys note organisation organisations user users",
-    "agents": "check_model count find_last_used get_memory get_state last_used list  "
-    " list_states list_tags model_changes resolve",
-    "corrections": "find_mentions list",
     "identities": "count filter_of get list list_blocks",
     "models": "reload resolve",
     "prompts": "build_payload generate",
     "providers": "check check_stored get list",
-    "search": "messages messages_of_agent passages recall",
     "transfer": "copy_agent list_forgotten",
     "upkeep": "backup check_ready find_damage mark queue_lengths",
-    "why": "find_answer find_id find_origin",
 }
 
 ELSEWHERE = {

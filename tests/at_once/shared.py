@@ -338,12 +338,12 @@ async def tool_deleted_and_attached(room: Room) -> Changes:
     for name in (first, second):
         await room.first.tools.add(NewTool(source=source(name)))
     await room.first.agent_of(agent.id).tools.attach(first)
-    before = (await room.first.services.agents.get_state(agent.id)).agent.settings_revision
+    before = (await agent.state()).agent.settings_revision
     yield (
         (lambda one: one.agent_of(agent.id).tools.attach(second)),
         (lambda one: one.agent_of(agent.id).tools.detach(first)),
     )
-    assert (await room.first.services.agents.get_state(agent.id)).agent.settings_revision == before + 2
+    assert (await agent.state()).agent.settings_revision == before + 2
     await room.at_once(lambda one: one.tools.delete(second), lambda one: one.tools.delete(second))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 

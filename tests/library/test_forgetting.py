@@ -12,7 +12,7 @@ import pytest
 from perdure import Agent, AsyncPerdure, InvalidInput, NotFound, Perdure
 from perdure.context.request.assemble import canonical
 from perdure.core.messages import ToolResult
-from perdure.library.services.corrections import no_progress
+from perdure.library.origins.corrections import no_progress
 from perdure.testing import ScriptedEmbedder, ScriptedModel, calls, says
 from tests.support.library import open_sync
 

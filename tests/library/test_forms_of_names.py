@@ -48,8 +48,8 @@ async def test_agents_blocks_and_identities_are_found_in_every_form(
 
     assert (await perdure.get_or_create_agent(other)).id == agent.id
     assert (await agent.blocks.get(other)).value == name
-    assert await services.agents.count(AgentFilter(tags=(other,))) == 1
-    assert await services.agents.list_tags(PAGE, text=other.upper()) == [NAME]
+    assert await perdure.all_agents.count(AgentFilter(tags=(other,))) == 1
+    assert await perdure.all_agents.tags(PAGE, text=other.upper()) == [NAME]
     assert same.identity.id == identity.identity.id
     with pytest.raises(AlreadyExists):
         await perdure.create_agent(other)

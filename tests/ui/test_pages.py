@@ -71,7 +71,7 @@ async def test_the_chat_shows_that_another_model_answers() -> None:
     async with dashboard() as (client, library):
         agent = await library.create_agent("Ada", model="perdure/extractive")
         handle = library.app.choice.handle
-        await library.services.agents.update(agent.id, {"follows_default": True})
+        await agent.edit({"follows_default": True})
         reply = await agent.send("hello")
         events = (await client.get(f"/events/runs/{reply.run_id}")).text
 

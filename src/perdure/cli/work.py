@@ -159,10 +159,10 @@ async def named_agent(
 async def describe_same_name(perdure: AsyncPerdure, name: str) -> tuple[str, str] | None:
     """(How many agents have this name, their ids with their dates, newest first) if it is more than one."""
     where = AgentFilter(name=name)
-    found = await perdure.services.agents.list(where, Page(SAME_NAME_MAX, ascending=False))
+    found = await perdure.all_agents.page(where, Page(SAME_NAME_MAX, ascending=False))
     if len(found) < 2:
         return None
-    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.services.agents.count(where)
+    count = len(found) if len(found) < SAME_NAME_MAX else await perdure.all_agents.count(where)
     ids = [f"{agent.id} (made {local_time(agent.created_at)})" for agent in found]
     if count > len(ids):
         ids.append("... (`perdure agent list --json` lists all)")

@@ -39,7 +39,7 @@ from perdure.library.groups.groups import AsyncGroup
 from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
 from perdure.library.messages.transcripts import TranscriptEntry
-from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.reply import Reply
 from perdure.library.runs.replays import Replay

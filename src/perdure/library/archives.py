@@ -42,7 +42,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text
 from perdure.library.parts import AsyncPart
 from perdure.library.passages import AsyncPassages, PassageConditions, from_outside, passage_filter, passages_page
-from perdure.library.services.search import SearchService
+from perdure.library.search import AsyncSearch
 from perdure.search.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
 
@@ -216,7 +216,7 @@ class AsyncArchiveById(AsyncPassages):
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000; NotFound.
         """
         where = passage_filter(**conditions)
-        return await SearchService(self._app).passages(
+        return await AsyncSearch(self._app).search_passages(
             text, where, archive_id=self.id, limit=limit, offset=offset, explain=explain
         )
 

@@ -29,8 +29,8 @@ from perdure.domain.values import as_tags, filter_tags
 from perdure.engine.forgetting import forget
 from perdure.engine.forgetting.forget import passage_item, record
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_text, current_principal, utc
-from perdure.library.parts import AsyncAgentPart, AsyncPart
-from perdure.library.services.search import SearchService
+from perdure.library.parts import AsyncPart
+from perdure.library.search import AsyncSearch
 from perdure.search.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
 
@@ -103,7 +103,7 @@ class AsyncPassages(AsyncPart):
         await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, self.id, passage_id), at=now))
 
 
-class AsyncArchival(AsyncAgentPart, AsyncPassages):
+class AsyncArchival(AsyncSearch, AsyncPassages):
     """The archival memory of an agent; `AsyncAgent` has these methods."""
 
     async def archive(self, text: str, *, tags: Sequence[str] = (), occurred_at: datetime | None = None) -> Passage:
@@ -246,9 +246,7 @@ class AsyncArchival(AsyncAgentPart, AsyncPassages):
         Raises: InvalidInput: a time without a zone, an unknown `tag_match`, a limit below 1 or above 10,000.
         """
         where = passage_filter(**conditions)
-        return await SearchService(self._app).passages(
-            text, where, agent_id=self.id, limit=limit, offset=offset, explain=explain
-        )
+        return await self.search_passages(text, where, limit=limit, offset=offset, explain=explain)
 
 
 def passage_filter(

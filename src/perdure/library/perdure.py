@@ -23,6 +23,7 @@ from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
 from perdure.library.agent import AsyncAgent, AsyncAgentById
+from perdure.library.agents import AsyncAgents, SameName
 from perdure.library.archives import AsyncArchiveById, AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
@@ -33,13 +34,13 @@ from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
+from perdure.library.origins.why import AsyncWhy
 from perdure.library.passages import AsyncPassages
 from perdure.library.runs.jobs import AsyncJobs
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
 from perdure.library.schedules import AsyncSchedules
-from perdure.library.services.agents import SameName
-from perdure.library.services.search import RecallOptions
+from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.services.store import Services
 from perdure.library.tools.mcp import AsyncMcp
 from perdure.library.tools.secrets import AsyncSandbox, AsyncSecrets
@@ -78,6 +79,7 @@ class AsyncPerdure:
     def __init__(self, app: App, *, path: Path | None = None) -> None:
         self._app = app
         self.services = Services(app)
+        self._search = AsyncSearch(app)
         self._first_functions = [spec.name for spec in app.functions.specs()]
         self._path = path
 
@@ -213,6 +215,21 @@ class AsyncPerdure:
         return AsyncApproval(self._app)
 
     @property
+    def all_agents(self) -> AsyncAgents:
+        """All agents of the store, as they are stored; `agents` lists those to talk to."""
+        return AsyncAgents(self._app)
+
+    @property
+    def search(self) -> AsyncSearch:
+        """Searches of all agents and archives."""
+        return self._search
+
+    @property
+    def origins(self) -> AsyncWhy:
+        """Where memories and answers of all agents come from."""
+        return AsyncWhy(self._app)
+
+    @property
     def runs(self) -> AsyncRuns:
         """The runs of all agents."""
         return AsyncRuns(self._app)
@@ -290,7 +307,7 @@ class AsyncPerdure:
         Raises: AlreadyExists: an agent has this name; InvalidInput, NameInvalid, ModelNotFound, NotFound,
             BlockLimitExceeded, StoreError.
         """
-        agents = self.services.agents
+        agents = self.all_agents
         handle = (await self._app.decide()).handle if model is None else model
         await agents.check_model(handle)
         new_blocks = as_blocks(blocks)
@@ -318,7 +335,7 @@ class AsyncPerdure:
         )
         same_name: SameName = "number" if name is None else "refuse"
         companion: GroupKind | None = "sleeptime" if sleeptime else None
-        return AsyncAgent(self.services, await agents.create(new, same_name=same_name, companion=companion))
+        return AsyncAgent(self._app, await agents.add(new, same_name=same_name, companion=companion))
 
     async def get_or_create_agent(self, name: str, **options: Unpack[AgentOptions]) -> AsyncAgent:
         """The agent of this name; a new one if there is none.
@@ -340,7 +357,7 @@ class AsyncPerdure:
 
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return AsyncAgent(self.services, await self.services.agents.resolve(name_or_id))
+        return AsyncAgent(self._app, await self.all_agents.resolve(name_or_id))
 
     def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
         """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
@@ -348,7 +365,7 @@ class AsyncPerdure:
         Args:
             agent_id: None: any agent, for what a conversation or run names.
         """
-        return AsyncAgentById(self.services, agent_id)
+        return AsyncAgentById(self._app, agent_id)
 
     def archive_of(self, archive_id: ArchiveId) -> AsyncArchiveById:
         """The archive of this id, which is not looked up."""
@@ -372,16 +389,16 @@ class AsyncPerdure:
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""
-        agent = await self.services.agents.find_last_used()
-        return None if agent is None else AsyncAgent(self.services, agent)
+        agent = await self.all_agents.find_last_used()
+        return None if agent is None else AsyncAgent(self._app, agent)
 
     async def agents(self, *, limit: int = 50, after: AgentId | None = None) -> list[AsyncAgent]:
         """Agents, newest first; `after` is the last one of the page before.
 
         Raises: InvalidInput: a limit below 1 or above 10,000; NotFound: there is no agent `after`.
         """
-        agents = await self.services.agents.list(AgentFilter(), Page(limit, ascending=False, after=after))
-        return [AsyncAgent(self.services, agent) for agent in agents]
+        agents = await self.all_agents.page(AgentFilter(), Page(limit, ascending=False, after=after))
+        return [AsyncAgent(self._app, agent) for agent in agents]
 
     async def recall(
         self,
@@ -406,9 +423,8 @@ class AsyncPerdure:
         """
         if archives is not None and not isinstance(archives, list | tuple | set | frozenset):
             raise InvalidInput(f"archives is {archives!r:.80}: give a list of names or ids")
-        return await self.services.search.recall(
+        return await AsyncSearch(self._app, None if agent is None else (await self.agent(agent)).id).recall(
             query,
-            agent_id=None if agent is None else (await self.agent(agent)).id,
             archives=None if archives is None else [(await self.archives.get(one)).id for one in archives],
             timezone=timezone,
             **options,
@@ -420,7 +436,7 @@ class AsyncPerdure:
 
         Raises: NotFound.
         """
-        await self.services.agents.delete(agent_id)
+        await self.agent_of(agent_id).delete()
 
 
 def as_blocks(blocks: Mapping[str, str] | Sequence[NewBlock]) -> tuple[NewBlock, ...]:

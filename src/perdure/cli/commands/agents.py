@@ -96,7 +96,7 @@ async def settings(
 async def load_agents(perdure: AsyncPerdure) -> list[AgentRow]:
     """Every agent, the one used last first."""
     agents = [agent.info for agent in await work.load_all(perdure.agents)]
-    used_at = await perdure.services.agents.last_used([agent.id for agent in agents])
+    used_at = await perdure.all_agents.last_used([agent.id for agent in agents])
     rows = [AgentRow(agent, used_at.get(agent.id, agent.created_at), agent.message_count) for agent in agents]
     return sorted(rows, key=lambda row: row.used_at, reverse=True)
 

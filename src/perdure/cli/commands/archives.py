@@ -82,7 +82,7 @@ async def restore(
 ) -> None:
     """Bring passages back that have faded or are archived."""
     async with open_store(view, empty=none_yet("passage", passages[0])) as perdure:
-        ids = [PassageId(await perdure.services.why.find_id(start, "passage")) for start in passages]
+        ids = [PassageId(await perdure.origins.find_id(start, "passage")) for start in passages]
         restored = [await perdure.archives.restore_passage(one) for one in ids]
         view.show([passage_shape(one) for one in restored], *_table(restored))
         view.hint("Searches and automatic recall find them again.")

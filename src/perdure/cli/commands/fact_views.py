@@ -23,7 +23,7 @@ if for_work(__name__):
     from perdure.domain.facts.context import context_facts
     from perdure.domain.facts.settings import load_graph_settings
     from perdure.domain.forgetting import Memory, TidyItem, kind_of
-    from perdure.library.services.search import period
+    from perdure.library.search import period
 
 FactNames = Annotated[list[str], argument("Ids of facts, or their beginnings.", "ID...")]
 

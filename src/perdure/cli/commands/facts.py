@@ -106,7 +106,7 @@ async def show_fact(view: View, fact: FactName) -> None:
 async def history(view: View, fact: FactName) -> None:
     """Show the versions of a fact, who wrote each and why, and what it comes from."""
     async with named_facts(view, fact) as (perdure, [fact_id], _):
-        show_origin(view, await perdure.services.why.find_origin(fact_id))
+        show_origin(view, await perdure.origins.why(fact_id))
         view.hint(f"`perdure fact edit {short_id(fact_id)} TEXT` corrects it, `forget` has it believed no longer.")
 
 
@@ -218,7 +218,7 @@ async def owner_of(view: View, name: str | None, *, change: bool = False) -> Asy
 async def named_facts(view: View, *starts: str) -> AsyncIterator[tuple[AsyncPerdure, Sequence[FactId], str]]:
     """The open store, the facts whose ids begin so, and the time zone of the first."""
     async with open_store(view, empty=none_yet("fact", starts[0])) as perdure:
-        ids = [FactId(await perdure.services.why.find_id(start, "fact")) for start in starts]
+        ids = [FactId(await perdure.origins.find_id(start, "fact")) for start in starts]
         yield perdure, ids, await perdure.facts.timezone(ids[0])
 
 

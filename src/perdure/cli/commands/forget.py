@@ -19,7 +19,7 @@ if for_work(__name__):
     from perdure.core.errors import NotFound
     from perdure.core.forgetting.values import PLACE_NAMES, Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.library.agent import AsyncAgent
-    from perdure.library.services.why import is_id_start
+    from perdure.library.origins.why import is_id_start
 
 SHOWN_MAX = 20
 EXCERPT_CHARS = 100
@@ -37,10 +37,9 @@ async def forget(
     async with named_agent(view, agent, change=True) as (perdure, target):
         if is_id_start(text):
             with suppress(NotFound):  # then it is a text like any other
-                text = await perdure.services.why.find_id(text, "message", "passage")
-        corrections = perdure.services.corrections
+                text = await perdure.origins.find_id(text, "message", "passage")
         with progress_bar() as progress:
-            preview = await corrections.find_mentions(target.id, text, progress=progress)
+            preview = await target.find_mentions(text, progress=progress)
         count = preview.total if erase else preview.in_view
         view.print(*preview_view(preview))
         if not count and not (erase and preview.unended):
@@ -54,7 +53,7 @@ async def forget(
             question, action = f"Remove it from {plural(count, 'row')} of the store, for good?", "erase the text"
         confirm(view, question, action=action, yes=yes)
         with progress_bar() as progress:
-            result = await corrections.forget(target.id, text, erase_text=erase, progress=progress)
+            result = await target.forget(text, erase=erase, progress=progress)
         if erase:
             from perdure.cli.chat.prompt import drop_typed  # it loads slowly
 

@@ -138,7 +138,7 @@ async def fork_run(
 ) -> None:
     """Begin a new conversation with a copy of what was said up to a message."""
     async with open_store(view, empty=NotFound("message", message_id, hint=NO_AGENT)) as perdure:
-        message = MessageId(await perdure.services.why.find_id(message_id, "message"))
+        message = MessageId(await perdure.origins.find_id(message_id, "message"))
         source = await perdure.conversations.conversation_of_message(message)
         agent = await perdure.agent(source.agent_id)
         made = await agent.fork_conversation(
@@ -189,7 +189,7 @@ async def _open_run(view: View, name: str) -> AsyncIterator[tuple[AsyncPerdure, 
     """The open store, and the run of this id or its beginning, or of a step. Raises: NotFound, InvalidInput."""
     async with open_store(view, empty=NotFound("run", name, hint=NO_AGENT)) as perdure:
         try:
-            found = RunId(await perdure.services.why.find_id(name, "run"))
+            found = RunId(await perdure.origins.find_id(name, "run"))
         except NotFound as error:
             raise NotFound("run", name, hint="`perdure run list` lists the newest") from error
         yield perdure, found

@@ -55,7 +55,6 @@ async def search(
     async with open_store(view, empty=NO_TEXT) as perdure:
         if not text.strip():
             raise InvalidInput("there is nothing to look for: perdure search TEXT")
-        service = perdure.services.search
         states = passage_states(state)
         where = passage_filter(tags=tags or (), states=states)
         messages: Hits[MessageHit] | None = None
@@ -63,7 +62,7 @@ async def search(
         facts: Hits[FactHit] | None = None
         if archive is not None:
             target = await perdure.archives.get(archive)
-            passages = await service.passages(
+            passages = await perdure.search.search_passages(
                 text, where, archive_id=target.id, since=since, until=until, limit=limit, explain=why
             )
             hint = f"`perdure archive export {target.id} FILE.jsonl` writes the archive out."
@@ -72,11 +71,9 @@ async def search(
             if owner is None:
                 raise NotFound("agent", agent or "", hint=NO_TEXT)
             if not tags and not states:  # messages have none
-                messages = await service.messages_of_agent(
-                    owner.id, text, since=since, until=until, limit=limit, explain=why
-                )
+                messages = await owner.search(text, since=since, until=until, limit=limit, explain=why)
             if not tags:  # facts have none
-                zone = (await perdure.services.agents.resolve(owner.id)).timezone
+                zone = owner.info.timezone
                 facts = await owner.facts.search(
                     text,
                     states=states,
@@ -85,9 +82,7 @@ async def search(
                     since=parse_time(since, timezone=zone),
                     until=parse_time(until, timezone=zone, end=True),
                 )
-            passages = await service.passages(
-                text, where, agent_id=owner.id, since=since, until=until, limit=limit, explain=why
-            )
+            passages = await owner.search_passages(text, where, since=since, until=until, limit=limit, explain=why)
             hint = f"`{chat_command(owner)}` asks the agent about them."
         show_hits(view, text, messages, passages, facts, why=why)
         view.hint(hint if why else f"{hint} --why tells why each was found.")

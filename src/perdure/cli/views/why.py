@@ -12,7 +12,7 @@ from rich.text import Text
 from perdure.cli.views.view import fold, local_time, plural, visible
 from perdure.core.provenance.sources import WriteSource
 from perdure.core.text.zones import local, zone
-from perdure.library.origins import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, MemoryOrigin, MessageText, Origin, Write
 
 SHOWN_CHARS = 200
 SOURCES_SHOWN = 5

@@ -24,7 +24,7 @@ async def export_text(
     library: AsyncPerdure, agent_id: AgentId, *, conversation: ConversationId | None = None, with_messages: bool = True
 ) -> str:
     """Write an agent as an agent file, with the messages of a conversation, by default of all. Raises: NotFound."""
-    state = await library.services.agents.get_state(agent_id)
+    state = await library.agent_of(agent_id).state()
     messages = await _list_messages(library, agent_id, conversation) if with_messages else []
     shown = frozenset(map(str, state.message_ids if conversation is None else [message.id for message in messages]))
     folders = await list_folders(library, agent_id)

@@ -134,10 +134,9 @@ class Import:
 
     async def _undo(self) -> None:
         """Delete the groups, agents, folders, blocks and tools that were made."""
-        services = self._library.services
         steps: list[Callable[[], Awaitable[object]]] = []
         steps += [functools.partial(self._library.groups.delete, id_) for id_ in self._made_groups]
-        steps += [functools.partial(services.agents.delete, id_) for id_ in self._agents.values()]
+        steps += [functools.partial(self._library.delete_agent, id_) for id_ in self._agents.values()]
         steps += [functools.partial(self._library.folders.delete, id_) for id_ in self._folders.values()]
         steps += [functools.partial(self._library.blocks.delete, id_) for id_ in self._blocks.values()]
         steps += [functools.partial(self._library.tools.delete, id_) for id_ in self._made_tools]
@@ -164,7 +163,7 @@ class Import:
     ) -> int:
         """Make a conversation, or change the agent's first one, and give it its messages; its number."""
         services = self._library.services
-        labels = {block.label for block in (await services.agents.get_state(agent_id)).blocks} & {*copy.blocks}
+        labels = {block.label for block in (await self._library.agent_of(agent_id).state()).blocks} & {*copy.blocks}
         values = cast(ConversationChanges, attributes(copy, "summary", "description", *_OWN_MODEL))
         try:
             if copy.model is not None:
@@ -278,7 +277,7 @@ class Import:
 
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
         """Make an agent with its folders, and note which of its blocks is which of the file."""
-        agents, models = self._library.services.agents, self._library.services.models
+        models = self._library.services.models
         request = self._request(file_id, agent)
         handle = request.model_handle
         copy = self._file.copies.get(file_id)
@@ -290,13 +289,13 @@ class Import:
                 raise InvalidInput(f"model: {error}") from error
             self.warnings.append(f"agent {request.name!r} follows the default model: {handle!r:.200} is not here")
             handle, model = None, await models.resolve(None)
-        made = await agents.create(
+        made = await self._library.all_agents.add(
             request.new_agent(request.name or "", model, follows_default=follows or models.means_default(handle)),
             belongings=request.belongings,
             companion=request.companion(request.agent_type) or None,
         )
         self._agents[file_id] = made.id
-        by_label = {block.label: block.id for block in (await agents.get_state(made.id)).blocks}
+        by_label = {block.label: block.id for block in (await self._library.agent_of(made.id).state()).blocks}
         for id_ in agent.block_ids:
             self._blocks.setdefault(id_, by_label[str(self._file.blocks[id_]["label"])])
         for id_ in agent.folder_ids:

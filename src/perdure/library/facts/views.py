@@ -36,7 +36,7 @@ from perdure.domain.forgetting import TidyItem
 from perdure.engine.facts.forgetting import Fading, load_fading, restore_last, tidy
 from perdure.library.checks import check_limit, utc
 from perdure.library.parts import AsyncPart
-from perdure.library.services.search import check_budget
+from perdure.library.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 

@@ -22,13 +22,13 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
+from perdure.library.agents import AsyncAgents
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.groups.replies import GroupReply
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.messages.sending import Picture, load_images
 from perdure.library.parts import AsyncPart
-from perdure.library.services.agents import AgentService
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
@@ -162,7 +162,7 @@ class AsyncGroups(AsyncPart):
 
     async def _ids_of(self, agents: Sequence[OneAgent | str]) -> tuple[AgentId, ...]:
         """The ids of agents. Raises: NotFound."""
-        resolve = AgentService(self._app).resolve
+        resolve = AsyncAgents(self._app).resolve
         return tuple([(await resolve(one)).id if isinstance(one, str) else one.id for one in agents])
 
 

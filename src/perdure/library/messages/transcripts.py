@@ -12,7 +12,7 @@ from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
 from perdure.library.parts import AsyncAgentPart
-from perdure.library.services.search import Moment, period
+from perdure.library.search import Moment, period
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from perdure.app import App
-from perdure.library.services.agents import AgentService
-from perdure.library.services.corrections import CorrectionService
 from perdure.library.services.identities import IdentityService
 from perdure.library.services.prompts import PromptService
 from perdure.library.services.providers import ModelService, ProviderService
-from perdure.library.services.search import SearchService
 from perdure.library.services.transfer import TransferService
 from perdure.library.services.upkeep import UpkeepService
-from perdure.library.services.why import WhyService
 
 
 class Services:
@@ -19,13 +15,9 @@ class Services:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.agents = AgentService(app)
-        self.corrections = CorrectionService(app)
         self.identities = IdentityService(app)
         self.models = ModelService(app)
         self.prompts = PromptService(app, self.models)
         self.providers = ProviderService(app)
-        self.search = SearchService(app)
         self.transfer = TransferService(app)
         self.upkeep = UpkeepService(app)
-        self.why = WhyService(app)

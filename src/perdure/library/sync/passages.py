@@ -14,7 +14,8 @@ from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.library.checks import Page
 from perdure.library.passages import AsyncArchival, AsyncPassages, PassageConditions
 from perdure.library.portal import Portal
-from perdure.library.sync.parts import AgentPart, Part
+from perdure.library.sync.parts import Part
+from perdure.library.sync.search import Search
 from perdure.search.hits import Hits, PassageHit
 
 __all__ = ["Archival", "Passages"]
@@ -65,7 +66,7 @@ class Passages(Part):
         self._portal.run(self._inner.delete_passage(passage_id))
 
 
-class Archival(AgentPart, Passages):
+class Archival(Search, Passages):
     """The archival memory of an agent; `Agent` has these methods."""
 
     _inner: AsyncArchival

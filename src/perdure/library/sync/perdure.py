@@ -16,8 +16,9 @@ from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
-from perdure.library.services.search import RecallOptions
+from perdure.library.search import RecallOptions
 from perdure.library.sync.agent import Agent, AgentById
+from perdure.library.sync.agents import Agents
 from perdure.library.sync.archives import ArchiveById, Archives
 from perdure.library.sync.blocks import Blocks
 from perdure.library.sync.facts.facts import Facts
@@ -27,11 +28,13 @@ from perdure.library.sync.groups.groups import GroupById, Groups
 from perdure.library.sync.messages.approval import Approval
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History
+from perdure.library.sync.origins.why import Why
 from perdure.library.sync.passages import Passages
 from perdure.library.sync.runs.jobs import Jobs
 from perdure.library.sync.runs.runs import Runs
 from perdure.library.sync.runs.steps import Steps
 from perdure.library.sync.schedules import Schedules
+from perdure.library.sync.search import Search
 from perdure.library.sync.tools.mcp import Mcp
 from perdure.library.sync.tools.secrets import Sandbox, Secrets
 from perdure.library.sync.tools.tools import Tools
@@ -178,6 +181,21 @@ class Perdure:
     def approvals(self) -> Approval:
         """The calls of all agents that wait."""
         return Approval(self._portal, self._inner.approvals)
+
+    @property
+    def all_agents(self) -> Agents:
+        """All agents of the store, as they are stored; `agents` lists those to talk to."""
+        return Agents(self._portal, self._inner.all_agents)
+
+    @property
+    def search(self) -> Search:
+        """Searches of all agents and archives."""
+        return Search(self._portal, self._inner.search)
+
+    @property
+    def origins(self) -> Why:
+        """Where memories and answers of all agents come from."""
+        return Why(self._portal, self._inner.origins)
 
     @property
     def runs(self) -> Runs:

@@ -31,9 +31,9 @@ from perdure.domain.tools.units import (
     upsert_tool,
 )
 from perdure.engine.conversations.reset import delete
+from perdure.library.agents import AsyncAgentRecord
 from perdure.library.checks import Page, check_limit, check_page, check_text, outside
 from perdure.library.parts import AsyncPart
-from perdure.library.services.agents import AgentService
 from perdure.library.tools.calls import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 
@@ -353,8 +353,8 @@ class AsyncAgentRules(AsyncPart):
             nothing was changed; NotFound.
         """
         stored = rules_to_settings(rules)
-        agent = await AgentService(self._app).update(
-            self._id, lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author or outside()
+        agent = await AsyncAgentRecord(self._app, self._id).edit(
+            lambda before: {"settings": {**before.settings, "tool_rules": stored}}, author=author or outside()
         )
         return rules_in(agent.settings).rules
 

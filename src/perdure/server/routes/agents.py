@@ -10,9 +10,9 @@ from fastapi import APIRouter, Query, Response
 from perdure.core.agents import AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
+from perdure.library.agents import AgentState
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.agents import AgentState
 from perdure.server.http import Library, Limit, Order, json_answer, pages
 from perdure.server.wire.agents import AgentChangesIn, AgentIn, agent_shape, agent_type_of, secret_shape
 from perdure.server.wire.base import WIRE_SETTING, wire_members
@@ -42,11 +42,11 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 async def create(body: AgentIn, library: Library) -> Response:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
-    agents, models, handle = library.services.agents, library.services.models, body.model_handle
+    models, handle = library.services.models, body.model_handle
     model = await models.resolve(handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
-    agent = await agents.create(
+    agent = await library.all_agents.add(
         new, belongings=body.belongings, messages=body.first_messages, companion=body.companion(body.agent_type) or None
     )
     return await agent_answer(library, agent.id)
@@ -103,13 +103,13 @@ async def list_tags(
 ) -> Response:
     """List the tags that agents and blocks have, each once."""
     page = Page(50 if limit is None else limit, order == "asc", after, before)
-    return json_answer(await library.services.agents.list_tags(page, text=name or query_text))
+    return json_answer(await library.all_agents.tags(page, text=name or query_text))
 
 
 @router.get("/v1/agents/count")
 async def count(library: Library) -> Response:
     """Count the agents, without hidden ones."""
-    return json_answer(await library.services.agents.count(AgentFilter(hidden=False)))
+    return json_answer(await library.all_agents.count(AgentFilter(hidden=False)))
 
 
 @router.get("/v1/agents/{agent_id}")
@@ -122,15 +122,14 @@ async def retrieve(agent_id: AgentIdIn, library: Library) -> Response:
 async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) -> Response:
     """Change the fields that the body has; `tool_ids` and `block_ids` are whole new sets, `tags` and `metadata` new
     values."""
-    agents = library.services.agents
-    body.check_supported((await agents.get_state(agent_id)).message_ids if body.message_ids else ())
+    agent = library.agent_of(agent_id)
+    body.check_supported((await agent.state()).message_ids if body.message_ids else ())
     models, handle = library.services.models, body.model_handle
-    if body.model is None and handle == (await agents.resolve(agent_id)).model:
+    if body.model is None and handle == (await library.all_agents.resolve(agent_id)).model:
         handle = None  # older clients send all of `llm_config` back
     model = None if handle is None else await models.resolve(handle, agent_id)
     follows = models.means_default(handle)
-    await agents.update(
-        agent_id,
+    await agent.edit(
         lambda before: body.changes(before, model, follows_default=follows),
         belongings=body.belongings,
         companion=lambda before: body.companion(agent_type_of(before)),
@@ -141,14 +140,14 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
 @router.delete("/v1/agents/{agent_id}")
 async def delete(agent_id: AgentIdIn, library: Library) -> Response:
     """Delete an agent with its whole history; its blocks and archives stay."""
-    await library.services.agents.delete(agent_id)
+    await library.agent_of(agent_id).delete()
     return json_answer({"message": f"Agent id={agent_id} successfully deleted"})
 
 
 @router.get("/v1/agents/{agent_id}/core-memory")
 async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
     """Get the agent's blocks, in the older shape."""
-    agent, blocks = await library.services.agents.get_memory(agent_id)
+    agent, blocks = await library.agent_of(agent_id).memory()
     shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
     return json_answer(shape | {"file_blocks": await _file_blocks(library, agent_id)})
 
@@ -204,7 +203,7 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
     """Answer with the agent as it is now, its files included. Raises: NotFound."""
-    state = await library.services.agents.get_state(agent_id)
+    state = await library.agent_of(agent_id).state()
     shape = agent_reply(library, state)
     if state.folders:
         shape["memory"]["file_blocks"] = await _file_blocks(library, agent_id)
@@ -221,7 +220,7 @@ async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
 ) -> Response:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
-    states = await library.services.agents.list_states(where, page, order)
+    states = await library.all_agents.states(where, page, order)
     return json_answer([agent_reply(library, state) for state in states])
 
 

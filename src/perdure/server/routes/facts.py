@@ -14,8 +14,8 @@ from perdure.core.facts.values import FactState
 from perdure.core.provenance.sources import TrustLabel
 from perdure.library.checks import NUMBER_MAX, Page
 from perdure.library.facts.views import CONTEXT_TOKENS, PROFILE_TOKENS, FactConditions, Owner
-from perdure.library.origins import origin_shape
-from perdure.library.services.search import BUDGET_MAX_TOKENS, period
+from perdure.library.origins.values import origin_shape
+from perdure.library.search import BUDGET_MAX_TOKENS, period
 from perdure.search.hits import HITS_MAX
 from perdure.search.query import parse_time
 from perdure.server.http import Library, json_answer, pages
@@ -275,7 +275,7 @@ async def restore_fact(fact_id: FactIdIn, library: Library) -> Response:
 @router.get("/v1/facts/{fact_id}/history")
 async def get_history(fact_id: FactIdIn, library: Library) -> Response:
     """List all versions of a fact with authors and reasons, and the messages and texts that it comes from."""
-    return json_answer(origin_shape(await library.services.why.find_origin(fact_id)))
+    return json_answer(origin_shape(await library.origins.why(fact_id)))
 
 
 @router.get("/v1/entities")

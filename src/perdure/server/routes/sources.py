@@ -10,8 +10,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from perdure.library.checks import LIMIT_MAX
-from perdure.library.origins import origin_shape
-from perdure.library.sources import revert_shape, source_shape, write_shape
+from perdure.library.origins.sources import revert_shape, source_shape, write_shape
+from perdure.library.origins.values import origin_shape
 from perdure.server.http import Library, json_answer
 from perdure.server.wire import sources
 from perdure.server.wire.base import fields
@@ -67,13 +67,13 @@ async def revert_writes(agent_id: AgentIdIn, body: sources.RevertWritesIn, libra
 @router.post("/v1/agents/{agent_id}/mentions", tags=["agents"])
 async def find_mentions(agent_id: AgentIdIn, body: sources.MentionsIn, library: Library) -> Response:
     """Find where a text stands in memory and history, old versions and recorded requests. Nothing is changed."""
-    return json_answer(sources.Mentions.make(await library.services.corrections.find_mentions(agent_id, body.text)))
+    return json_answer(sources.Mentions.make(await library.agent_of(agent_id).find_mentions(body.text)))
 
 
 @router.post("/v1/agents/{agent_id}/forget", tags=["agents"])
 async def forget(agent_id: AgentIdIn, body: sources.ForgetIn, library: Library) -> Response:
     """Take a text out of what the agent sees and finds, or with `erase` out of the store's file."""
-    result = await library.services.corrections.forget(agent_id, body.text, erase_text=body.erase)
+    result = await library.agent_of(agent_id).forget(body.text, erase=body.erase)
     return json_answer(sources.Forgotten.make(result))
 
 
@@ -82,14 +82,14 @@ async def list_corrections(
     agent_id: AgentIdIn, library: Library, limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = 20
 ) -> Response:
     """List what was corrected or forgotten, the newest first."""
-    corrections = await library.services.corrections.list(agent_id, limit=limit)
+    corrections = await library.agent_of(agent_id).corrections(limit=limit)
     return json_answer([sources.CorrectionShape.make(one) for one in corrections])
 
 
 @router.post("/v1/agents/{agent_id}/undo", tags=["agents"])
 async def undo(agent_id: AgentIdIn, body: sources.UndoIn, library: Library) -> Response:
     """Undo a correction, by default the last. What was changed again since stays as it is."""
-    return json_answer(sources.Undone.make(await library.services.corrections.undo(agent_id, body.number)))
+    return json_answer(sources.Undone.make(await library.agent_of(agent_id).undo(body.number)))
 
 
 @router.get("/v1/why", tags=["why"])
@@ -107,5 +107,5 @@ async def why(
     conversation_id: Annotated[ConversationIdIn | None, Query(description="Whose summaries a handle names.")] = None,
 ) -> Response:
     """Tell who wrote a memory, when and in answer to what, or what was in the request behind an answer."""
-    origin = await library.services.why.find_origin(of, agent_id=agent_id, conversation=conversation_id)
+    origin = await library.agent_of(agent_id).why(of, conversation=conversation_id)
     return json_answer(origin_shape(origin))

@@ -214,5 +214,5 @@ async def run_of_agent(
     """Run a tool of the agent by hand, with its secrets and blocks. The run ends when the client disconnects."""
     run = library.agent_of(agent_id).tools.run(tool_name, body.args)
     outcome = await while_connected(request, run)
-    state = await library.services.agents.get_state(agent_id)
+    state = await library.agent_of(agent_id).state()
     return json_answer(execution_shape(outcome, agent_reply(library, state)))

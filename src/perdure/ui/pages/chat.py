@@ -47,8 +47,8 @@ pages = Pages()
 @pages.get("/agents/{agent_id}", "chat.html")
 async def chat(request: Request, library: AsyncPerdure) -> Data:
     """The newest messages of a conversation, or with `before` those before a number."""
-    services, agent_id = library.services, agent_id_of(request)
-    agent = await services.agents.resolve(agent_id)
+    agent_id = agent_id_of(request)
+    agent = await library.all_agents.resolve(agent_id)
     edit = await _load_edit(request, library)
     conversation_id = _conversation_id(request) if edit is None else edit["conversation_id"]
     conversation = await library.agent_of(agent_id).find_conversation(conversation_id)
@@ -215,13 +215,13 @@ async def answer(request: Request, library: AsyncPerdure) -> Notice:
 @pages.post("/agents/{agent_id}/model", shows=chat)
 async def switch_model(request: Request, library: AsyncPerdure) -> Notice:
     """Give the agent another model or profile."""
-    agents, form = library.services.agents, await form_of(request)
-    before = await agents.resolve(agent_id_of(request))
-    changes = await agents.model_changes(form.get("model") or None)
+    form, one = await form_of(request), await library.agent(agent_id_of(request))
+    before = one.info
+    changes = await library.all_agents.model_changes(form.get("model") or None)
     settings = {name: value for name, value in before.settings.items() if name != PROFILE}
     if profile := form.get("profile"):
         settings[PROFILE] = profile
-    agent = await agents.update(before.id, {**changes, "settings": settings})
+    agent = await one.edit({**changes, "settings": settings})
     which = "the default model, now " if agent.follows_default else ""
     return Notice(f"{agent.name} answers with {which}{agent.model} from now on.")
 

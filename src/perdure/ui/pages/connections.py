@@ -99,7 +99,7 @@ async def _clients(request: Request, library: AsyncPerdure) -> list[Data]:
     shell = python = ""
     if request.app.state.sessions.needed:
         key, python, shell = "the API key", ', api_key=os.environ["PERDURE_API_KEY"]', "LETTA_API_KEY=$PERDURE_API_KEY "
-    newest = await library.services.agents.list(AgentFilter(), Page(1, ascending=False), "created")
+    newest = await library.all_agents.page(AgentFilter(), Page(1, ascending=False), "created")
     agent = newest[0].id if newest else "agent-…"
     imports = "import os\n\n" if python else ""
     api_key = 'os.environ["PERDURE_API_KEY"]' if python else '"none"'

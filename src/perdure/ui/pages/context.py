@@ -35,8 +35,8 @@ pages = Pages()
 async def context(request: Request, library: AsyncPerdure) -> Data:
     """What fills the window, and the newest requests; with `from` and `to` the difference of two of them, or of one
     and `next`, the next request."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     named = query.get("conversation")
     conversation = await library.agent_of(agent_id).find_conversation(ConversationId(named) if named else None)
     before = query.get("before")

@@ -38,7 +38,7 @@ from perdure.library.checks import Page
 from perdure.library.facts.facts import NewFactFields
 from perdure.library.facts.views import FactConditions
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.search import period
+from perdure.library.search import period
 from perdure.search.hits import FactHit, Why
 from perdure.search.query import parse_time
 from perdure.ui.pages.home import agent_frame
@@ -80,8 +80,8 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/facts", "facts/list.html")
 async def facts(request: Request, library: AsyncPerdure) -> Data:
     """A page of the facts that meet the conditions, newest first, or with `q` the best that a search finds."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     graph = await library.agent_of(agent_id).facts.find_graph()
     now, search, problem = library.app.ports.clock.now(), query.get("q", "").strip(), None
     hits, about = list[FactHit](), query.get("entity", "").strip()
@@ -230,8 +230,8 @@ SLOT_NAMES = {"basic_info": "Person"}
 @pages.get("/agents/{agent_id}/facts/profile", "facts/profile.html")
 async def profile(request: Request, library: AsyncPerdure) -> Data:
     """What is known about the user now, or about whom `user` names, by slots."""
-    services, agent_id, user = library.services, agent_id_of(request), request.query_params.get("user", "").strip()
-    agent = await services.agents.resolve(agent_id)
+    agent_id, user = agent_id_of(request), request.query_params.get("user", "").strip()
+    agent = await library.all_agents.resolve(agent_id)
     found = await library.agent_of(agent_id).facts.profile(budget_tokens=PROFILE_TOKENS, user=user)
     return facts_frame(agent, "profile") | {
         "user": user,
@@ -263,8 +263,8 @@ def _groups(found: Profile, agent: Agent) -> list[Data]:
 @pages.get("/agents/{agent_id}/facts/timeline", "facts/timeline.html")
 async def timeline(request: Request, library: AsyncPerdure) -> Data:
     """When facts began and ceased to be true, newest first, from `since` until `until`, about `entity` or all."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     entity, problem = query.get("entity", "").strip(), None
     events: Sequence[FactEvent] = ()
     try:
@@ -294,8 +294,8 @@ async def timeline(request: Request, library: AsyncPerdure) -> Data:
 @pages.get("/agents/{agent_id}/facts/entities", "facts/entities.html")
 async def entities(request: Request, library: AsyncPerdure) -> Data:
     """Communities, the largest or those that `q` finds, and the people, places and things that facts are about."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     search = query.get("q", "").strip()
     communities = await library.agent_of(agent_id).facts.communities(search, limit=COMMUNITIES_MAX)
     page = Page(ENTITIES_MAX, ascending=False, after=query.get("after"))
@@ -434,14 +434,14 @@ async def delete_rule(request: Request, library: AsyncPerdure) -> Notice:
 async def set_capture(request: Request, library: AsyncPerdure) -> Notice:
     """Choose whether facts are captured: on, ask or off."""
     agent_id, mode = agent_id_of(request), (await form_of(request)).get("mode", "")
-    agent = await library.services.agents.resolve(agent_id)
+    agent = await library.all_agents.resolve(agent_id)
 
     def change(before: Agent) -> AgentChanges:
         value = before.settings.get(FACT_SETTINGS)
         fields = value if isinstance(value, Mapping) else {}
         return {"settings": {**before.settings, FACT_SETTINGS: {**fields, "capture": mode}}}
 
-    await library.services.agents.update(agent_id, change)
+    await library.agent_of(agent_id).edit(change)
     return _notice(request, MODES[mode], "capture", mode=load_agent_facts(agent.settings).capture)
 
 
@@ -459,7 +459,7 @@ async def edit_fact(request: Request, library: AsyncPerdure) -> Notice:
     """Correct the sentence of a fact, and the days from and until which it was true."""
     form = await form_of(request)
     fact = (await library.facts.get(FactId(request.path_params["fact_id"]))).fact
-    agent = await library.services.agents.resolve(agent_id_of(request))
+    agent = await library.all_agents.resolve(agent_id_of(request))
     shown = _at_home(attributes(fact, since="valid_at", until="invalid_at"), agent)
     changes: FactFields = {"text": field_of(form, "text")}
     if _changes(form, "since", shown):

@@ -62,7 +62,7 @@ async def _names(library: AsyncPerdure, *found: Group) -> Mapping[AgentId, str]:
     for group in found:
         for agent_id in (*group.agent_ids, *([group.manager_agent_id] if group.manager_agent_id else ())):
             try:
-                names[agent_id] = names.get(agent_id) or (await library.services.agents.resolve(agent_id)).name
+                names[agent_id] = names.get(agent_id) or (await library.all_agents.resolve(agent_id)).name
             except NotFound:  # it was deleted meanwhile
                 names[agent_id] = agent_id
     return names

@@ -24,7 +24,7 @@ from perdure.domain.archives.passages import NewPassage, PassageChanges
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.schedules import describe_timing
 from perdure.library.checks import Page, outside
-from perdure.library.origins import MemoryOrigin
+from perdure.library.origins.values import MemoryOrigin
 from perdure.library.perdure import AsyncPerdure
 from perdure.ui.pages.home import agent_frame
 from perdure.ui.render import Data, Notice, Pages, after_of, agent_id_of, field_of, form_of, is_number
@@ -51,8 +51,8 @@ pages = Pages()
 async def memory(request: Request, library: AsyncPerdure) -> Data:
     """The blocks, with `block` the versions of one, with `from` and `to` the difference of two; the archive, newest
     first or as a search finds it, with `tag` the texts that have it; with `timeline` the newest writes."""
-    services, agent_id, query = library.services, agent_id_of(request), request.query_params
-    agent = await services.agents.resolve(agent_id)
+    agent_id, query = agent_id_of(request), request.query_params
+    agent = await library.all_agents.resolve(agent_id)
     blocks = await library.agent_of(agent_id).blocks.list()
     label = query.get("block")
     versions = [] if not label else await library.agent_of(agent_id).blocks.history(label, limit=VERSIONS_MAX)
@@ -60,7 +60,7 @@ async def memory(request: Request, library: AsyncPerdure) -> Data:
     where = PassageFilter(tags=(tag,) if tag else ())
     after = None
     if search:
-        hits = await services.search.passages(search, where, agent_id=agent_id, limit=PASSAGES_MAX)
+        hits = await library.agent_of(agent_id).search_passages(search, where, limit=PASSAGES_MAX)
         texts = [hit.passage for hit in hits]
         passages = [passage_shape(hit.passage) | {"score": hit.score} for hit in hits]
     else:
@@ -149,7 +149,7 @@ async def cancel_schedule(request: Request, library: AsyncPerdure) -> Notice:
 async def _shared(library: AsyncPerdure, agent_id: AgentId, block: Block) -> list[Data]:
     """The other agents that have a block."""
     where, page = AgentFilter(block_id=block.id), Page(SHARED_MAX, ascending=True)
-    agents = await library.services.agents.list(where, page, "created")
+    agents = await library.all_agents.page(where, page, "created")
     return [{"id": agent.id, "name": agent.name} for agent in agents if agent.id != agent_id]
 
 
@@ -206,7 +206,7 @@ async def _writes(library: AsyncPerdure, agent_id: AgentId, blocks: Sequence[Blo
 
 async def _reasons(library: AsyncPerdure, agent_id: AgentId, memory_id: str) -> dict[int | None, Data]:
     """The number of a block's version -> which tool wrote it, and the message that it followed; None: of a passage."""
-    origin = await library.services.why.find_origin(memory_id, agent_id=agent_id)
+    origin = await library.agent_of(agent_id).why(memory_id)
     if not isinstance(origin, MemoryOrigin):
         return {}
     return {
@@ -401,7 +401,7 @@ async def undo(request: Request, library: AsyncPerdure) -> Notice:
     number = field_of(await form_of(request), "number")
     if not is_number(number):
         raise InvalidInput(f"number is {number!r:.40}: write the number of a correction")
-    result = await library.services.corrections.undo(agent_id_of(request), int(number), author=page_author())
+    result = await library.agent_of(agent_id_of(request)).undo(int(number), author=page_author())
     if result.conflicts:
         return Notice(f"Not all could be undone: {'; '.join(result.conflicts)}", is_error=True)
     return Notice("Undone: it is as it was before.")

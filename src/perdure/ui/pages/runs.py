@@ -17,7 +17,7 @@ from perdure.core.runs import Run, RunFilter, RunStatus
 from perdure.core.text.reprs import attributes
 from perdure.domain.conversations.spans import Span
 from perdure.library.checks import Page
-from perdure.library.origins import AnswerOrigin, FactOrigin, origin_shape
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, origin_shape
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.errors import error_answer
 from perdure.server.http import library_of
@@ -35,9 +35,9 @@ pages = Pages()
 @pages.get("/runs", "runs.html")
 async def runs(request: Request, library: AsyncPerdure) -> Data:
     """The newest runs, of one agent or of all, in any status or one."""
-    services, query = library.services, request.query_params
+    query = request.query_params
     named, status = query.get("agent"), query.get("status", "")
-    agent = await services.agents.resolve(named) if named else None
+    agent = await library.all_agents.resolve(named) if named else None
     where = RunFilter(
         agent_ids=() if agent is None else (agent.id,), statuses=tuple(one for one in STATUSES if one == status)
     )
@@ -85,13 +85,13 @@ def _cost_shape(found: Sequence[Run], costs: Mapping[RunId, float | None]) -> Da
 
 async def agent_names(library: AsyncPerdure, agent_ids: list[AgentId]) -> dict[AgentId, str]:
     """The names of these agents."""
-    return {one: (await library.services.agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
+    return {one: (await library.all_agents.resolve(one)).name for one in dict.fromkeys(agent_ids)}
 
 
 @pages.get("/runs/{run_id}", "run.html")
 async def run(request: Request, library: AsyncPerdure) -> Data:
     """One run: a waterfall of its steps and tools, its messages, and with `step` what the model got and answered."""
-    services, run_id = library.services, RunId(request.path_params["run_id"])
+    run_id = RunId(request.path_params["run_id"])
     run, spans = await library.runs.spans_of_run(run_id)
     agent_id = run.key.agent_id
     steps = await library.agent_of(agent_id).steps(conversation=None, run_id=run_id, limit=STEPS_MAX, before=None)
@@ -112,7 +112,7 @@ async def run(request: Request, library: AsyncPerdure) -> Data:
         "items": [item for _, item in items],
         "models": list(library.app.models.handles()),
         "replay": getattr(request.state, "replay", None),
-        "step": None if not wanted else answer_shape(await services.why.find_answer(wanted, agent_id=agent_id)),
+        "step": None if not wanted else answer_shape(await library.agent_of(agent_id).find_answer(wanted)),
     }
 
 
@@ -213,13 +213,11 @@ SOURCES_MAX = 20
 
 @pages.get("/why", "why.html")
 async def why(request: Request, library: AsyncPerdure) -> Data:
-    """The origin of what `of` names; see `WhyService.find_origin`."""
+    """The origin of what `of` names; see `AsyncAgent.why`."""
     query = request.query_params
     agent, conversation = query.get("agent"), query.get("conversation")
-    origin = await library.services.why.find_origin(
-        query.get("of", ""),
-        agent_id=None if not agent else AgentId(agent),
-        conversation=None if not conversation else ConversationId(conversation),
+    origin = await library.agent_of(None if not agent else AgentId(agent)).why(
+        query.get("of", ""), conversation=None if not conversation else ConversationId(conversation)
     )
     is_answer = isinstance(origin, AnswerOrigin)
     return {

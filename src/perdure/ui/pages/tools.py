@@ -55,8 +55,8 @@ pages = Pages()
 @pages.get("/agents/{agent_id}/tools", "tools.html")
 async def tools(request: Request, library: AsyncPerdure) -> Data:
     """The agent's tools, those that it could have, and its rules."""
-    services, agent_id = library.services, agent_id_of(request)
-    agent = await services.agents.resolve(agent_id)
+    agent_id = agent_id_of(request)
+    agent = await library.all_agents.resolve(agent_id)
     attached = await library.agent_of(agent_id).tools.states()
     every = await library.tools.page(ToolFilter(), Page(TOOLS_MAX, ascending=True))
     names = {state.tool.name for state in attached}

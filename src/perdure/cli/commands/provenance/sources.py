@@ -22,9 +22,9 @@ if for_work(__name__):
     from perdure.core.errors import NotFound
     from perdure.core.provenance.sources import RevertResult, SourceSummary, WriteText
     from perdure.library.agent import AsyncAgent
-    from perdure.library.origins import Origin, origin_shape
-    from perdure.library.services.why import is_id_start
-    from perdure.library.sources import revert_shape, source_shape, write_shape
+    from perdure.library.origins.sources import revert_shape, source_shape, write_shape
+    from perdure.library.origins.values import Origin, origin_shape
+    from perdure.library.origins.why import is_id_start
 
 MemoryOwner = Annotated[str | None, agent_option("Whose memory, by name or id; by default the agent used last.")]
 
@@ -170,7 +170,7 @@ async def why(
     async with open_store(view, empty=NotFound("memory or answer", of, hint=NO_AGENT)) as perdure:
         owner = await perdure.last_agent() if agent is None else await get_agent(view, perdure, agent)
         if agent is None and is_id_start(of):
-            origin = await perdure.services.why.find_origin(of)
+            origin = await perdure.origins.why(of)
         elif owner is None:
             raise NotFound("memory or answer", of, hint=NO_AGENT)
         else:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from perdure.core.ids import ConversationId
 from perdure.library.messages.transcripts import AsyncTranscripts, TranscriptEntry
-from perdure.library.services.search import Moment
+from perdure.library.search import Moment
 from perdure.library.sync.parts import AgentPart
 
 __all__ = ["Transcripts"]

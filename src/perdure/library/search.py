@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
-from perdure.app import App
 from perdure.core.agents import AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
@@ -18,6 +17,7 @@ from perdure.domain.archives.units import archives_of
 from perdure.domain.values import check_range
 from perdure.engine.search.search import Search
 from perdure.library.checks import check_choice, check_limit, check_number, check_text, utc
+from perdure.library.parts import AsyncAgentPart
 from perdure.library.units import find_conversation
 from perdure.search.hits import HITS_MAX, FactScope, Hits, MessageHit, PassageHit, Recalled, RecallScope, SearchReport
 from perdure.search.query import parse_time
@@ -54,19 +54,99 @@ class FoundMessages:
     conversations: Mapping[tuple[AgentId, int], ConversationId]
 
 
-class SearchService:
-    """Search and recall. `explain`: each hit says `why` it was found; `ran` of the hits says what the search did."""
+class AsyncSearch(AsyncAgentPart):
+    """Search and recall, of an agent or of all; `AsyncAgent` has these methods. `explain`: each hit says `why` it was
+    found; `ran` of the hits says what the search did."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._store = app, app.store
-        self._words_only: Search | None = None  # one for all calls: it remembers what it has read of each history
+    _words_only: Search | None = None  # one for all calls: it remembers what it has read of each history
 
-    async def passages(
+    async def search(
+        self,
+        text: str,
+        *,
+        roles: Sequence[Role] = (),
+        since: Moment = None,
+        until: Moment = None,
+        limit: int = 10,
+        offset: int = 0,
+        explain: bool = False,
+    ) -> Hits[MessageHit]:
+        """The messages of the history that best match, best first; for an empty text the newest. `ran` says how.
+
+        Args:
+            roles: only messages of these roles; empty: of all.
+            since, until: only messages of this time; times with a zone, or ISO dates or times where the agent
+                lives; both included.
+            limit, offset: how many hits to return, and how many to skip before them; a search finds at most 1,000.
+            explain: whether each hit says `why` it was found.
+        Raises: InvalidInput: a time without a zone, an unknown role, a limit below 1 or above 10,000.
+        """
+        _check_search(text, limit, offset)
+        for role in roles:
+            check_choice("a role", role, get_args(Role))
+        first, last = period(since, until, await self._zone(since, until))
+        where = MessageFilter(roles=tuple(roles), since=first, until=last)
+        return await self._app.search.messages(self.id, text, where=where, limit=limit, offset=offset, explain=explain)
+
+    async def recall(
+        self,
+        query: str,
+        *,
+        conversation: ConversationId | None = None,
+        archives: Sequence[ArchiveId] | None = None,
+        budget_tokens: int = BUDGET_TOKENS,
+        blocks: bool = True,
+        messages: bool = True,
+        floor: float = 0.0,
+        explain: bool = False,
+        timezone: str = "UTC",
+    ) -> Recalled:
+        """What the agent remembers about a query, as one text for any model, with its sources. Nothing is changed.
+
+        Args:
+            conversation, archives: only messages of this one, and passages of these; by default of all.
+            budget_tokens: the most tokens of the text.
+            blocks, messages: whether the text may contain blocks, and messages.
+            floor: leave out passages and messages with a score below this, 0 to 1.
+            timezone: of dates in the text, if there is no agent.
+            explain: whether each source says `why` it was found.
+        Raises: InvalidInput: an empty query, a budget below 1 or above 200,000, a floor outside 0 to 1; NotFound.
+        """
+        check_text("query", query)
+        if not query.strip():
+            raise InvalidInput("query is empty: say what is looked for")
+        check_budget(budget_tokens)
+        check_range("floor", floor, 0, 1, whole=False)
+        _check_archives(archives)
+        if self._agent_id is None and not archives:
+            raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
+        check_zone(timezone)
+        seq: int | None = None
+        if self._agent_id is not None and conversation is not None:
+            seq = (await self._ports.store.read(find_conversation, self._agent_id, conversation)).seq
+        scope = RecallScope(
+            agent_id=self._agent_id,
+            archives=None if archives is None else tuple(archives),
+            conversation_seq=seq,
+            messages=messages,
+            blocks=blocks,
+            facts=None if self._agent_id is None or archives is not None else FactScope(),
+        )
+        return await self._app.search.recall(
+            scope,
+            query,
+            budget_tokens=budget_tokens,
+            count=self._app.ports.counter.count,
+            floor=floor,
+            explain=explain,
+            timezone=timezone,
+        )
+
+    async def search_passages(
         self,
         text: str,
         where: PassageFilter,
         *,
-        agent_id: AgentId | None = None,
         archive_id: ArchiveId | None = None,
         files: bool = True,
         since: str | None = None,
@@ -84,10 +164,10 @@ class SearchService:
         Raises: NotFound; InvalidInput: a value that can't be used.
         """
         _check_search(text, limit, offset)
-        if agent_id is None and archive_id is not None:
+        if self._agent_id is None and archive_id is not None:
             archives, zone = [archive_id], "UTC"
         else:
-            archives, zone = await self._store.read(_archives, agent_id, archive_id, files)
+            archives, zone = await self._ports.store.read(_archives, self._agent_id, archive_id, files)
         if since is not None or until is not None:
             first, last = period(since, until, zone)
             where = replace(where, since=first, until=last)
@@ -102,27 +182,7 @@ class SearchService:
             skip_deleted=archive_id is None,
         )
 
-    async def messages_of_agent(
-        self,
-        agent_id: AgentId,
-        text: str,
-        *,
-        roles: Sequence[Role] = (),
-        since: Moment = None,
-        until: Moment = None,
-        limit: int = 10,
-        offset: int = 0,
-        explain: bool = False,
-    ) -> Hits[MessageHit]:
-        """The messages of an agent's whole history that best match; for an empty text the newest."""
-        _check_search(text, limit, offset)
-        for role in roles:
-            check_choice("a role", role, get_args(Role))
-        first, last = period(since, until, await self._zone(agent_id, since, until))
-        where = MessageFilter(roles=tuple(roles), since=first, until=last)
-        return await self._app.search.messages(agent_id, text, where=where, limit=limit, offset=offset, explain=explain)
-
-    async def messages(
+    async def search_messages(
         self,
         text: str,
         *,
@@ -141,7 +201,7 @@ class SearchService:
             conversation_id: "default" is the first conversation of the agent that is named.
         Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
         """
-        agents, seq = await self._store.read(_agents, agent_id, conversation_id)
+        agents, seq = await self._ports.store.read(_agents, agent_id, conversation_id)
         zone = agents[0][1] if len(agents) == 1 else "UTC"
         first, last = period(since, until, zone)
         where = MessageFilter(conversation_seq=seq, roles=tuple(roles), since=first, until=last)
@@ -153,59 +213,14 @@ class SearchService:
         hits = _by_cosine(found) if by_vector else _by_score(found)
         del hits[limit:]
         keys = sorted({(hit.message.agent_id, hit.message.conversation_seq) for hit in hits})
-        conversations = await self._store.read(lambda tx: tx.conversations.list_by_keys(keys))
+        conversations = await self._ports.store.read(lambda tx: tx.conversations.list_by_keys(keys))
         return FoundMessages(hits, {one.key: one.id for one in conversations})
 
-    async def recall(
-        self,
-        query: str,
-        *,
-        budget_tokens: int = BUDGET_TOKENS,
-        agent_id: AgentId | None = None,
-        conversation_id: ConversationId | None = None,
-        archives: Sequence[ArchiveId] | None = None,
-        blocks: bool = True,
-        messages: bool = True,
-        floor: float = 0.0,
-        explain: bool = False,
-        timezone: str = "UTC",
-    ) -> Recalled:
-        """The best of what an agent and archives hold for a query, as one text within a budget, with its sources."""
-        check_text("query", query)
-        if not query.strip():
-            raise InvalidInput("query is empty: say what is looked for")
-        check_budget(budget_tokens)
-        check_range("floor", floor, 0, 1, whole=False)
-        _check_archives(archives)
-        if agent_id is None and not archives:
-            raise InvalidInput("there is nothing to recall from: name an agent, archives, or both")
-        check_zone(timezone)
-        seq: int | None = None
-        if agent_id is not None and conversation_id is not None:
-            seq = (await self._store.read(find_conversation, agent_id, conversation_id)).seq
-        scope = RecallScope(
-            agent_id=agent_id,
-            archives=None if archives is None else tuple(archives),
-            conversation_seq=seq,
-            messages=messages,
-            blocks=blocks,
-            facts=None if agent_id is None or archives is not None else FactScope(),
-        )
-        return await self._app.search.recall(
-            scope,
-            query,
-            budget_tokens=budget_tokens,
-            count=self._app.ports.counter.count,
-            floor=floor,
-            explain=explain,
-            timezone=timezone,
-        )
-
-    async def _zone(self, agent_id: AgentId, since: Moment, until: Moment) -> str:
+    async def _zone(self, since: Moment, until: Moment) -> str:
         """The agent's time zone, if one of the moments needs it."""
         if not isinstance(since, str) and not isinstance(until, str):
             return "UTC"
-        return (await self._store.read(lambda tx: tx.agents.get(agent_id))).timezone
+        return (await self._ports.store.read(lambda tx: tx.agents.get(self.id))).timezone
 
     def _search(self, mode: SearchMode) -> Search:
         """The search of this mode. Raises: InvalidInput: there are no vectors here."""

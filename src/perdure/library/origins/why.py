@@ -1,4 +1,4 @@
-"""The service of origins: who wrote a memory and in answer to what, and what was in the request behind an answer."""
+"""Origins: who wrote a memory and in answer to what, and what was in the request behind an answer."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from perdure.core.text.forms import match_form
 from perdure.core.text.zones import local, zone
 from perdure.domain.facts.graphs import zone_of
 from perdure.library.checks import check_text
-from perdure.library.origins import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
+from perdure.library.origins.answers import answer_of, find_message, last_step
+from perdure.library.origins.memory import MemoryOrigins
+from perdure.library.origins.values import AnswerOrigin, FactOrigin, FactSource, FactVersionText, Origin
+from perdure.library.parts import AsyncAgentPart
 from perdure.library.runs.steps import load_with_run
-from perdure.library.services.answer_origins import answer_of, find_message, last_step
-from perdure.library.services.memory_origins import MemoryOrigins
 from perdure.library.units import find_conversation, find_run
 from perdure.storage.tx import Tx
 
@@ -128,31 +129,21 @@ _LIKE_AN_ID = re.compile(r"(run|step|message|passage|block|fact|entity)-\w*", re
 _ID = re.compile(r"(run|step|message|passage|block|fact|entity)-([0-9a-f]{4}[0-9a-f-]{0,32})(?::(\d{1,6}))?", re.ASCII)
 
 
-class WhyService:
-    """Where memories and answers come from."""
+class AsyncWhy(AsyncAgentPart):
+    """Where memories and answers come from; `AsyncAgent` has these methods."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-
-    async def find_origin(
-        self, of: str, *, agent_id: AgentId | None = None, conversation: ConversationId | None = None
-    ) -> Origin:
-        """The origin of a memory or an answer.
-
-        Args:
-            of: an id of a run, step, message, passage, block or fact, or its beginning; `block-...:3` is a line of a
-                block. With an agent also the handle of a summary (`node-3`, of `conversation`), or words of a memory.
-            agent_id: whose; None: anybody's.
-        Raises: InvalidInput: several match; NotFound, also for another agent's.
-        """
+    async def why(self, of: str, *, conversation: ConversationId | None = None) -> Origin:
+        """Where a memory or an answer comes from. `of`: an id of a run, step, message, block or passage, or its
+        beginning; `block-...:3` is a line; a summary's handle; or words of only one memory. Raises: InvalidInput: of
+        several; NotFound, also for another agent's."""
         check_text("of", of)
         return await self._app.ports.store.read(
-            lambda tx: _find_origin(MemoryOrigins(tx, agent_id), of.strip(), conversation, self._app)
+            lambda tx: _find_origin(MemoryOrigins(tx, self._agent_id), of.strip(), conversation, self._app)
         )
 
-    async def find_answer(self, of: str, *, agent_id: AgentId | None = None) -> AnswerOrigin:
-        """The origin of an answer. Raises: as `find_origin`; NotFound: the id is of a memory."""
-        origin = await self.find_origin(of, agent_id=agent_id)
+    async def find_answer(self, of: str) -> AnswerOrigin:
+        """The origin of an answer. Raises: as `why`; NotFound: the id is of a memory."""
+        origin = await self.why(of)
         if isinstance(origin, AnswerOrigin):
             return origin
         raise NotFound("answer", of, hint="that is a memory")
@@ -163,7 +154,7 @@ class WhyService:
         Raises: NotFound; InvalidInput: several begin so, or it is of another kind.
         """
         check_text("id", start)
-        return await self._app.ports.store.read(_find_id, start.strip(), kinds)
+        return await self._ports.store.read(_find_id, start.strip(), kinds)
 
 
 def is_id_start(text: str) -> bool:

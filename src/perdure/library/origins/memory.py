@@ -18,8 +18,8 @@ from perdure.core.passages import CAPTURED, Passage
 from perdure.core.provenance.sources import TrustLabel, WriteSource
 from perdure.core.runs import RunKey
 from perdure.core.text.line_diff import find_line_before
-from perdure.library.origins import MemoryOrigin, MessageText, Write
-from perdure.library.services.answer_origins import find_message
+from perdure.library.origins.answers import find_message
+from perdure.library.origins.values import MemoryOrigin, MessageText, Write
 from perdure.storage.tx import Tx
 
 WRITES_MAX, MESSAGES_MAX, PAGE = 100, 100, 100

@@ -22,7 +22,7 @@ from perdure.core.ports import TokenCounter
 from perdure.core.runs import Run, Step
 from perdure.domain.files.section import is_file_key
 from perdure.engine.search.tools import SEARCH_TOOLS
-from perdure.library.origins import AnswerOrigin, BlockText, MessageText, RecalledText, SearchText, SummaryText
+from perdure.library.origins.values import AnswerOrigin, BlockText, MessageText, RecalledText, SearchText, SummaryText
 from perdure.library.runs.steps import explain_step
 from perdure.storage.tx import Tx
 

@@ -30,13 +30,14 @@ from perdure.domain.files.folders import detach_folder
 from perdure.domain.secrets import replace_secrets
 from perdure.engine.approvals.answers import Pending, find_all_pending
 from perdure.engine.conversations.reset import delete, delete_agent
-from perdure.engine.ports import in_effect
+from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.files.folders import attach_and_open
 from perdure.library.messages.conversations import ids_in_view
 from perdure.library.messages.requests import NewMessage
+from perdure.library.parts import AsyncAgentPart, AsyncPart
 from perdure.library.services.identities import IdentityState, load_identities, set_identities
 from perdure.storage.tx import Tx
 
@@ -95,13 +96,10 @@ class AgentState:
     group: Group | None
 
 
-class AgentService:
-    """The operations on agents. `author` is who changes one, for its history."""
+class AsyncAgents(AsyncPart):
+    """All agents of the store."""
 
-    def __init__(self, app: App) -> None:
-        self._app, self._ports = app, app.ports
-
-    async def create(
+    async def add(
         self,
         new: NewAgent,
         *,
@@ -121,7 +119,7 @@ class AgentService:
         """
         ports, inputs = self._ports, self._ports.inputs()
         now = inputs.now
-        await self._check_engine(new.settings)
+        await _check_engine(self._ports, new.settings)
         drafts = [message.draft(MessageId(ports.ids.new("message")), ports) for message in messages]
         appended = [draft for draft, _ in drafts]
         check_input(appended, ports.settings, may_be_empty=True)
@@ -134,7 +132,7 @@ class AgentService:
                 author=author or outside(),
                 at=now,
             )
-            self._set_belongings(tx, agent.id, belongings, at=now)
+            _set_belongings(self._ports, tx, agent.id, belongings, at=now)
             if appended:
                 tokens = [count for _, count in drafts]
                 tx.messages.append((agent.id, 0), appended, tokens, at=now)
@@ -157,20 +155,11 @@ class AgentService:
         if not models.takes(handle):
             raise models.not_found(handle)
 
-    async def _check_engine(self, settings: Mapping[str, Any] | None) -> None:
-        """Check that the context engine of these settings can be used here. Raises: InvalidInput."""
-        if isinstance(settings, Mapping) and settings.get(CONTEXT_ENGINE) is not None:
-            await run_in_own_thread(self._ports.engine_calls.engines.check, settings)  # it may import a package
-
     async def model_changes(self, handle: str | None) -> AgentChanges:
         """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
         default = self._app.choice.handle if handle is not None else (await self._app.decide()).handle
         await self.check_model(default if handle is None else handle)
         return {"model": default if handle is None else handle, "follows_default": handle is None}
-
-    def _in_effect(self, agent: Agent) -> Agent:
-        """The agent with the model of its next run."""
-        return in_effect(agent, self._app.models)
 
     async def resolve(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
@@ -178,72 +167,26 @@ class AgentService:
         agent = await self._ports.store.read(_resolve_agent, name_or_id)
         if agent.follows_default and agent.model == EXTRACTIVE:  # there may be a language model by now
             await self._app.decide()
-        return self._in_effect(agent)
+        return _in_effect(self._app, agent)
 
     async def find_last_used(self) -> Agent | None:
         """The agent with the newest run, else the newest agent; None when there is none."""
         agent = await self._ports.store.read(lambda tx: tx.agents.find_latest())
-        return None if agent is None else self._in_effect(agent)
+        return None if agent is None else _in_effect(self._app, agent)
 
-    async def get_state(self, agent_id: AgentId) -> AgentState:
-        """The agent with everything that belongs to it. Raises: NotFound."""
-        return (await self._ports.store.read(lambda tx: self._load_states(tx, [tx.agents.get(agent_id)])))[0]
-
-    async def get_memory(self, agent_id: AgentId) -> tuple[Agent, Sequence[Block]]:
-        """The agent and its blocks. Raises: NotFound."""
-        return await self._ports.store.read(
-            lambda tx: (self._in_effect(tx.agents.get(agent_id)), tx.blocks.list_by_agent(agent_id))
-        )
-
-    async def list(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
+    async def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        return [self._in_effect(agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
+        return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
 
-    async def list_states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return await self._ports.store.read(lambda tx: self._load_states(tx, _load_page(tx, where, page, order)))
-
-    def _load_states(self, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
-        """The agents with everything that belongs to them."""
-        ids = [agent.id for agent in agents]
-        managed = {one: with_turns_counter(tx, group) for one, group in tx.groups.list_managed(ids).items()}
-        blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
-        custom = {tool.id for some in tools.values() for tool in some if tool.spec.kind == "custom"}
-        codes, folders, secrets = (
-            tx.tools.codes([*custom]),
-            tx.folders.list_by_agents(ids),
-            tx.secrets.list_by_owners(ids),
-        )
-        identities = tx.identities.list_by_agents(ids)
-        states = {
-            state.identity.id: state
-            for state in load_identities(tx, [*{one.id: one for some in identities.values() for one in some}.values()])
-        }
-        first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
-        pending = find_all_pending(tx, first)
-        message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
-        return [
-            AgentState(
-                agent=self._in_effect(agent),
-                blocks=blocks[agent.id],
-                tools=tools[agent.id],
-                codes=codes,
-                folders=folders[agent.id],
-                identities=[states[identity.id] for identity in identities[agent.id]],
-                message_ids=message_ids[agent.id, 0],
-                run=next((run for run in runs[agent.id] if run.ended), None),
-                secrets=secrets[agent.id],
-                pending=pending.get((agent.id, 0)),
-                group=managed.get(agent.id),
-            )
-            for agent in agents
-        ]
+        return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
 
     async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
         """Agent -> when the newest message was added to it; not there: it has none."""
         return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
 
-    async def list_tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
+    async def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
         exist any more; `text` is a part of a tag, in any case. Raises: InvalidInput."""
         check_page(page)
@@ -261,9 +204,22 @@ class AgentService:
         """How many agents the filter lets through."""
         return await self._ports.store.read(lambda tx: tx.agents.count(where))
 
-    async def update(
+
+class AsyncAgentRecord(AsyncAgentPart):
+    """What is stored of an agent and belongs to it; `AsyncAgent` has these methods."""
+
+    async def state(self) -> AgentState:
+        """The agent with everything that belongs to it. Raises: NotFound."""
+        return (await self._ports.store.read(lambda tx: _load_states(self._app, tx, [tx.agents.get(self.id)])))[0]
+
+    async def memory(self) -> tuple[Agent, Sequence[Block]]:
+        """The agent and its blocks. Raises: NotFound."""
+        return await self._ports.store.read(
+            lambda tx: (_in_effect(self._app, tx.agents.get(self.id)), tx.blocks.list_by_agent(self.id))
+        )
+
+    async def edit(
         self,
-        agent_id: AgentId,
         changes: Changes,
         *,
         belongings: Belongings = NO_BELONGINGS,
@@ -281,33 +237,32 @@ class AgentService:
         inputs = self._ports.inputs()
         resolved = changes
         if callable(resolved):
-            resolved = resolved(await self._ports.store.read(lambda tx: tx.agents.get(agent_id)))
-        await self._check_engine(resolved.get("settings"))
+            resolved = resolved(await self._ports.store.read(lambda tx: tx.agents.get(self.id)))
+        await _check_engine(self._ports, resolved.get("settings"))
 
         def update(tx: Tx) -> Agent:
-            tx.agents.lock(agent_id)
-            before = tx.agents.get(agent_id)
+            tx.agents.lock(self.id)
+            before = tx.agents.get(self.id)
             fields = changes(before) if callable(changes) else changes
             name = fields.get("name")
             if isinstance(name, str) and name != before.name:  # what is no text is refused below
                 _name_for(tx, name, same_name, helps=RENAME_HELPS)
-            agent = update_agent(tx, agent_id, fields, author=author or outside(), at=inputs.now)
-            self._set_belongings(tx, agent_id, belongings, at=inputs.now)
+            agent = update_agent(tx, self.id, fields, author=author or outside(), at=inputs.now)
+            _set_belongings(self._ports, tx, self.id, belongings, at=inputs.now)
             if (kind := companion(before)) is False:
-                disable_companion(tx, agent_id, at=inputs.now)
+                disable_companion(tx, self.id, at=inputs.now)
             elif kind is not None:
-                enable_companion(
-                    tx, agent_id, ids=self._ports.ids, author=author or outside(), at=inputs.now, kind=kind
-                )
+                enable_companion(tx, self.id, ids=self._ports.ids, author=author or outside(), at=inputs.now, kind=kind)
             if belongings != NO_BELONGINGS or agent.settings_revision != before.settings_revision:
-                renew_system_message(tx, agent_id, 0, inputs)
-            return tx.agents.get(agent_id)
+                renew_system_message(tx, self.id, 0, inputs)
+            return tx.agents.get(self.id)
 
-        return self._in_effect(await delete(self._ports, update))  # a companion may go
+        return _in_effect(self._app, await delete(self._ports, update))  # a companion may go
 
-    async def delete(self, agent_id: AgentId) -> None:
+    async def delete(self) -> None:
         """Remove an agent with its whole history, and its companion; its blocks and archives stay. Raises:
         InvalidInput, NotFound."""
+        agent_id = self.id
         check_text("agent_id", agent_id)
         hooks = self._ports.hooks
         if "conversation_end" not in hooks.points:
@@ -318,30 +273,79 @@ class AgentService:
         for conversation in ended:
             await hooks.fire(ConversationEnd(agent_id=agent_id, conversation_id=conversation.id))
 
-    def _set_belongings(self, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
-        """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
-        if (tool_ids := belongings.tool_ids) is not None:
-            wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
-            present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
-            for name in sorted(present - wanted):
-                tx.tools.detach(agent_id, name)
-            tx.tools.attach(agent_id, *sorted(wanted - present))
-        if (block_ids := belongings.block_ids) is not None:
-            for block in tx.blocks.list_by_agent(agent_id):
-                if block.id not in block_ids:
-                    tx.blocks.detach(agent_id, block.id)
-            tx.blocks.attach(agent_id, *block_ids)
-            follow_blocks(tx, agent_id)
-        if (folder_ids := belongings.folder_ids) is not None:
-            for folder in tx.folders.list_by_agent(agent_id):
-                if folder.id not in folder_ids:
-                    detach_folder(tx, agent_id, folder.id)
-            for folder_id in dict.fromkeys(folder_ids):
-                attach_and_open(tx, self._ports, agent_id, folder_id)
-        if belongings.identity_ids is not None:
-            set_identities(tx, agent_id, belongings.identity_ids)
-        if belongings.secrets is not None:
-            replace_secrets(tx, agent_id, belongings.secrets, cipher=self._ports.cipher, at=at)
+
+async def _check_engine(ports: Ports, settings: Mapping[str, Any] | None) -> None:
+    """Check that the context engine of these settings can be used here. Raises: InvalidInput."""
+    if isinstance(settings, Mapping) and settings.get(CONTEXT_ENGINE) is not None:
+        await run_in_own_thread(ports.engine_calls.engines.check, settings)  # it may import a package
+
+
+def _in_effect(app: App, agent: Agent) -> Agent:
+    """The agent with the model of its next run."""
+    return in_effect(agent, app.models)
+
+
+def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentState]:
+    """The agents with everything that belongs to them."""
+    ids = [agent.id for agent in agents]
+    managed = {one: with_turns_counter(tx, group) for one, group in tx.groups.list_managed(ids).items()}
+    blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
+    custom = {tool.id for some in tools.values() for tool in some if tool.spec.kind == "custom"}
+    codes, folders, secrets = (
+        tx.tools.codes([*custom]),
+        tx.folders.list_by_agents(ids),
+        tx.secrets.list_by_owners(ids),
+    )
+    identities = tx.identities.list_by_agents(ids)
+    states = {
+        state.identity.id: state
+        for state in load_identities(tx, [*{one.id: one for some in identities.values() for one in some}.values()])
+    }
+    first = tx.conversations.list_by_keys([(id_, 0) for id_ in ids])
+    pending = find_all_pending(tx, first)
+    message_ids, runs = ids_in_view(tx, first, pending), tx.runs.list_newest(ids, limit=2)
+    return [
+        AgentState(
+            agent=_in_effect(app, agent),
+            blocks=blocks[agent.id],
+            tools=tools[agent.id],
+            codes=codes,
+            folders=folders[agent.id],
+            identities=[states[identity.id] for identity in identities[agent.id]],
+            message_ids=message_ids[agent.id, 0],
+            run=next((run for run in runs[agent.id] if run.ended), None),
+            secrets=secrets[agent.id],
+            pending=pending.get((agent.id, 0)),
+            group=managed.get(agent.id),
+        )
+        for agent in agents
+    ]
+
+
+def _set_belongings(ports: Ports, tx: Tx, agent_id: AgentId, belongings: Belongings, *, at: datetime) -> None:
+    """Have the agent own these things and no others. Raises: NotFound, AlreadyExists."""
+    if (tool_ids := belongings.tool_ids) is not None:
+        wanted = {tx.tools.get(tool_id).spec.name for tool_id in tool_ids}
+        present = {tool.spec.name for tool in tx.tools.list_by_agent(agent_id)}
+        for name in sorted(present - wanted):
+            tx.tools.detach(agent_id, name)
+        tx.tools.attach(agent_id, *sorted(wanted - present))
+    if (block_ids := belongings.block_ids) is not None:
+        for block in tx.blocks.list_by_agent(agent_id):
+            if block.id not in block_ids:
+                tx.blocks.detach(agent_id, block.id)
+        tx.blocks.attach(agent_id, *block_ids)
+        follow_blocks(tx, agent_id)
+    if (folder_ids := belongings.folder_ids) is not None:
+        for folder in tx.folders.list_by_agent(agent_id):
+            if folder.id not in folder_ids:
+                detach_folder(tx, agent_id, folder.id)
+        for folder_id in dict.fromkeys(folder_ids):
+            attach_and_open(tx, ports, agent_id, folder_id)
+    if belongings.identity_ids is not None:
+        set_identities(tx, agent_id, belongings.identity_ids)
+    if belongings.secrets is not None:
+        replace_secrets(tx, agent_id, belongings.secrets, cipher=ports.cipher, at=at)
 
 
 def _name_for(tx: Tx, name: str, same_name: SameName, *, helps: str = NAME_HELPS) -> str:
