@@ -18,9 +18,8 @@ import pytest
 import perdure
 from perdure import library
 
-HIDDEN = {"app", "services"}
-MODULES = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
-LIBRARY = [name for name in MODULES if ".services." not in name]
+HIDDEN = {"app"}
+LIBRARY = [found.name for found in pkgutil.walk_packages(library.__path__, "perdure.library.") if not found.ispkg]
 
 
 @pytest.mark.parametrize("name", perdure.__all__)

@@ -417,13 +417,13 @@ async def message_of_a_group_edited_twice(room: Room) -> Changes:
     )
 
 
-@case("transfer.restore_agent")
+@case("Transfer.restore_agent")
 async def copy_restored_while_the_agent_gets_a_passage(room: Room) -> Changes:
     one_agent, other = await room.agent(), await room.agent()
     await room.first.agent_of(one_agent.id).archive_passage(NewPassage(text="one"))
-    copied = await room.first.services.transfer.copy_agent(one_agent.id, {0: []})
+    copied = await room.first.transfer.copy_agent(one_agent.id, {0: []})
     yield (
-        lambda one: one.services.transfer.restore_agent(other.id, copied),
+        lambda one: one.transfer.restore_agent(other.id, copied),
         lambda one: one.agent_of(other.id).archive_passage(NewPassage(text="two")),
     )
     assert room.both

@@ -1,4 +1,4 @@
-"""The verbs of services that change nothing, and those whose changes are tested elsewhere."""
+"""The verbs of the library that change nothing, and those whose changes are tested elsewhere."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ READS = {
     "Sources": "labels list show",
     "Schedules": "firings get list next_times",
     "access": "audit has_keys key keys note organisation organisations user users",
-    "identities": "count filter_of get list list_blocks",
-    "models": "reload resolve",
-    "prompts": "build_payload generate",
-    "providers": "check check_stored get list",
-    "transfer": "copy_agent list_forgotten",
-    "upkeep": "backup check_ready find_damage mark queue_lengths",
+    "Identities": "count filter_of get list list_blocks",
+    "Handles": "reload resolve",
+    "Prompts": "build_payload generate",
+    "Providers": "check check_stored get list",
+    "Transfer": "copy_agent list_forgotten",
+    "Upkeep": "backup check_ready find_damage mark queue_lengths",
 }
 
 ELSEWHERE = {
@@ -62,7 +62,7 @@ ELSEWHERE = {
     "Mcp.refresh": "tests/contracts/mcp.py: asks a server, and replaces its listing",
     "Mcp.run": "runs a tool",
     "Mcp.run_tool": "runs a tool",
-    "providers.refresh": "as providers.update: asks a server, and stores the time",
+    "Providers.refresh": "as Providers.update: asks a server, and stores the time",
     "Tools.test": "runs a tool",
     "AgentTools.run": "runs a tool",
     "Approval.answer": "as Requests.send_messages",
@@ -70,7 +70,7 @@ ELSEWHERE = {
     "Approval.deny": "as Requests.send_messages",
     "Tools.test_new": "runs a tool",
     "Tools.test_source": "runs a tool",
-    "upkeep.compare": "each case here compares; with `repair` it makes anew what is derived",
-    "upkeep.reindex": "tests/storage/test_upkeep.py: work of the whole store, which can be repeated",
-    "upkeep.scrub": "changes nothing that can be read",
+    "Upkeep.compare": "each case here compares; with `repair` it makes anew what is derived",
+    "Upkeep.reindex": "tests/storage/test_upkeep.py: work of the whole store, which can be repeated",
+    "Upkeep.scrub": "changes nothing that can be read",
 }

@@ -159,7 +159,7 @@ async def play(room: Room, one: Case) -> None:
     with contextlib.suppress(StopAsyncIteration):
         await anext(changes)
         raise AssertionError("a case yields once")
-    compared = await room.first.services.upkeep.compare(repair=False, progress=lambda *_: None)
+    compared = await room.first.upkeep.compare(repair=False, progress=lambda *_: None)
 
     if compared.faults:
         raise AssertionError("; ".join(f"{fault.count} {fault.text} ({fault.owner_id})" for fault in compared.faults))

@@ -12,10 +12,10 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
 from perdure.domain.mcp import McpChanges
 from perdure.domain.tools.units import NewTool
+from perdure.library.access.access import Access
 from perdure.library.checks import Page
-from perdure.library.services.access.access import Access
-from perdure.library.services.identities import IdentityFields
-from perdure.library.services.providers import ProviderFields
+from perdure.library.identities import IdentityFields
+from perdure.library.providers import ProviderFields
 from tests.at_once.room import Change, Room, case
 
 Changes = AsyncIterator[tuple[Change, Change]]
@@ -362,62 +362,57 @@ async def functions_loaded(room: Room) -> Changes:
     assert room.both
 
 
-@case("identities.update", "identities.put_properties")
+@case("Identities.update", "Identities.put_properties")
 async def identity_fields(room: Room) -> Changes:
-    made = await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
+    made = await room.first.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
     of = made.identity.id
     yield (
-        lambda one: one.services.identities.put_properties(of, [{"key": "k", "value": "1", "type": "string"}]),
-        lambda one: one.services.identities.update(of, IdentityFields(name="b")),
+        lambda one: one.identities.put_properties(of, [{"key": "k", "value": "1", "type": "string"}]),
+        lambda one: one.identities.update(of, IdentityFields(name="b")),
     )
-    now = (await room.first.services.identities.get(of)).identity
+    now = (await room.first.identities.get(of)).identity
     assert (now.name, [one["key"] for one in now.properties]) == ("b", ["k"])
 
 
-@case("identities.upsert")
+@case("Identities.upsert")
 async def identities_of_one_key(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
-    yield (lambda one: one.services.identities.upsert(fields)), (lambda one: one.services.identities.upsert(fields))
+    yield (lambda one: one.identities.upsert(fields)), (lambda one: one.identities.upsert(fields))
     assert room.both
     assert room.results[0].identity.id == room.results[1].identity.id
 
 
-@case("identities.create")
+@case("Identities.create")
 async def identities_created(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
-    yield (lambda one: one.services.identities.create(fields)), (lambda one: one.services.identities.create(fields))
+    yield (lambda one: one.identities.create(fields)), (lambda one: one.identities.create(fields))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("identities.update")
+@case("Identities.update")
 async def identities_to_one_key(room: Room) -> Changes:
-    made = [
-        await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)
-    ]
+    made = [await room.first.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)]
     fields = IdentityFields(identifier_key=room.name("key"))
     yield (
-        lambda one: one.services.identities.update(made[0].identity.id, fields),
-        lambda one: one.services.identities.update(made[1].identity.id, fields),
+        lambda one: one.identities.update(made[0].identity.id, fields),
+        lambda one: one.identities.update(made[1].identity.id, fields),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("identities.attach", "identities.detach", "identities.delete")
+@case("Identities.attach", "Identities.detach", "Identities.delete")
 async def identities_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     made = [
-        (await room.first.services.identities.create(IdentityFields(identifier_key=room.name("key")))).identity
-        for _ in range(2)
+        (await room.first.identities.create(IdentityFields(identifier_key=room.name("key")))).identity for _ in range(2)
     ]
-    await room.first.services.identities.attach(agent.id, made[1].id)
+    await room.first.identities.attach(agent.id, made[1].id)
     yield (
-        lambda one: one.services.identities.attach(agent.id, made[0].id),
-        lambda one: one.services.identities.detach(agent.id, made[1].id),
+        lambda one: one.identities.attach(agent.id, made[0].id),
+        lambda one: one.identities.detach(agent.id, made[1].id),
     )
-    assert (await room.first.services.identities.get(made[0].id)).agent_ids == [agent.id]
-    await room.at_once(
-        lambda one: one.services.identities.delete(made[0].id), lambda one: one.services.identities.delete(made[0].id)
-    )
+    assert (await room.first.identities.get(made[0].id)).agent_ids == [agent.id]
+    await room.at_once(lambda one: one.identities.delete(made[0].id), lambda one: one.identities.delete(made[0].id))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
@@ -427,28 +422,26 @@ def provider(room: Room) -> ProviderFields:
     )
 
 
-@case("providers.create")
+@case("Providers.create")
 async def providers_of_one_name(room: Room) -> Changes:
     fields = provider(room)
     yield (
-        lambda one: one.services.providers.create(fields, private=True),
-        lambda one: one.services.providers.create(fields, private=True),
+        lambda one: one.providers.create(fields, private=True),
+        lambda one: one.providers.create(fields, private=True),
     )
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("providers.update", "providers.delete")
+@case("Providers.update", "Providers.delete")
 async def provider_fields(room: Room) -> Changes:
-    made = await room.first.services.providers.create(provider(room), private=True)
+    made = await room.first.providers.create(provider(room), private=True)
     yield (
-        lambda one: one.services.providers.update(made.id, ProviderFields(region="here"), private=True),
-        lambda one: one.services.providers.update(made.id, ProviderFields(api_version="v2"), private=True),
+        lambda one: one.providers.update(made.id, ProviderFields(region="here"), private=True),
+        lambda one: one.providers.update(made.id, ProviderFields(api_version="v2"), private=True),
     )
-    now = await room.first.services.providers.get(made.id)
+    now = await room.first.providers.get(made.id)
     assert (now.region, now.api_version) == ("here", "v2")
-    await room.at_once(
-        lambda one: one.services.providers.delete(made.id), lambda one: one.services.providers.delete(made.id)
-    )
+    await room.at_once(lambda one: one.providers.delete(made.id), lambda one: one.providers.delete(made.id))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
@@ -504,13 +497,13 @@ async def secrets(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [NotFound]
 
 
-@case("transfer.import_archives")
+@case("Transfer.import_archives")
 async def archives_imported(room: Room) -> Changes:
     made = await room.first.archives.add({"name": room.name("archive")})
     (passage,) = await room.first.archive_of(made.id).insert_many([NewPassage(text="one")])
     lines = ['{"type": "passage", "text": "more"}']
     yield (
-        lambda one: one.services.transfer.import_archives(lines, into=made.id),
+        lambda one: one.transfer.import_archives(lines, into=made.id),
         lambda one: one.passages_of(made.id).update_passage(passage.id, tags=["t"]),
     )
     assert isinstance(room.results[0], InvalidInput) or room.both

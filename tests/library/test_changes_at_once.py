@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import inspect
 import pkgutil
+import re
 import traceback
 from pathlib import Path
 
@@ -16,9 +17,9 @@ import pytest
 
 import tests.at_once.agents
 import tests.at_once.shared  # noqa: F401
-from perdure import AsyncPerdure, library
+from perdure import library
+from perdure.library.access.access import Access
 from perdure.library.parts import AsyncPart
-from perdure.library.services.access.access import Access
 from perdure.testing import ScriptedModel, says
 from tests.at_once.reads import ELSEWHERE, READS
 from tests.at_once.room import CASES, Room, let_changes_meet, play
@@ -30,13 +31,11 @@ SECRET = "a key of tests that is long enough"
 MODULES = ("agents", "shared")
 
 
-async def test_every_verb_has_a_case_or_changes_nothing(tmp_path: Path) -> None:
+def test_every_verb_has_a_case_or_changes_nothing() -> None:
     """A verb that was added is named in none of the three."""
-    async with await AsyncPerdure.open(tmp_path / "perdure.db") as perdure:
-        services = {name: type(one) for name, one in vars(perdure.services).items() if name != "app"}
     found = {
         f"{name}.{verb}": function
-        for name, kind in {**services, "access": Access, **_parts()}.items()
+        for name, kind in {"access": Access, **_parts()}.items()
         for verb, function in vars(kind).items()
         if inspect.iscoroutinefunction(function) and not verb.startswith("_")
     }
@@ -44,11 +43,7 @@ async def test_every_verb_has_a_case_or_changes_nothing(tmp_path: Path) -> None:
 
     assert found.keys() == reads | CASES.keys() | ELSEWHERE.keys()
     assert not reads & CASES.keys()
-    assert [name for name in reads if ".store.write(" in inspect.getsource(found[name])] == []
-
-
-PASSING = "AsyncAgentById AsyncAgent"
-"""The parts that still call services."""
+    assert [name for name in reads if re.search(r"\.store\.write\(|@writes", inspect.getsource(found[name]))] == []
 
 
 def _parts() -> dict[str, type]:
@@ -59,8 +54,6 @@ def _parts() -> dict[str, type]:
     while kinds:
         kind = kinds.pop()
         kinds += kind.__subclasses__()
-        if kind.__name__ in PASSING.split():
-            continue
         found[kind.__name__.removeprefix("Async")] = kind
     return found
 

@@ -100,9 +100,9 @@ async def test_an_erased_store_has_no_faults(tmp_path: Path) -> None:
         await agent.archive("kept", tags=[f"tag {CANARY}", "other"])
         await agent.forget(CANARY)
         await agent.forget(CANARY, erase=True)
-        await perdure.services.upkeep.reindex(again=False, progress=no_progress)
+        await perdure.upkeep.reindex(again=False, progress=no_progress)
 
-        comparison = await perdure.services.upkeep.compare(repair=False, progress=no_progress)
+        comparison = await perdure.upkeep.compare(repair=False, progress=no_progress)
 
     assert (comparison.faults, bytes_left(path)) == ([], [])
 

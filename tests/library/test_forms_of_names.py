@@ -14,8 +14,8 @@ from perdure.core.agents import AgentFilter
 from perdure.core.ids import PassageId, derived_id
 from perdure.domain.conversations.patterns import Search
 from perdure.library.checks import Page
+from perdure.library.identities import IdentityFields
 from perdure.library.passages import passage_filter
-from perdure.library.services.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.testing import InlineStore, ScriptedModel, says
 
@@ -40,11 +40,10 @@ async def test_agents_blocks_and_identities_are_found_in_every_form(
     perdure: AsyncPerdure, name: str, other: str
 ) -> None:
     """An agent by its name and tags, its blocks by their labels, identities by their keys."""
-    services = perdure.services
     agent = await perdure.create_agent(name, blocks=[NewBlock(label=name, value=name)])
     await agent.update(tags=[name])
-    identity = await services.identities.create(IdentityFields(identifier_key=name, name=name, identity_type="user"))
-    same = await services.identities.upsert(IdentityFields(identifier_key=other, name=name, identity_type="user"))
+    identity = await perdure.identities.create(IdentityFields(identifier_key=name, name=name, identity_type="user"))
+    same = await perdure.identities.upsert(IdentityFields(identifier_key=other, name=name, identity_type="user"))
 
     assert (await perdure.get_or_create_agent(other)).id == agent.id
     assert (await agent.blocks.get(other)).value == name

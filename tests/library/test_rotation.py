@@ -15,8 +15,8 @@ from perdure.core.access.values import LOCAL
 from perdure.core.errors import Conflict, SecretUnreadable
 from perdure.domain.secrets import open_secret
 from perdure.domain.tools.environment import load_inputs
-from perdure.library.services.access.access import Access
-from perdure.library.services.providers import ProviderFields
+from perdure.library.access.access import Access
+from perdure.library.providers import ProviderFields
 from perdure.library.tools.secrets import rotate_store
 from perdure.settings import Settings
 from perdure.storage.cipher import AesCipher, read_key_file
@@ -41,7 +41,7 @@ async def opened(settings: Settings) -> AsyncIterator[AsyncPerdure]:
 
 async def filled(library: AsyncPerdure) -> int:
     """Store one value of each kind that is encrypted, and a secret of another organisation; how many these are."""
-    services, ports = library.services, library.app.ports
+    ports = library.app.ports
     agent = await library.create_agent("ann")
     await library.secrets.set("SHARED", "shared")
     await agent.secrets.set("OWN", "own")
@@ -50,7 +50,7 @@ async def filled(library: AsyncPerdure) -> int:
     await library.sandbox.add_variable(config.id, "VARIABLE", "variable", None)
     await library.mcp.add("files", check=False, command="/nonexistent", environment={"TOKEN": "token"})
     fields = ProviderFields(name="mine", provider_type="openai", api_key="key", base_url="http://127.0.0.1:9")
-    await services.providers.create(fields, private=True)
+    await library.providers.create(fields, private=True)
     acme = await Access(library.app.shared.store, ports.clock, ports.ids, LOCAL).create_organisation("Acme")
     async with AsyncPerdure(await start_organisation(library.app, acme.id)) as theirs:
         await theirs.secrets.set("THEIRS", "theirs")

@@ -21,7 +21,7 @@ from perdure.core.errors import NotFound
 from perdure.core.forgetting.redaction import ASCII_MIN
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.agent import AsyncAgent
-from perdure.library.services.identities import IdentityFields
+from perdure.library.identities import IdentityFields
 from perdure.settings import Settings
 from perdure.storage.tx import Tx
 from perdure.storage.upkeep.mentions import TEXT_TABLES
@@ -163,7 +163,7 @@ async def identity(world: World, text: str) -> None:
         properties=[{"key": "likes", "value": text, "type": "string"}],
         agent_ids=[world.agent.id],
     )
-    await world.perdure.services.identities.create(fields)
+    await world.perdure.identities.create(fields)
 
 
 async def feedback(world: World, text: str) -> None:

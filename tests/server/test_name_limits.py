@@ -14,8 +14,8 @@ import perdure.server
 from perdure import AsyncPerdure, TooMany
 from perdure.core.errors import InvalidInput
 from perdure.core.messages import Text
+from perdure.library.identities import IdentityFields
 from perdure.library.messages.requests import NewMessage
-from perdure.library.services.identities import IdentityFields
 from perdure.server.wire.base import WireRequest
 from perdure.testing import InlineStore, ScriptedModel
 from tests.support.servers import MODEL, in_process
@@ -75,10 +75,10 @@ async def test_a_long_name_of_an_identity_is_refused(tmp_path: Path, more: dict[
         answered = await client.post("/v1/identities/", json=IDENTITY | more)
         values = {name: value for name, value in (IDENTITY | more).items() if name != "project_id"}
         with pytest.raises(TooMany, match="1,000"):
-            await perdure.services.identities.create(IdentityFields(**values), more.get("project_id"))
+            await perdure.identities.create(IdentityFields(**values), more.get("project_id"))
 
         assert answered.status_code == 422
-        assert await perdure.services.identities.count() == 0
+        assert await perdure.identities.count() == 0
 
 
 @pytest.mark.parametrize("name", ["entity_types", "fact_types", "slots"])

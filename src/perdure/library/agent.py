@@ -11,7 +11,7 @@ from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
-from perdure.library.agents import AsyncAgentRecord, AsyncAgents
+from perdure.library.agents import Agents, AsyncAgentRecord
 from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.facts.facts import AsyncFacts
@@ -147,5 +147,5 @@ class AsyncAgent(AsyncAgentById):
             InvalidInput: a value that can't be used, no such field.
         """
         if "model" in changes:
-            changes |= await AsyncAgents(self._app).model_changes(changes["model"])
+            changes |= await Agents(self._app).model_changes(changes["model"])
         return AsyncAgent(self._app, await self.edit(changes, same_name="refuse"))

@@ -35,10 +35,10 @@ from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
 from perdure.library.files.folders import attach_and_open
+from perdure.library.identities import IdentityState, load_identities, set_identities
 from perdure.library.messages.conversations import ids_in_view
 from perdure.library.messages.requests import NewMessage
-from perdure.library.parts import AsyncAgentPart, AsyncPart
-from perdure.library.services.identities import IdentityState, load_identities, set_identities
+from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
 from perdure.storage.tx import Tx
 
 NAMED_AGENTS = 10
@@ -96,7 +96,7 @@ class AgentState:
     group: Group | None
 
 
-class AsyncAgents(AsyncPart):
+class Agents(AsyncPart):
     """All agents of the store."""
 
     async def add(
@@ -178,13 +178,15 @@ class AsyncAgents(AsyncPart):
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
         return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
 
-    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+    @reads
+    def states(self, tx: Tx, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
+        return _load_states(self._app, tx, _load_page(tx, where, page, order))
 
-    async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
+    @reads
+    def last_used(self, tx: Tx, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
         """Agent -> when the newest message was added to it; not there: it has none."""
-        return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
+        return tx.conversations.last_message_times(agent_ids)
 
     async def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
@@ -200,9 +202,10 @@ class AsyncAgents(AsyncPart):
 
         return page.load(query, place_of=name_form)
 
-    async def count(self, where: AgentFilter) -> int:
+    @reads
+    def count(self, tx: Tx, where: AgentFilter) -> int:
         """How many agents the filter lets through."""
-        return await self._ports.store.read(lambda tx: tx.agents.count(where))
+        return tx.agents.count(where)
 
 
 class AsyncAgentRecord(AsyncAgentPart):
@@ -212,11 +215,10 @@ class AsyncAgentRecord(AsyncAgentPart):
         """The agent with everything that belongs to it. Raises: NotFound."""
         return (await self._ports.store.read(lambda tx: _load_states(self._app, tx, [tx.agents.get(self.id)])))[0]
 
-    async def memory(self) -> tuple[Agent, Sequence[Block]]:
+    @reads
+    def memory(self, tx: Tx) -> tuple[Agent, Sequence[Block]]:
         """The agent and its blocks. Raises: NotFound."""
-        return await self._ports.store.read(
-            lambda tx: (_in_effect(self._app, tx.agents.get(self.id)), tx.blocks.list_by_agent(self.id))
-        )
+        return (_in_effect(self._app, tx.agents.get(self.id)), tx.blocks.list_by_agent(self.id))
 
     async def edit(
         self,

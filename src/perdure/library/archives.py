@@ -40,7 +40,7 @@ from perdure.domain.archives.units import (
 from perdure.domain.values import BATCH, batches
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.library.passages import AsyncPassages, PassageConditions, from_outside, passage_filter, passages_page
 from perdure.library.search import AsyncSearch
 from perdure.search.hits import Hits, PassageHit
@@ -95,19 +95,16 @@ class AsyncArchives(AsyncPart):
         archives = await self.page(Page(limit, ascending=True, after=after), name=name)
         return [AsyncArchive(self._app, archive) for archive in archives]
 
-    async def page(
-        self, page: Page, *, agent_id: AgentId | None = None, name: str | None = None
+    @reads
+    def page(
+        self, tx: Tx, page: Page, *, agent_id: AgentId | None = None, name: str | None = None
     ) -> Sequence[ArchiveInfo]:
         """A page of all archives or of an agent's; `name` is the whole name. Raises: InvalidInput, NotFound."""
         check_page(page, name=name)
-
-        def load(tx: Tx) -> Sequence[ArchiveInfo]:
-            if agent_id is not None:
-                tx.agents.model(agent_id)
-            query = partial(tx.archives.list, agent_id=agent_id, name=name)
-            return page.load(query, tx.archives.number)
-
-        return await self._ports.store.read(load)
+        if agent_id is not None:
+            tx.agents.model(agent_id)
+        query = partial(tx.archives.list, agent_id=agent_id, name=name)
+        return page.load(query, tx.archives.number)
 
     async def delete(self, archive_id: ArchiveId) -> None:
         """Remove the archive with its passages, after taking it from all agents.
@@ -117,11 +114,12 @@ class AsyncArchives(AsyncPart):
         """
         await AsyncArchiveById(self._app, archive_id).delete()
 
-    async def restore_passage(self, passage_id: PassageId) -> Passage:
+    @writes
+    def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
         """Have a passage of any archive found again that has faded or is archived; return it. Raises: NotFound."""
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
-        return await self._ports.store.write(lambda tx: restore_passage(tx, tx.passages.get(passage_id), at=now))
+        return restore_passage(tx, tx.passages.get(passage_id), at=now)
 
 
 class AsyncArchiveById(AsyncPassages):
@@ -147,15 +145,12 @@ class AsyncArchiveById(AsyncPassages):
         """
         return AsyncArchive(self._app, await self.edit(changes))
 
-    async def edit(self, changes: Changes) -> ArchiveInfo:
+    @writes
+    def edit(self, tx: Tx, changes: Changes) -> ArchiveInfo:
         """The archive with other fields. Raises: NotFound, InvalidInput."""
         now = self._ports.clock.now()
-
-        def update(tx: Tx) -> ArchiveInfo:
-            fields = changes(tx.archives.get(self.id)) if callable(changes) else changes
-            return update_archive(tx, self.id, fields, at=now)
-
-        return await self._ports.store.write(update)
+        fields = changes(tx.archives.get(self.id)) if callable(changes) else changes
+        return update_archive(tx, self.id, fields, at=now)
 
     async def insert(
         self,
@@ -231,35 +226,30 @@ class AsyncArchiveById(AsyncPassages):
         """A page of the passages, those that contain `text` in any case. Raises: InvalidInput, NotFound."""
         return await self._ports.store.read(passages_page, self.id, page, where=where, text=text)
 
-    async def put_named(self, name: Sequence[str], new: NewPassage) -> Passage:
+    @writes
+    def put_named(self, tx: Tx, name: Sequence[str], new: NewPassage) -> Passage:
         """Store a text under a name: the passage that has it changes, or is added. Raises: InvalidInput, NotFound."""
         ports, at = self._ports, self._ports.clock.now()
         new = from_outside(new)
+        (passage,) = new_passages([new], self.id, ids=ports.ids, at=at, limits=tx.limits)
+        if not (known := _find_named(tx, self.id, name)):
+            id_ = _named_passage(self.id, name_form(name))
+            return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
+        fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
+        return update_passage(
+            tx, tx.passages.get(known[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
+        )
 
-        def put(tx: Tx) -> Passage:
-            (passage,) = new_passages([new], self.id, ids=ports.ids, at=at, limits=tx.limits)
-            if not (known := _find_named(tx, self.id, name)):
-                id_ = _named_passage(self.id, name_form(name))
-                return add_passages(tx, [replace(passage, id=id_)], [new.embedding])[0]
-            fields: PassageChanges = {"text": passage.text, "tags": passage.tags, "metadata": passage.metadata}
-            return update_passage(
-                tx, tx.passages.get(known[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
-            )
-
-        return await ports.store.write(put)
-
-    async def find_named(self, name: Sequence[str]) -> Passage | None:
+    @reads
+    def find_named(self, tx: Tx, name: Sequence[str]) -> Passage | None:
         """The passage of this name; None: there is none."""
-        return await self._ports.store.read(lambda tx: next(map(tx.passages.get, _find_named(tx, self.id, name)), None))
+        return next(map(tx.passages.get, _find_named(tx, self.id, name)), None)
 
-    async def delete_named(self, name: Sequence[str]) -> None:
+    @writes
+    def delete_named(self, tx: Tx, name: Sequence[str]) -> None:
         """Remove the passage of this name, if there is one."""
-
-        def delete(tx: Tx) -> None:
-            for id_ in _find_named(tx, self.id, name):
-                delete_passage(tx, tx.passages.get(id_), at=self._ports.clock.now())
-
-        await self._ports.store.write(delete)
+        for id_ in _find_named(tx, self.id, name):
+            delete_passage(tx, tx.passages.get(id_), at=self._ports.clock.now())
 
     async def delete_where(
         self, *, text: str = "", dry_run: bool = False, **conditions: Unpack[PassageConditions]
@@ -300,9 +290,10 @@ class AsyncArchiveById(AsyncPassages):
         tags = await self._ports.store.read(lambda tx: tx.archives.tags(self.id, limit=LIMIT_MAX))
         return [tag for tag, _ in tags]
 
-    async def agents(self, *, limit: int) -> Sequence[AgentId]:
+    @reads
+    def agents(self, tx: Tx, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order; none for an unknown one."""
-        return await self._ports.store.read(lambda tx: tx.archives.list_agents(self.id, limit=limit))
+        return tx.archives.list_agents(self.id, limit=limit)
 
     async def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""

@@ -20,7 +20,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.forget import put_block_value, record
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, check_page, check_text, outside
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -65,10 +65,11 @@ class AsyncBlocks(AsyncPart):
             create_block, block_id, new, author=author or outside(), at=self._ports.clock.now()
         )
 
-    async def get(self, block_id: BlockId) -> Block:
+    @reads
+    def get(self, tx: Tx, block_id: BlockId) -> Block:
         """The block of this id. Raises: NotFound."""
         check_text("block_id", block_id)
-        return await self._ports.store.read(lambda tx: tx.blocks.get(block_id))
+        return tx.blocks.get(block_id)
 
     async def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
         """A page of the blocks, oldest first; `after` is the last one of the page before.
@@ -77,30 +78,31 @@ class AsyncBlocks(AsyncPart):
         """
         return await self.page(BlockFilter(label=label), Page(limit, ascending=True, after=after))
 
-    async def page(self, where: BlockFilter, page: Page) -> Sequence[Block]:
+    @reads
+    def page(self, tx: Tx, where: BlockFilter, page: Page) -> Sequence[Block]:
         """A page of blocks. Raises: InvalidInput; NotFound: the page begins at no block; the filter's agent."""
         check_page(page, label=where.label)
-        return await self._ports.store.read(lambda tx: tx.blocks.page(where=where, **page.arguments))
+        return tx.blocks.page(where=where, **page.arguments)
 
-    async def count(self, where: BlockFilter) -> int:
+    @reads
+    def count(self, tx: Tx, where: BlockFilter) -> int:
         """How many blocks the filter lets through."""
-        return await self._ports.store.read(lambda tx: tx.blocks.count(where))
+        return tx.blocks.count(where)
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
         """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""
         return await self.edit(block_id, changes, expected=expected)
 
-    async def edit(
-        self, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author | None = None
+    @writes
+    def edit(
+        self, tx: Tx, block_id: BlockId, changes: Changes, *, expected: int | None = None, author: Author | None = None
     ) -> Block:
         """The block with other fields, for all agents; `expected` is the version that the caller has seen. Raises: as
         `update`."""
         check_text("block_id", block_id)
         check_number("expected", expected)
         by, now = author or outside(), self._ports.clock.now()
-        return await self._ports.store.write(
-            lambda tx: _update(tx, tx.blocks.get(block_id), changes, expected=expected, author=by, at=now)
-        )
+        return _update(tx, tx.blocks.get(block_id), changes, expected=expected, author=by, at=now)
 
     async def delete(self, block_id: BlockId) -> None:
         """Remove the block with its history from every agent, however many there are. Raises: NotFound."""
@@ -111,14 +113,11 @@ class AsyncBlocks(AsyncPart):
 class AsyncAgentBlocks(AsyncPart):
     """The blocks of one agent, by label. Every method raises NotFound when the agent is gone."""
 
-    async def list(self) -> Sequence[Block]:
+    @reads
+    def list(self, tx: Tx) -> Sequence[Block]:
         """The blocks, in the order in which they were attached."""
-
-        def select(tx: Tx) -> Sequence[Block]:
-            tx.agents.model(self._id)
-            return tx.blocks.list_by_agent(self._id)
-
-        return await self._ports.store.read(select)
+        tx.agents.model(self._id)
+        return tx.blocks.list_by_agent(self._id)
 
     async def get(self, label: str) -> Block:
         """The block of this label. Raises: BlockNotFound."""
@@ -178,8 +177,9 @@ class AsyncAgentBlocks(AsyncPart):
             lambda tx, at: edit_block(tx, self._id, label, lambda block: append_text(block, text), author=by, at=at)
         )
 
-    async def replace_line(
-        self, label: str, line: int | str, text: str | None, *, author: Author | None = None
+    @writes
+    def replace_line(
+        self, tx: Tx, label: str, line: int | str, text: str | None, *, author: Author | None = None
     ) -> Block:
         """The block with another text in place of a line, None: without it; the agent's `undo` takes it back.
 
@@ -191,21 +191,17 @@ class AsyncAgentBlocks(AsyncPart):
         if text is not None:
             check_text("text", text)
         inputs = self._ports.inputs()
-
-        def write(tx: Tx) -> Block:
-            tx.agents.lock(self._id)
-            block = find_block(tx, self._id, label)
-            lines = block.value.split("\n")
-            place = _find_line(block, lines, line)
-            value = "\n".join([*lines[:place], *([] if text is None else [text]), *lines[place + 1 :]])
-            check_block_limit(replace(block, value=value))
-            item = put_block_value(tx, block.id, value, author=author or outside(), at=inputs.now)
-            what = f"line {place + 1} of block {block.label}: {lines[place]}"
-            record(tx, self._id, "block", what, [item], at=inputs.now)
-            renew_system_message(tx, self._id, 0, inputs)
-            return tx.blocks.get(block.id)
-
-        return await self._ports.store.write(write)
+        tx.agents.lock(self._id)
+        block = find_block(tx, self._id, label)
+        lines = block.value.split("\n")
+        place = _find_line(block, lines, line)
+        value = "\n".join([*lines[:place], *([] if text is None else [text]), *lines[place + 1 :]])
+        check_block_limit(replace(block, value=value))
+        item = put_block_value(tx, block.id, value, author=author or outside(), at=inputs.now)
+        what = f"line {place + 1} of block {block.label}: {lines[place]}"
+        record(tx, self._id, "block", what, [item], at=inputs.now)
+        renew_system_message(tx, self._id, 0, inputs)
+        return tx.blocks.get(block.id)
 
     async def delete_line(self, label: str, line: int | str) -> Block:
         """The block without a line: its number from 1, or what it says. The agent's `undo` takes it back.
@@ -214,25 +210,21 @@ class AsyncAgentBlocks(AsyncPart):
         """
         return await self.replace_line(label, line, None)
 
-    async def history(self, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
+    @reads
+    def history(self, tx: Tx, label: str, *, limit: int = 100) -> Sequence[BlockVersion]:
         """Every version: value, diff, author, run and message; of agents also `agent_name`, and the `reason` that they
         gave for their edits. Newest first. Raises: BlockNotFound, InvalidInput."""
         check_limit(limit)
-        return await self._ports.store.read(
-            lambda tx: _with_reasons(tx, tx.blocks.versions(_find_block(tx, self._id, label).id, limit=limit))
-        )
+        return _with_reasons(tx, tx.blocks.versions(_find_block(tx, self._id, label).id, limit=limit))
 
-    async def compare(self, label: str, old: int, new: int) -> str:
+    @reads
+    def compare(self, tx: Tx, label: str, old: int, new: int) -> str:
         """The unified difference of two versions. Raises: BlockNotFound, NotFound."""
         check_number("version", old)
         check_number("version", new)
-
-        def compare(tx: Tx) -> str:
-            block_id = _find_block(tx, self._id, label).id
-            before, after = (tx.blocks.version(block_id, version).value for version in (old, new))
-            return unified_diff(before, after)
-
-        return await self._ports.store.read(compare)
+        block_id = _find_block(tx, self._id, label).id
+        before, after = (tx.blocks.version(block_id, version).value for version in (old, new))
+        return unified_diff(before, after)
 
     async def restore(self, label: str, version: int, *, author: Author | None = None) -> Block:
         """The value of an earlier version, as a new version. Raises: BlockNotFound, NotFound, BlockLimitExceeded."""
@@ -260,17 +252,14 @@ class AsyncAgentBlocks(AsyncPart):
 
         await self._write(detach)
 
-    async def _write(self, change: Callable[[Tx, datetime], T]) -> T:
+    @writes
+    def _write(self, tx: Tx, change: Callable[[Tx, datetime], T]) -> T:
         """Change the agent's memory, and what clients are shown of its prompt."""
         inputs = self._ports.inputs()
-
-        def write(tx: Tx) -> T:
-            result = change(tx, inputs.now)
-            follow_blocks(tx, self._id)
-            renew_system_message(tx, self._id, 0, inputs)
-            return result
-
-        return await self._ports.store.write(write)
+        result = change(tx, inputs.now)
+        follow_blocks(tx, self._id)
+        renew_system_message(tx, self._id, 0, inputs)
+        return result
 
 
 def _with_reasons(tx: Tx, versions: Sequence[BlockVersion]) -> Sequence[BlockVersion]:

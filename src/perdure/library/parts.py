@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
 from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.text.reprs import short_repr
 from perdure.library.units import find_conversation
+from perdure.storage.tx import Tx
+
+P = ParamSpec("P")
+T = TypeVar("T")
+S = TypeVar("S", bound="AsyncPart")
 
 
 class AsyncPart:
@@ -42,3 +53,28 @@ class AsyncAgentPart(AsyncPart):
     def id(self) -> AgentId:
         """The agent's id."""
         return self._id
+
+
+def reads(unit: Callable[Concatenate[S, Tx, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Make a coroutine of a method that is one unit of work: callers leave its transaction out."""
+    return _in_transaction(unit, "read")
+
+
+def writes(unit: Callable[Concatenate[S, Tx, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """As `reads`, for a unit that changes something: all of it is durable then, or nothing is written."""
+    return _in_transaction(unit, "write")
+
+
+def _in_transaction(
+    unit: Callable[Concatenate[S, Tx, P], T], kind: Literal["read", "write"]
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    async def run(self: S, *args: P.args, **kwargs: P.kwargs) -> T:
+        # The store's threads have contexts of their own, and units ask who sent the request.
+        context, store = contextvars.copy_context(), self._ports.store
+        transact = store.read if kind == "read" else store.write
+        return await transact(lambda tx: context.run(unit, self, tx, *args, **kwargs))
+
+    shown = inspect.signature(unit)
+    method: Any = functools.update_wrapper(run, unit)
+    method.__signature__ = shown.replace(parameters=[one for one in shown.parameters.values() if one.name != "tx"])
+    return method  # type: ignore[no-any-return]

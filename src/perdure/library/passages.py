@@ -29,7 +29,7 @@ from perdure.domain.values import as_tags, filter_tags
 from perdure.engine.forgetting import forget
 from perdure.engine.forgetting.forget import passage_item, record
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_text, current_principal, utc
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, writes
 from perdure.library.search import AsyncSearch
 from perdure.search.hits import Hits, PassageHit
 from perdure.storage.tx import Tx
@@ -74,33 +74,32 @@ class AsyncPassages(AsyncPart):
         where = passage_filter(**conditions)
         return await self._ports.store.read(list_passages, self.id, where=where, limit=limit, after_seq=after_seq)
 
-    async def update_passage(self, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
+    @writes
+    def update_passage(self, tx: Tx, passage_id: PassageId, **changes: Unpack[PassageChanges]) -> Passage:
         """Change `text`, `tags`, `metadata`, `source` or `occurred_at` of a passage and return it.
 
         Raises: NotFound, also for another owner's; InvalidInput: a value that can't be used, no such field.
         """
         check_text("passage_id", passage_id)
         fields, now = changes_in_utc(changes), self._ports.clock.now()
-        return await self._ports.store.write(
-            lambda tx: update_passage(tx, get_passage(tx, self.id, passage_id), fields, at=now)
-        )
+        return update_passage(tx, get_passage(tx, self.id, passage_id), fields, at=now)
 
-    async def restore_passage(self, passage_id: PassageId) -> Passage:
+    @writes
+    def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
         """Have a passage recalled and found again that has faded or is archived; return it.
 
         Raises: NotFound, also for another owner's.
         """
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
-        return await self._ports.store.write(
-            lambda tx: restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)
-        )
+        return restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)
 
-    async def delete_passage(self, passage_id: PassageId) -> None:
+    @writes
+    def delete_passage(self, tx: Tx, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
-        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, self.id, passage_id), at=now))
+        delete_passage(tx, get_passage(tx, self.id, passage_id), at=now)
 
 
 class AsyncArchival(AsyncSearch, AsyncPassages):

@@ -12,7 +12,7 @@ from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE, AgentFilter
 from perdure.core.errors import AlreadyExists, InvalidInput, NotFound
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GraphId, GroupId, Ids
+from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.core.text.addresses import check_store_address, is_postgres
@@ -22,28 +22,17 @@ from perdure.domain.agents.profile import PROFILE
 from perdure.domain.agents.units import NewAgent
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.values import as_tags
-from perdure.library.agent import AsyncAgent, AsyncAgentById
-from perdure.library.agents import AsyncAgents, SameName
-from perdure.library.archives import AsyncArchiveById, AsyncArchives
+from perdure.library.agent import AsyncAgent
+from perdure.library.agents import SameName
+from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
-from perdure.library.facts.facts import AsyncFacts
-from perdure.library.files.folders import AsyncFolderById, AsyncFolders
-from perdure.library.groups.companions import AsyncCompanion
-from perdure.library.groups.groups import AsyncGroupById, AsyncGroups
-from perdure.library.messages.approval import AsyncApproval
-from perdure.library.messages.conversations import AsyncConversations
-from perdure.library.messages.history import AsyncHistory
-from perdure.library.origins.why import AsyncWhy
-from perdure.library.passages import AsyncPassages
-from perdure.library.runs.jobs import AsyncJobs
-from perdure.library.runs.runs import AsyncRuns
-from perdure.library.runs.steps import AsyncSteps
-from perdure.library.schedules import AsyncSchedules
+from perdure.library.files.folders import AsyncFolders
+from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
-from perdure.library.services.store import Services
+from perdure.library.store import StoreParts
 from perdure.library.tools.mcp import AsyncMcp
-from perdure.library.tools.secrets import AsyncSandbox, AsyncSecrets
+from perdure.library.tools.secrets import AsyncSecrets
 from perdure.library.tools.tools import AsyncTools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
@@ -71,15 +60,13 @@ class AgentOptions(TypedDict, total=False):
     sleeptime: bool
 
 
-class AsyncPerdure:
+class AsyncPerdure(StoreParts):
     """An open store. Make it with `await AsyncPerdure.open(...)`, close it with `close` or `async with`."""
 
     __repr__ = short_repr("path")
 
     def __init__(self, app: App, *, path: Path | None = None) -> None:
-        self._app = app
-        self.services = Services(app)
-        self._search = AsyncSearch(app)
+        super().__init__(app)
         self._first_functions = [spec.name for spec in app.functions.specs()]
         self._path = path
 
@@ -162,7 +149,7 @@ class AsyncPerdure:
 
         Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
-        await self.services.upkeep.backup(Path(path))
+        await self.upkeep.backup(Path(path))
 
     @property
     def blocks(self) -> AsyncBlocks:
@@ -185,74 +172,9 @@ class AsyncPerdure:
         return AsyncGroups(self._app)
 
     @property
-    def schedules(self) -> AsyncSchedules:
-        """The schedules of all agents."""
-        return AsyncSchedules(self._app)
-
-    @property
-    def companions(self) -> AsyncCompanion:
-        """The companions of all agents."""
-        return AsyncCompanion(self._app)
-
-    @property
-    def facts(self) -> AsyncFacts:
-        """The facts of all agents and graphs, by their ids."""
-        return AsyncFacts(self._app)
-
-    @property
-    def messages(self) -> AsyncHistory:
-        """The messages of all agents."""
-        return AsyncHistory(self._app)
-
-    @property
-    def conversations(self) -> AsyncConversations:
-        """The conversations of all agents."""
-        return AsyncConversations(self._app)
-
-    @property
-    def approvals(self) -> AsyncApproval:
-        """The calls of all agents that wait."""
-        return AsyncApproval(self._app)
-
-    @property
-    def all_agents(self) -> AsyncAgents:
-        """All agents of the store, as they are stored; `agents` lists those to talk to."""
-        return AsyncAgents(self._app)
-
-    @property
-    def search(self) -> AsyncSearch:
-        """Searches of all agents and archives."""
-        return self._search
-
-    @property
-    def origins(self) -> AsyncWhy:
-        """Where memories and answers of all agents come from."""
-        return AsyncWhy(self._app)
-
-    @property
-    def runs(self) -> AsyncRuns:
-        """The runs of all agents."""
-        return AsyncRuns(self._app)
-
-    @property
-    def steps(self) -> AsyncSteps:
-        """The model calls of all agents."""
-        return AsyncSteps(self._app)
-
-    @property
-    def jobs(self) -> AsyncJobs:
-        """Batches of messages, and runs as older clients know them."""
-        return AsyncJobs(self._app)
-
-    @property
     def secrets(self) -> AsyncSecrets:
         """The secrets of the store, which the tools of every agent may name."""
         return AsyncSecrets(self._app)
-
-    @property
-    def sandbox(self) -> AsyncSandbox:
-        """The configuration of the sandbox, with the variables of all custom tools."""
-        return AsyncSandbox(self._app)
 
     @property
     def mcp(self) -> AsyncMcp:
@@ -358,34 +280,6 @@ class AsyncPerdure:
     async def agent(self, name_or_id: str) -> AsyncAgent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return AsyncAgent(self._app, await self.all_agents.resolve(name_or_id))
-
-    def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
-        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
-
-        Args:
-            agent_id: None: any agent, for what a conversation or run names.
-        """
-        return AsyncAgentById(self._app, agent_id)
-
-    def archive_of(self, archive_id: ArchiveId) -> AsyncArchiveById:
-        """The archive of this id, which is not looked up."""
-        return AsyncArchiveById(self._app, archive_id)
-
-    def passages_of(self, owner_id: ArchiveId | AgentId) -> AsyncPassages:
-        """The passages of an archive or agent; what is changed by this can't be undone."""
-        return AsyncPassages(self._app, owner_id)
-
-    def folder_of(self, folder_id: FolderId) -> AsyncFolderById:
-        """The folder of this id, which is not looked up."""
-        return AsyncFolderById(self._app, folder_id)
-
-    def group_of(self, group_id: GroupId) -> AsyncGroupById:
-        """The group of this id, which is not looked up."""
-        return AsyncGroupById(self._app, group_id)
-
-    def facts_of(self, owner: AgentId | GraphId) -> AsyncFacts:
-        """The facts of an agent or a graph, which is not looked up."""
-        return AsyncFacts(self._app, owner)
 
     async def last_agent(self) -> AsyncAgent | None:
         """The agent that was used last; None when there is none yet."""

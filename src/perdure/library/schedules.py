@@ -25,7 +25,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_callback, check_choice, check_limit, check_number, check_sender, check_text
 from perdure.library.messages.requests import NewMessage, fetch_images
-from perdure.library.parts import AsyncAgentPart, AsyncPart
+from perdure.library.parts import AsyncAgentPart, AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 
@@ -126,8 +126,14 @@ class AsyncSchedules(AsyncPart):
         self._app.schedules.wake()
         return schedule
 
-    async def list(
-        self, *, statuses: Sequence[ScheduleStatus] = ("active",), limit: int = 50, after: ScheduleId | None = None
+    @reads
+    def list(
+        self,
+        tx: Tx,
+        *,
+        statuses: Sequence[ScheduleStatus] = ("active",),
+        limit: int = 50,
+        after: ScheduleId | None = None,
     ) -> Sequence[Schedule]:
         """A page of the schedules in these statuses (none: in any), oldest first; `after` is the last one of the page
         before.
@@ -135,13 +141,9 @@ class AsyncSchedules(AsyncPart):
         Raises: InvalidInput, NotFound.
         """
         check_limit(limit)
-
-        def read(tx: Tx) -> Sequence[Schedule]:
-            if self._agent_id is not None:
-                tx.agents.model(self._agent_id)
-            return tx.schedules.page(self._agent_id, statuses=statuses or None, limit=limit, after=after)
-
-        return await self._ports.store.read(read)
+        if self._agent_id is not None:
+            tx.agents.model(self._agent_id)
+        return tx.schedules.page(self._agent_id, statuses=statuses or None, limit=limit, after=after)
 
     async def get(self, schedule_id: ScheduleId) -> Schedule:
         """The schedule of this id. Raises: NotFound, also for another agent's."""
@@ -152,24 +154,25 @@ class AsyncSchedules(AsyncPart):
         check_limit(count)
         return next_times(await self.get(schedule_id), count)
 
-    async def firings(
-        self, schedule_id: ScheduleId, *, limit: int = 20, before_seq: int | None = None
+    @reads
+    def firings(
+        self, tx: Tx, schedule_id: ScheduleId, *, limit: int = 20, before_seq: int | None = None
     ) -> Sequence[Firing]:
         """What became of a schedule's due times, the newest first. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("before_seq", before_seq)
-        return await self._ports.store.read(
-            lambda tx: tx.schedules.list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
-        )
+        return tx.schedules.list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
 
-    async def cancel(self, schedule_id: ScheduleId) -> Schedule:
+    @writes
+    def cancel(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
         now = self._ports.clock.now()
-        return await self._ports.store.write(lambda tx: tx.schedules.cancel(self._find(tx, schedule_id), at=now))
+        return tx.schedules.cancel(self._find(tx, schedule_id), at=now)
 
-    async def delete(self, schedule_id: ScheduleId) -> None:
+    @writes
+    def delete(self, tx: Tx, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.schedules.delete(self._find(tx, schedule_id).id))
+        tx.schedules.delete(self._find(tx, schedule_id).id)
 
     def _find(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
         """The schedule of this id. Raises: NotFound, also for another agent's."""

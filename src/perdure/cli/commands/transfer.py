@@ -18,7 +18,7 @@ if for_work(__name__):
     from perdure.cli.views.view import View, plural
     from perdure.core.errors import InvalidInput
     from perdure.domain.conversations.importing import ImportedMessage, imported_message
-    from perdure.library.services.transfer import check_lines
+    from perdure.library.transfer import check_lines
     from perdure.settings import Settings
 
 NAMES_MAX = 3
@@ -43,7 +43,7 @@ async def export_archives(
             done = 0
             for archive in archives:
                 first = True  # the archive itself, before its passages
-                async for line in perdure.services.transfer.export_archive(archive.id):
+                async for line in perdure.transfer.export_archive(archive.id):
                     write(line)
                     done += not first
                     first = False
@@ -73,7 +73,7 @@ async def import_archives(
             reader = None if agent is None else await work.get_agent(view, perdure, agent, change=True)
             target = None if into is None else (await perdure.archives.get(into)).id
             with work.progress_bar() as progress:
-                counts = await perdure.services.transfer.import_archives(
+                counts = await perdure.transfer.import_archives(
                     lines, into=target, progress=lambda done: progress("importing", done, total)
                 )
             hint = "`perdure search TEXT --archive NAME` looks into one;"

@@ -21,7 +21,7 @@ if for_work(__name__):
     from perdure.cli.work import get_agent, no_store, open_store, progress_bar
     from perdure.core.errors import PerdureError, StoreDamaged
     from perdure.core.text.addresses import without_password
-    from perdure.library.services.upkeep import Comparison, EmbeddingReport
+    from perdure.library.upkeep import Comparison, EmbeddingReport
     from perdure.settings import Settings
 
 _ADVICE = re.compile(r"; `perdure store verify` tells[^;]*$")
@@ -44,7 +44,7 @@ async def verify(
         accept_lost_log(path)
     try:
         async with open_store(view, empty=no_store("nothing to compare")) as perdure:
-            upkeep = perdure.services.upkeep
+            upkeep = perdure.upkeep
             if problems := await upkeep.find_damage():
                 return _show_damage(view, problems)
             with progress_bar() as progress:
@@ -99,7 +99,7 @@ async def scrub(view: View) -> None:
     async with open_store(view, empty=no_store("nothing to scrub")) as perdure:
         began = time.monotonic()
         with progress_bar() as progress:
-            await perdure.services.upkeep.scrub(progress)
+            await perdure.upkeep.scrub(progress)
         view.print(f"Written anew in {time.monotonic() - began:.1f} s: nothing that was deleted is left in it.")
         view.hint("Backups and copies keep what was in the store when they were made.")
 
@@ -140,7 +140,7 @@ async def reindex(
         start = time.monotonic()
         try:
             with progress_bar() as progress:
-                result = await perdure.services.upkeep.reindex(owners, again=again, progress=progress)
+                result = await perdure.upkeep.reindex(owners, again=again, progress=progress)
         except asyncio.CancelledError:
             view.hint(
                 "Stopped. What is done stays; `perdure store reindex` goes on, and so does any process with the store."

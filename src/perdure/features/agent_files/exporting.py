@@ -33,8 +33,8 @@ async def export_text(
         for line in await _list_conversations(library, agent_id):
             lines[line.seq] = await _list_messages(library, agent_id, line.id)
     held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
-    copy = await library.services.transfer.copy_agent(agent_id, held)
-    forgotten = await library.services.transfer.list_forgotten(agent_id)
+    copy = await library.transfer.copy_agent(agent_id, held)
+    forgotten = await library.transfer.list_forgotten(agent_id)
     agent, now = agent_reply(library, state), library.app.ports.clock.now()
 
     def write() -> str:

@@ -117,7 +117,7 @@ class Import:
                 self.warnings.append(f"{images} images in messages of {name!r} are left out")
             seqs = [await self._import_conversation(agent_id, number, *line) for number, line in enumerate(lines)]
             if (copy := self._file.copies.get(file_id)) is not None:
-                self.warnings += await self._library.services.transfer.restore_agent(agent_id, copy, seqs)
+                self.warnings += await self._library.transfer.restore_agent(agent_id, copy, seqs)
         for group in self._file.groups:
             await self._import_group(group)
         for tool in self._replacements:
@@ -162,12 +162,11 @@ class Import:
         self, agent_id: AgentId, number: int, copy: ConversationCopy, messages: FileMessages
     ) -> int:
         """Make a conversation, or change the agent's first one, and give it its messages; its number."""
-        services = self._library.services
         labels = {block.label for block in (await self._library.agent_of(agent_id).state()).blocks} & {*copy.blocks}
         values = cast(ConversationChanges, attributes(copy, "summary", "description", *_OWN_MODEL))
         try:
             if copy.model is not None:
-                await services.models.resolve(copy.model)
+                await self._library.handles.resolve(copy.model)
         except ModelNotFound as error:
             self.warnings.append(f"conversation {copy.summary or number!r:.80} has the agent's model: {error!s:.200}")
             values |= cast(ConversationChanges, dict.fromkeys(_OWN_MODEL))
@@ -277,7 +276,7 @@ class Import:
 
     async def _import_agent(self, file_id: str, agent: FileAgent) -> AgentId:
         """Make an agent with its folders, and note which of its blocks is which of the file."""
-        models = self._library.services.models
+        models = self._library.handles
         request = self._request(file_id, agent)
         handle = request.model_handle
         copy = self._file.copies.get(file_id)

@@ -13,6 +13,7 @@ from perdure.domain.facts.graphs import add_episode, delete_episodes
 from perdure.engine.facts.extract import extract_texts
 from perdure.library.checks import check_limit, check_text, utc
 from perdure.library.facts.views import AsyncFactViews, with_entities
+from perdure.library.parts import reads
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
 
@@ -75,16 +76,13 @@ class AsyncEpisodes(AsyncFactViews):
         facts = await extract_texts(self._ports, graph, None, own)
         return await self._ports.store.read(with_entities, graph, facts)
 
-    async def episodes(
-        self, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False
+    @reads
+    def episodes(
+        self, tx: Tx, scope: Mapping[str, str], *, limit: int = 100, newest_first: bool = False
     ) -> Sequence[Episode]:
         """List the episodes of a scope. Raises: InvalidInput, NotFound."""
         check_limit(limit)
-        return await self._ports.store.read(
-            lambda tx: tx.episodes.list(
-                tx.graphs.get(self._graph_id).id, scope=scope, newest_first=newest_first, limit=limit
-            )
-        )
+        return tx.episodes.list(tx.graphs.get(self._graph_id).id, scope=scope, newest_first=newest_first, limit=limit)
 
     async def delete_episodes(self, scope: Mapping[str, str]) -> Sequence[Fact]:
         """Delete the episodes of a scope; return the facts that are retracted because nothing else supports them.

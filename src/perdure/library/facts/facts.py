@@ -46,6 +46,7 @@ from perdure.engine.ports import extract_nothing
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.facts.episodes import AsyncEpisodes
 from perdure.library.facts.views import FactConditions, entity_seqs, fact_filter, find_graph, of_graph, with_entities
+from perdure.library.parts import reads, writes
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
 
@@ -125,33 +126,27 @@ class AsyncFacts(AsyncEpisodes):
         graph, where, home = prepared
         return await self._ports.search.facts(graph.id, text, where=where, limit=limit, explain=explain, timezone=home)
 
-    async def get(self, fact_id: FactId) -> FactHit:
+    @reads
+    def get(self, tx: Tx, fact_id: FactId) -> FactHit:
         """The newest version of a fact. Raises: NotFound."""
         check_text("fact_id", fact_id)
+        fact = tx.facts.get(fact_id)
+        return with_entities(tx, tx.graphs.get(fact.graph_id), [fact])[0]
 
-        def load(tx: Tx) -> FactHit:
-            fact = tx.facts.get(fact_id)
-            return with_entities(tx, tx.graphs.get(fact.graph_id), [fact])[0]
-
-        return await self._ports.store.read(load)
-
-    async def history(self, fact_id: FactId) -> FactHistory:
+    @reads
+    def history(self, tx: Tx, fact_id: FactId) -> FactHistory:
         """All versions of a fact, oldest first, and the messages and texts that it comes from. Raises: NotFound."""
         check_text("fact_id", fact_id)
-
-        def load(tx: Tx) -> FactHistory:
-            versions = tx.facts.versions(fact_id)
-            last = versions[-1]
-            (hit,) = with_entities(tx, tx.graphs.get(last.graph_id), [last])
-            seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
-            return FactHistory(
-                versions=versions,
-                subject=hit.subject,
-                object=hit.object,
-                sources=tx.episodes.list_by_seqs(last.graph_id, seqs),
-            )
-
-        return await self._ports.store.read(load)
+        versions = tx.facts.versions(fact_id)
+        last = versions[-1]
+        (hit,) = with_entities(tx, tx.graphs.get(last.graph_id), [last])
+        seqs = tx.facts.sources(last.graph_id, [last.first_seq])[last.first_seq]
+        return FactHistory(
+            versions=versions,
+            subject=hit.subject,
+            object=hit.object,
+            sources=tx.episodes.list_by_seqs(last.graph_id, seqs),
+        )
 
     async def add(
         self,
@@ -175,8 +170,10 @@ class AsyncFacts(AsyncEpisodes):
             times = {"valid_at": valid_at, "invalid_at": invalid_at}
         return await self.add_fact(text, subject=subject, relation=relation, object_=object, **times)
 
-    async def add_fact(
+    @writes
+    def add_fact(
         self,
+        tx: Tx,
         text: str,
         *,
         subject: str = "",
@@ -203,37 +200,27 @@ class AsyncFacts(AsyncEpisodes):
         ids, at = self._ports.ids, self._ports.clock.now()
         values["valid_at"] = utc("valid_at", values.get("valid_at", at))
         values["invalid_at"] = utc("invalid_at", values.get("invalid_at"))
-
-        def add(tx: Tx) -> FactHit:
-            graph = self._graph(tx)
-            names = [
-                NewEntity(name=subject or _user(tx, graph), type="Person"),
-                NewEntity(name=object_ or "Memory", type="Concept"),
-            ]
-            entities = store_entities(tx, graph, names, ids=ids, at=at)
-            episode = add_episode(
-                tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at
-            )
-            tx.episodes.mark_extracted(graph.id, [episode.seq], at=at)
-            new = NewFact(
-                text=text,
-                subject=entities[0].seq,
-                relation=relation,
-                object=entities[1].seq,
-                scope=scope or {},
-                **values,
-            )
-            facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
-            return with_entities(tx, graph, facts)[0]
-
-        return await self._ports.store.write(add)
+        graph = self._graph(tx)
+        names = [
+            NewEntity(name=subject or _user(tx, graph), type="Person"),
+            NewEntity(name=object_ or "Memory", type="Concept"),
+        ]
+        entities = store_entities(tx, graph, names, ids=ids, at=at)
+        episode = add_episode(tx, graph, "text", text, trust="user", scope=scope or {}, ids=ids, occurred_at=at, at=at)
+        tx.episodes.mark_extracted(graph.id, [episode.seq], at=at)
+        new = NewFact(
+            text=text, subject=entities[0].seq, relation=relation, object=entities[1].seq, scope=scope or {}, **values
+        )
+        facts = add_facts(tx, graph, [new], origin=origin, ids=ids, at=at, episodes=[[episode]])
+        return with_entities(tx, graph, facts)[0]
 
     async def update(self, fact_id: FactId, **changes: Unpack[FactFields]) -> FactHit:
         """Correct a fact: `text`, `valid_at`, `invalid_at`, `rating`, and so on. The version before stays in its
         history. Raises: InvalidInput, NotFound."""
         return await self.edit(fact_id, changes)
 
-    async def edit(self, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
+    @writes
+    def edit(self, tx: Tx, fact_id: FactId, changes: FactFields, *, origin: Mapping[str, Any] = PERSON) -> FactHit:
         """Correct a fact, as a new version. Raises: InvalidInput, NotFound."""
         check_text("fact_id", fact_id)
         times: Any = {name: utc(name, changes[name]) for name in ("valid_at", "invalid_at") if name in changes}
@@ -242,16 +229,12 @@ class AsyncFacts(AsyncEpisodes):
             times["text"] = without_credentials(changes["text"].strip())
             if origin["type"] == "person":
                 times["trust"] = changes.get("trust", "user")
-
-        def change(tx: Tx) -> FactHit:
-            fact = tx.facts.get(fact_id)
-            graph = tx.graphs.get(fact.graph_id)
-            fields: FactFields = {**changes, **times}
-            kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
-            changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
-            return with_entities(tx, graph, [changed])[0]
-
-        return await self._ports.store.write(change)
+        fact = tx.facts.get(fact_id)
+        graph = tx.graphs.get(fact.graph_id)
+        fields: FactFields = {**changes, **times}
+        kind: Literal["accept", "edit"] = "accept" if fact.state == "proposed" else "edit"
+        changed = change_fact(tx, graph, fact, fields, change=kind, origin=origin, at=self._ports.clock.now())
+        return with_entities(tx, graph, [changed])[0]
 
     async def accept(self, fact_id: FactId) -> FactHit:
         """Accept a proposed fact. Raises: NotFound."""
@@ -261,29 +244,23 @@ class AsyncFacts(AsyncEpisodes):
         """Stop believing these facts; return those that were believed. `restore` brings each back. Raises: NotFound."""
         return await self.forget(fact_ids)
 
-    async def forget(self, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
+    @writes
+    def forget(self, tx: Tx, fact_ids: Sequence[FactId], *, origin: Mapping[str, Any] = PERSON) -> Sequence[Fact]:
         """As `delete`; `origin` is who does it. Raises: NotFound."""
+        facts = [tx.facts.get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
+        at = self._ports.clock.now()
+        deleted: list[Fact] = []
+        for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
+            own = [fact for fact in facts if fact.graph_id == graph_id]
+            deleted += delete_facts(tx, tx.graphs.get(graph_id), own, origin=origin, at=at)
+        return deleted
 
-        def delete(tx: Tx) -> Sequence[Fact]:
-            facts = [tx.facts.get(fact_id) for fact_id in dict.fromkeys(fact_ids)]
-            at = self._ports.clock.now()
-            deleted: list[Fact] = []
-            for graph_id in dict.fromkeys(fact.graph_id for fact in facts):
-                own = [fact for fact in facts if fact.graph_id == graph_id]
-                deleted += delete_facts(tx, tx.graphs.get(graph_id), own, origin=origin, at=at)
-            return deleted
-
-        return await self._ports.store.write(delete)
-
-    async def restore(self, fact_id: FactId) -> FactHit:
+    @writes
+    def restore(self, tx: Tx, fact_id: FactId) -> FactHit:
         """Believe a deleted fact again. Raises: NotFound."""
-
-        def restore(tx: Tx) -> FactHit:
-            graph = tx.graphs.get(tx.facts.get(fact_id).graph_id)
-            fact = restore_fact(tx, graph, fact_id, origin=PERSON, at=self._ports.clock.now())
-            return with_entities(tx, graph, [fact])[0]
-
-        return await self._ports.store.write(restore)
+        graph = tx.graphs.get(tx.facts.get(fact_id).graph_id)
+        fact = restore_fact(tx, graph, fact_id, origin=PERSON, at=self._ports.clock.now())
+        return with_entities(tx, graph, [fact])[0]
 
     async def ingest(
         self,
@@ -345,51 +322,42 @@ class AsyncFacts(AsyncEpisodes):
         `slots`, `strict_slots`, `paused`. Raises: InvalidInput."""
         await self.change_settings(changes)
 
-    async def change_settings(self, changes: Mapping[str, Any]) -> Graph:
+    @writes
+    def change_settings(self, tx: Tx, changes: Mapping[str, Any]) -> Graph:
         """Change settings of a graph, by the names of `GraphSettings`. Raises: InvalidInput, NotFound."""
+        graph = self._graph(tx)
+        settings = {**graph.settings, **plain_graph_settings(changes)}
+        check_graph_settings(settings)
+        graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
+        tx.graphs.put(graph)
+        return graph
 
-        def update(tx: Tx) -> Graph:
-            graph = self._graph(tx)
-            settings = {**graph.settings, **plain_graph_settings(changes)}
-            check_graph_settings(settings)
-            graph = replace(graph, settings=settings, updated_at=self._ports.clock.now())
-            tx.graphs.put(graph)
-            return graph
-
-        return await self._ports.store.write(update)
-
-    async def add_rule(self, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
+    @writes
+    def add_rule(self, tx: Tx, text: str = "", *, relation: str | None = None, entity: str | None = None) -> FactRule:
         """Never remember facts with these words, of this relation, or about this entity, by its name or id; of several
         conditions all have to hold. Raises: InvalidInput; NotFound: an unknown entity."""
         if not text.strip() and not relation and not entity:
             raise InvalidInput("the rule is empty: give words, an entity, or a relation such as LIVES_IN")
         if relation and RELATION.fullmatch(relation) is None:
             raise InvalidInput(f"relation is {relation!r:.80}: write it in capitals, such as LIVES_IN")
-
-        def add(tx: Tx) -> FactRule:
-            tx.limits.check("query_limit_chars", len(text), field="text")
-            graph = self._graph(tx)
-            at = self._ports.clock.now()
-            about = (entity_seqs(tx, graph, entity) or (None,))[0]
-            rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
-            number = tx.graphs.add_rule(rule).seq
-            return next(one for one in tx.graphs.list_rules(graph.id) if one.seq == number)
-
-        return await self._ports.store.write(add)
+        tx.limits.check("query_limit_chars", len(text), field="text")
+        graph = self._graph(tx)
+        at = self._ports.clock.now()
+        about = (entity_seqs(tx, graph, entity) or (None,))[0]
+        rule = FactRule(graph_id=graph.id, text=text.strip(), entity=about, relation=relation, created_at=at)
+        number = tx.graphs.add_rule(rule).seq
+        return next(one for one in tx.graphs.list_rules(graph.id) if one.seq == number)
 
     async def rules(self) -> Sequence[FactRule]:
         """What must not be remembered."""
         return await self._ports.store.read(of_graph(self._owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
 
-    async def delete_rule(self, seq: int) -> None:
+    @writes
+    def delete_rule(self, tx: Tx, seq: int) -> None:
         """Remove a rule by its number. Raises: NotFound."""
         check_number("seq", seq)
-
-        def delete(tx: Tx) -> None:
-            if not tx.graphs.delete_rule(self._graph(tx).id, seq):
-                raise NotFound("rule", str(seq))
-
-        await self._ports.store.write(delete)
+        if not tx.graphs.delete_rule(self._graph(tx).id, seq):
+            raise NotFound("rule", str(seq))
 
     async def entities(self, *, limit: int = 100, after: EntityId | None = None) -> Sequence[Entity]:
         """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
@@ -407,59 +375,53 @@ class AsyncFacts(AsyncEpisodes):
 
         return await self._ports.store.read(of_graph(self._owner, load, ()))
 
-    async def get_entity(self, entity_id: EntityId) -> Entity:
+    @reads
+    def get_entity(self, tx: Tx, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""
         check_text("entity_id", entity_id)
-        return await self._ports.store.read(lambda tx: tx.entities.get(entity_id))
+        return tx.entities.get(entity_id)
 
-    async def counts(self) -> GraphCounts:
+    @reads
+    def counts(self, tx: Tx) -> GraphCounts:
         """How much is known, how much waits, and what was dropped and why."""
         is_on = self._ports.find_extractor is not extract_nothing
-
-        def count(tx: Tx) -> GraphCounts:
-            graph = find_graph(tx, self._owner)
-            counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
-            agents = [AgentId(self._owner)] if graph is None else tx.graphs.list_agents(graph.id)
-            waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
-            return replace(counts, waiting=counts.waiting + waiting)
-
-        return await self._ports.store.read(count)
+        graph = find_graph(tx, self._owner)
+        counts = GraphCounts() if graph is None else tx.graphs.counts(graph.id)
+        agents = [AgentId(self._owner)] if graph is None else tx.graphs.list_agents(graph.id)
+        waiting = sum(count_waiting(tx, one) for one in agents) if is_on else 0
+        return replace(counts, waiting=counts.waiting + waiting)
 
     async def find_graph(self) -> Graph | None:
         """The graph; None: the agent has none yet. Raises: NotFound."""
         return await self._ports.store.read(find_graph, self._owner)
 
-    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
+    @writes
+    def create_graph(self, tx: Tx, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
         """A new graph that no agent has yet. Raises: InvalidInput."""
         check_text("name", name)
         settings = plain_graph_settings(settings or {})
         check_graph_settings(settings)
         ids, at = self._ports.ids, self._ports.clock.now()
-        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
+        return create_graph(tx, name, ids=ids, at=at, settings=settings)
 
-    async def open_graph(self, name: str) -> Graph:
+    @writes
+    def open_graph(self, tx: Tx, name: str) -> Graph:
         """The oldest graph of this name, a new one if there is none. Raises: InvalidInput."""
         check_text("name", name)
         ids, at = self._ports.ids, self._ports.clock.now()
+        tx.graphs.lock_names()
+        return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
 
-        def find_or_create(tx: Tx) -> Graph:
-            tx.graphs.lock_names()
-            return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
-
-        return await self._ports.store.write(find_or_create)
-
-    async def attach_graph(self, graph_id: GraphId) -> None:
+    @writes
+    def attach_graph(self, tx: Tx, graph_id: GraphId) -> None:
         """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.graphs.attach(self._id, graph_id))
+        tx.graphs.attach(self._id, graph_id)
 
-    async def timezone(self, fact_id: FactId | None = None) -> str:
+    @reads
+    def timezone(self, tx: Tx, fact_id: FactId | None = None) -> str:
         """The time zone in which days of the owner or of a fact are. Raises: NotFound."""
-
-        def load(tx: Tx) -> str:
-            whose = self._owner if fact_id is None else tx.facts.get(fact_id).graph_id
-            return zone_of(tx, whose, self._ports.settings.timezone)
-
-        return await self._ports.store.read(load)
+        whose = self._owner if fact_id is None else tx.facts.get(fact_id).graph_id
+        return zone_of(tx, whose, self._ports.settings.timezone)
 
     def _graph(self, tx: Tx) -> Graph:
         """Return the graph; an agent without one gets one. Raises: NotFound."""

@@ -24,7 +24,7 @@ from perdure.domain.files.folders import add_file, place_file
 from perdure.domain.files.views import read_lines, read_text
 from perdure.engine.workers.files import UPLOAD_PART_BYTES, key_of, write_contents
 from perdure.library.checks import LIMIT_MAX, Page, check_choice, check_number, check_page, check_text
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 FILES_PER_LOOK = 16
@@ -101,50 +101,41 @@ class AsyncFiles(AsyncPart):
         """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
         return [state.file for state in await self.list_files(Page(limit, ascending=True, after=after))]
 
-    async def list_files(self, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
+    @reads
+    def list_files(self, tx: Tx, page: Page, *, with_text: bool = False) -> Sequence[FileState]:
         """A page of the folder's files. Of texts, those that fit into 10 million characters together are read.
 
         Raises: InvalidInput, NotFound.
         """
         check_page(page)
-
-        def load(tx: Tx) -> Sequence[FileState]:
-            tx.folders.get(self.id)
-            files = page.load(partial(tx.files.list, self.id), lambda one: place_of(tx, one, [self.id])[1])
-            return _load_states(tx, self.id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
-
-        return await self._ports.store.read(load)
+        tx.folders.get(self.id)
+        files = page.load(partial(tx.files.list, self.id), lambda one: place_of(tx, one, [self.id])[1])
+        return _load_states(tx, self.id, files, max_chars=PAGE_TEXT_CHARS if with_text else 0)
 
     async def file(self, name_or_id: str) -> File:
         """The file of this id or name. Raises: NotFound."""
         return (await self.file_state(name_or_id)).file
 
-    async def file_state(self, name_or_id: str, *, with_text: bool = False) -> FileState:
+    @reads
+    def file_state(self, tx: Tx, name_or_id: str, *, with_text: bool = False) -> FileState:
         """The file of this id or name as it stands. Raises: NotFound."""
         check_text("a file's name or id", name_or_id)
+        file = _find_file(tx, self.id, name_or_id)
+        return _load_states(tx, self.id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
 
-        def load(tx: Tx) -> FileState:
-            file = _find_file(tx, self.id, name_or_id)
-            return _load_states(tx, self.id, [file], max_chars=TEXT_CHARS if with_text else 0)[0]
-
-        return await self._ports.store.read(load)
-
-    async def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
+    @reads
+    def text(self, tx: Tx, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
         """Lines of a file's text, both ends included.
 
         Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
         """
         check_text("a file's name or id", name_or_id)
         check_lines(first_line, last_line)
-
-        def load(tx: Tx) -> str:
-            file = _find_file(tx, self.id, name_or_id)
-            if first_line <= 1 and last_line is None:
-                return read_text(tx, file.id, max_chars=TEXT_CHARS)
-            last = file.line_count if last_line is None else last_line
-            return "\n".join(line.text for line in read_lines(tx, file.id, first_line, last, max_chars=TEXT_CHARS))
-
-        return await self._ports.store.read(load)
+        file = _find_file(tx, self.id, name_or_id)
+        if first_line <= 1 and last_line is None:
+            return read_text(tx, file.id, max_chars=TEXT_CHARS)
+        last = file.line_count if last_line is None else last_line
+        return "\n".join(line.text for line in read_lines(tx, file.id, first_line, last, max_chars=TEXT_CHARS))
 
     async def original(self, name_or_id: str) -> bytes:
         """The bytes of a file as they were uploaded, checked by their SHA-256.

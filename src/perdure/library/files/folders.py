@@ -30,7 +30,7 @@ from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_page, check_text
 from perdure.library.files.files import POLL_S, AsyncFiles, check_lines, place_of
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.library.passages import passages_page
 from perdure.storage.tx import Tx
 
@@ -108,19 +108,19 @@ class AsyncFolders(AsyncPart):
         folders = await self.page(Page(limit, ascending=True, after=after), name=name)
         return [AsyncFolder(self._app, folder) for folder in folders]
 
-    async def page(
-        self, page: Page, *, name: str | None = None, agent_id: AgentId | None = None
+    @reads
+    def page(
+        self, tx: Tx, page: Page, *, name: str | None = None, agent_id: AgentId | None = None
     ) -> Sequence[FolderInfo]:
         """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
         begins at none; the agent."""
         check_page(page, name=name)
-        return await self._ports.store.read(
-            lambda tx: page.load(partial(tx.folders.list, name=name, agent_id=agent_id), tx.folders.number)
-        )
+        return page.load(partial(tx.folders.list, name=name, agent_id=agent_id), tx.folders.number)
 
-    async def count(self) -> int:
+    @reads
+    def count(self, tx: Tx) -> int:
         """How many folders there are."""
-        return await self._ports.store.read(lambda tx: tx.folders.count())
+        return tx.folders.count()
 
     async def get_id(self, name: str) -> FolderId:
         """The id of the folder of this name. Raises: InvalidInput, NotFound."""
@@ -130,19 +130,16 @@ class AsyncFolders(AsyncPart):
             raise NotFound("folder", name)
         return folder.id
 
-    async def sizes(self, *, with_files: bool = False) -> FolderSizes:
+    @reads
+    def sizes(self, tx: Tx, *, with_files: bool = False) -> FolderSizes:
         """How much is in all folders; with `with_files`, also in each of the oldest ones, with its oldest files."""
-
-        def read(tx: Tx) -> FolderSizes:
-            found: list[FolderSize] = []
-            left = LISTED_FILES
-            for folder in tx.folders.list(limit=LISTED_FOLDERS) if with_files else ():
-                files = tx.files.list(folder.id, limit=left) if left else ()
-                left -= len(files)
-                found.append(FolderSize(folder, *tx.files.measure(folder.id), files))
-            return FolderSizes(tx.folders.count(), *tx.files.measure(), found)
-
-        return await self._ports.store.read(read)
+        found: list[FolderSize] = []
+        left = LISTED_FILES
+        for folder in tx.folders.list(limit=LISTED_FOLDERS) if with_files else ():
+            files = tx.files.list(folder.id, limit=left) if left else ()
+            left -= len(files)
+            found.append(FolderSize(folder, *tx.files.measure(folder.id), files))
+        return FolderSizes(tx.folders.count(), *tx.files.measure(), found)
 
     async def delete(self, folder_id: FolderId) -> None:
         """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
@@ -199,18 +196,16 @@ class AsyncFolderById(AsyncFiles):
         """The agents that have it, oldest first. Raises: NotFound."""
         return await self.list_agents(Page(LIMIT_MAX, ascending=True))
 
-    async def list_agents(self, page: Page) -> Sequence[AgentId]:
+    @reads
+    def list_agents(self, tx: Tx, page: Page) -> Sequence[AgentId]:
         """A page of the agents that have the folder. Raises: NotFound."""
+        where = AgentFilter(folder_id=tx.folders.get(self.id).id)
+        return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
 
-        def load(tx: Tx) -> Sequence[AgentId]:
-            where = AgentFilter(folder_id=tx.folders.get(self.id).id)
-            return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
-
-        return await self._ports.store.read(load)
-
-    async def list_passages(self, page: Page) -> Sequence[Passage]:
+    @reads
+    def list_passages(self, tx: Tx, page: Page) -> Sequence[Passage]:
         """A page of the passages that the folder's files are found by. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: passages_page(tx, tx.folders.get(self.id).archive_id, page))
+        return passages_page(tx, tx.folders.get(self.id).archive_id, page)
 
 
 class AsyncFolder(AsyncFolderById):
@@ -236,7 +231,8 @@ class AsyncFolder(AsyncFolderById):
 class AsyncAgentFiles(AsyncPart):
     """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
 
-    async def attach(self, folder: str, *, open_files: bool = True) -> None:
+    @writes
+    def attach(self, tx: Tx, folder: str, *, open_files: bool = True) -> None:
         """Give the agent a folder, by name or id; with its first one it gets the tools that read files.
 
         Args:
@@ -244,14 +240,13 @@ class AsyncAgentFiles(AsyncPart):
         Raises: NotFound.
         """
         check_text("a folder's name or id", folder)
-        await self._ports.store.write(
-            lambda tx: attach_and_open(tx, self._ports, self._id, find_folder(tx, folder).id, opens=open_files)
-        )
+        attach_and_open(tx, self._ports, self._id, find_folder(tx, folder).id, opens=open_files)
 
-    async def detach(self, folder: str) -> None:
+    @writes
+    def detach(self, tx: Tx, folder: str) -> None:
         """Take a folder away. Detaching one that the agent does not have is no error. Raises: NotFound."""
         check_text("a folder's name or id", folder)
-        await self._ports.store.write(lambda tx: detach_folder(tx, self._id, find_folder(tx, folder).id))
+        detach_folder(tx, self._id, find_folder(tx, folder).id)
 
     async def folders(self) -> list[AsyncFolder]:
         """The folders, in the order in which they were attached."""
@@ -262,36 +257,31 @@ class AsyncAgentFiles(AsyncPart):
 
         return [AsyncFolder(self._app, folder) for folder in await self._ports.store.read(load)]
 
-    async def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
+    @reads
+    def list(self, tx: Tx, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
         """The files of its folders: all, the open ones, or the others. Raises: InvalidInput."""
         check_limit(limit)
+        tx.agents.model(self._id)
+        return tx.agent_files.list(self._id, is_open=is_open, limit=limit)
 
-        def load(tx: Tx) -> Sequence[AgentFile]:
-            tx.agents.model(self._id)
-            return tx.agent_files.list(self._id, is_open=is_open, limit=limit)
-
-        return await self._ports.store.read(load)
-
-    async def page(self, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
+    @reads
+    def page(self, tx: Tx, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
         """A page of the files of the agent's folders. Raises: NotFound: the agent, or the file that it begins at."""
         one_more = replace(page, limit=page.limit + 1)
+        limits = self._limits(tx)
+        numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(self._id)}
 
-        def load(tx: Tx) -> AgentFilePage:
-            limits = self._limits(tx)
-            numbers = {folder.id: folder.number for folder in tx.folders.list_by_agent(self._id)}
+        def place(file_id: str) -> tuple[int, int]:
+            folder_id, number = place_of(tx, file_id, numbers)
+            return numbers[folder_id], number
 
-            def place(file_id: str) -> tuple[int, int]:
-                folder_id, number = place_of(tx, file_id, numbers)
-                return numbers[folder_id], number
+        found = one_more.load(partial(tx.agent_files.list, self._id, is_open=is_open), place)
+        visible = found[-page.limit :] if page.from_end else found[: page.limit]
+        files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in visible]
+        return AgentFilePage(files=files, has_more=len(found) > page.limit)
 
-            found = one_more.load(partial(tx.agent_files.list, self._id, is_open=is_open), place)
-            visible = found[-page.limit :] if page.from_end else found[: page.limit]
-            files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in visible]
-            return AgentFilePage(files=files, has_more=len(found) > page.limit)
-
-        return await self._ports.store.read(load)
-
-    async def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
+    @writes
+    def open(self, tx: Tx, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
         """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
 
         Args:
@@ -301,49 +291,39 @@ class AsyncAgentFiles(AsyncPart):
         check_text("a file's path or id", file)
         check_lines(first_line, last_line)
         ports = self._ports
+        found, limits = _find_of_agent(tx, self._id, file), self._limits(tx)
+        if found.file.status not in ("completed", "embedding"):
+            problem = found.file.problem or "its text is not made yet"
+            raise InvalidInput(f"{found.path} can't be opened: {problem}")
+        if not 1 <= first_line <= max(1, found.file.line_count):
+            raise InvalidInput(f"{found.path} has lines 1 to {found.file.line_count}: there is no line {first_line}")
+        open_view(
+            tx,
+            self._id,
+            found,
+            limits,
+            first=first_line,
+            last=last_line,
+            tokens=limits.section_tokens,
+            counter=ports.counter,
+            at=ports.clock.now(),
+        )
+        return close_oldest(tx, self._id, limits)
 
-        def open_lines(tx: Tx) -> Sequence[AgentFile]:
-            found, limits = _find_of_agent(tx, self._id, file), self._limits(tx)
-            if found.file.status not in ("completed", "embedding"):
-                problem = found.file.problem or "its text is not made yet"
-                raise InvalidInput(f"{found.path} can't be opened: {problem}")
-            if not 1 <= first_line <= max(1, found.file.line_count):
-                raise InvalidInput(
-                    f"{found.path} has lines 1 to {found.file.line_count}: there is no line {first_line}"
-                )
-            open_view(
-                tx,
-                self._id,
-                found,
-                limits,
-                first=first_line,
-                last=last_line,
-                tokens=limits.section_tokens,
-                counter=ports.counter,
-                at=ports.clock.now(),
-            )
-            return close_oldest(tx, self._id, limits)
-
-        return await ports.store.write(open_lines)
-
-    async def close(self, file: str) -> None:
+    @writes
+    def close(self, tx: Tx, file: str) -> None:
         """Take a file out of the agent's view. Raises: NotFound."""
         check_text("a file's path or id", file)
-        await self._ports.store.write(
-            lambda tx: tx.agent_files.close(self._id, _find_of_agent(tx, self._id, file).file.id)
-        )
+        tx.agent_files.close(self._id, _find_of_agent(tx, self._id, file).file.id)
 
-    async def close_all(self) -> Sequence[AgentFile]:
+    @writes
+    def close_all(self, tx: Tx) -> Sequence[AgentFile]:
         """Take all files out of the agent's view; which they were. Raises: NotFound."""
-
-        def close(tx: Tx) -> Sequence[AgentFile]:
-            tx.agents.model(self._id)
-            open_files = tx.agent_files.list_open(self._id)
-            for file in open_files:
-                tx.agent_files.close(self._id, file.file.id)
-            return open_files
-
-        return await self._ports.store.write(close)
+        tx.agents.model(self._id)
+        open_files = tx.agent_files.list_open(self._id)
+        for file in open_files:
+            tx.agent_files.close(self._id, file.file.id)
+        return open_files
 
     def _limits(self, tx: Tx) -> FileLimits:
         """The limits of the agent's open files, by its window."""

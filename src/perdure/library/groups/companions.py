@@ -22,7 +22,7 @@ from perdure.domain.groups.units import TURNS_MAX, GroupChanges, update_group
 from perdure.domain.values import check_fields, check_range
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_limit, outside
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 WAIT_S = 0.05
@@ -118,15 +118,12 @@ class CompanionInfo:
 class AsyncCompanion(AsyncPart):
     """The companion of one agent. Every method raises NotFound when the agent is gone."""
 
-    async def info(self) -> CompanionInfo | None:
+    @reads
+    def info(self, tx: Tx) -> CompanionInfo | None:
         """The companion, how often it wakes, and its last pass; None: the agent has none."""
-
-        def find(tx: Tx) -> CompanionInfo | None:
-            tx.agents.model(self._id)
-            group = find_companion(tx, self._id)
-            return None if group is None else _load(tx, group)
-
-        return await self._ports.store.read(find)
+        tx.agents.model(self._id)
+        group = find_companion(tx, self._id)
+        return None if group is None else _load(tx, group)
 
     async def get(self) -> CompanionInfo:
         """As `info`. Raises: NotFound, also without one."""
@@ -134,22 +131,20 @@ class AsyncCompanion(AsyncPart):
             raise NotFound("companion of", self._id, hint=OFF_HELPS)
         return found
 
-    async def list(self) -> Sequence[CompanionInfo]:
+    @reads
+    def list(self, tx: Tx) -> Sequence[CompanionInfo]:
         """The companions of all agents, oldest first."""
-        return await self._ports.store.read(lambda tx: [_load(tx, group) for group in companions_of(tx)])
+        return [_load(tx, group) for group in companions_of(tx)]
 
-    async def enable(self, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
+    @writes
+    def enable(self, tx: Tx, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:
         """Give the agent a companion, which reads what is said from now on; one that is there stays. Raises:
         InvalidInput: the agent is a companion itself."""
         ports = self._ports
-
-        def enable(tx: Tx) -> CompanionInfo:
-            group = enable_companion(
-                tx, self._id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
-            )
-            return _load(tx, group)
-
-        return await ports.store.write(enable)
+        group = enable_companion(
+            tx, self._id, ids=ports.ids, author=author or outside(), at=ports.clock.now(), kind=kind
+        )
+        return _load(tx, group)
 
     async def disable(self) -> None:
         """Delete the companion with its history. What it wrote into blocks and archive stays."""
@@ -193,18 +188,15 @@ class AsyncCompanion(AsyncPart):
         await self.get()
         return await self._app.companions.wake(self._id, cause)
 
-    async def passes(
-        self, *, limit: int = 20, before: int | None = None, since: datetime | None = None
+    @reads
+    def passes(
+        self, tx: Tx, *, limit: int = 20, before: int | None = None, since: datetime | None = None
     ) -> Sequence[PassInfo]:
         """The passes, newest first, with what each changed and why; `before` is the number of the last one of the page
         before; `since`: those that ended after this time. Raises: InvalidInput."""
         check_limit(limit)
-
-        def read(tx: Tx) -> Sequence[PassInfo]:
-            tx.agents.model(self._id)
-            return [_info(tx, one) for one in tx.passes.list(self._id, limit=limit, before=before, since=since)]
-
-        return await self._ports.store.read(read)
+        tx.agents.model(self._id)
+        return [_info(tx, one) for one in tx.passes.list(self._id, limit=limit, before=before, since=since)]
 
     async def show(self, one: Pass) -> PassInfo:
         """A pass as it is now. Raises: NotFound."""

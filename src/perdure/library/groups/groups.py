@@ -22,13 +22,13 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
-from perdure.library.agents import AsyncAgents
+from perdure.library.agents import Agents
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.groups.replies import GroupReply
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.messages.sending import Picture, load_images
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 NAMES_SHOWN = 10
@@ -133,28 +133,25 @@ class AsyncGroups(AsyncPart):
         groups = await self.page(where, Page(limit, ascending=False, after=after))
         return [AsyncGroup(self._app, group) for group in groups]
 
-    async def page(self, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
+    @reads
+    def page(self, tx: Tx, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
         """A page of groups. Raises: InvalidInput; NotFound: the page begins at no group."""
         check_page(page)
-        return await self._ports.store.read(
-            lambda tx: [with_turns_counter(tx, group) for group in tx.groups.page(where=where, **page.arguments)]
-        )
+        return [with_turns_counter(tx, group) for group in tx.groups.page(where=where, **page.arguments)]
 
-    async def page_of_agent(self, agent_id: AgentId, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
+    @reads
+    def page_of_agent(self, tx: Tx, agent_id: AgentId, where: GroupFilter, page: Page) -> Sequence[GroupInfo]:
         """A page of the groups in which an agent takes part, or which it manages. Raises: as `list`; NotFound: the
         agent."""
         check_page(page)
+        tx.agents.model(agent_id)
+        groups = tx.groups.page(where=replace(where, agent_id=agent_id), **page.arguments)
+        return [with_turns_counter(tx, group) for group in groups]
 
-        def read(tx: Tx) -> Sequence[GroupInfo]:
-            tx.agents.model(agent_id)
-            groups = tx.groups.page(where=replace(where, agent_id=agent_id), **page.arguments)
-            return [with_turns_counter(tx, group) for group in groups]
-
-        return await self._ports.store.read(read)
-
-    async def count(self, where: GroupFilter) -> int:
+    @reads
+    def count(self, tx: Tx, where: GroupFilter) -> int:
         """How many groups the filter lets through."""
-        return await self._ports.store.read(lambda tx: tx.groups.count(where))
+        return tx.groups.count(where)
 
     async def delete(self, group_id: GroupId) -> None:
         """Remove a group with its transcript; its agents stay, with what they said. Raises: NotFound."""
@@ -162,7 +159,7 @@ class AsyncGroups(AsyncPart):
 
     async def _ids_of(self, agents: Sequence[OneAgent | str]) -> tuple[AgentId, ...]:
         """The ids of agents. Raises: NotFound."""
-        resolve = AsyncAgents(self._app).resolve
+        resolve = Agents(self._app).resolve
         return tuple([(await resolve(one)).id if isinstance(one, str) else one.id for one in agents])
 
 
@@ -268,39 +265,31 @@ class AsyncGroupById(AsyncPart):
         """The outcome of a turn, once it has ended. Raises: NotFound, StoreError."""
         return GroupReply.of([event async for event in self._app.groups.follow(turn)])
 
-    async def messages(
-        self, *, limit: int = 100, after_seq: int | None = -1, newest_first: bool = False
+    @reads
+    def messages(
+        self, tx: Tx, *, limit: int = 100, after_seq: int | None = -1, newest_first: bool = False
     ) -> Sequence[GroupMessage]:
         """A page of the transcript, oldest first, with the texts of what was said; `after_seq` is the number of the
         last entry on the page before. Raises: InvalidInput, NotFound."""
         check_limit(limit)
         check_number("after_seq", after_seq)
+        tx.groups.get(self.id)
+        found = tx.group_messages.list(self.id, after_seq=after_seq, newest_first=newest_first, limit=limit)
+        return [_with_text(entry, message) for entry, message in _with_messages(tx, found)]
 
-        def read(tx: Tx) -> Sequence[GroupMessage]:
-            tx.groups.get(self.id)
-            found = tx.group_messages.list(self.id, after_seq=after_seq, newest_first=newest_first, limit=limit)
-            return [_with_text(entry, message) for entry, message in _with_messages(tx, found)]
-
-        return await self._ports.store.read(read)
-
-    async def entries(self, page: Page) -> Sequence[Entry]:
+    @reads
+    def entries(self, tx: Tx, page: Page) -> Sequence[Entry]:
         """A page of the transcript; its cursors are ids of entries (`entry_id`). Raises: InvalidInput; NotFound: the
         group, or the page begins at no entry."""
         check_page(page)
+        tx.groups.get(self.id)
 
-        def read(tx: Tx) -> Sequence[Entry]:
-            tx.groups.get(self.id)
+        def query(*, above: int | None, below: int | None, newest_first: bool, limit: int) -> Sequence[GroupMessage]:
+            return tx.group_messages.list(
+                self.id, after_seq=above, before_seq=below, newest_first=newest_first, limit=limit
+            )
 
-            def query(
-                *, above: int | None, below: int | None, newest_first: bool, limit: int
-            ) -> Sequence[GroupMessage]:
-                return tx.group_messages.list(
-                    self.id, after_seq=above, before_seq=below, newest_first=newest_first, limit=limit
-                )
-
-            return _with_messages(tx, page.load(query, lambda cursor: _find_entry(tx, self.id, cursor).seq))
-
-        return await self._ports.store.read(read)
+        return _with_messages(tx, page.load(query, lambda cursor: _find_entry(tx, self.id, cursor).seq))
 
     async def edit_message(
         self,
@@ -325,17 +314,14 @@ class AsyncGroupById(AsyncPart):
             entry.message_id, part, parts, author=author or outside()
         )
 
-    async def conversation_of(self, agent_id: AgentId) -> ConversationId | None:
+    @reads
+    def conversation_of(self, tx: Tx, agent_id: AgentId) -> ConversationId | None:
         """The conversation in which an agent speaks in a group; None: it is not of the group, or has not spoken.
         Raises: NotFound."""
-
-        def read(tx: Tx) -> ConversationId | None:
-            tx.groups.get(self.id)
-            numbers = {agent: seq for agent, _, seq in tx.groups.members(self.id)}
-            seq = numbers.get(agent_id)
-            return None if seq is None else tx.conversations.get_by_seq(agent_id, seq).id
-
-        return await self._ports.store.read(read)
+        tx.groups.get(self.id)
+        numbers = {agent: seq for agent, _, seq in tx.groups.members(self.id)}
+        seq = numbers.get(agent_id)
+        return None if seq is None else tx.conversations.get_by_seq(agent_id, seq).id
 
     async def cancel(self, turn_seq: int | None = None) -> Sequence[GroupTurn]:
         """End a turn by its number, or all that have not ended, with the runs of their speakers; what was said stays.

@@ -22,6 +22,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.library.checks import check_text, outside
 from perdure.library.client_tools import ClientTool, ClientTools, client_tools_of
 from perdure.library.messages.requests import AsyncRequests, NewMessage
+from perdure.library.parts import reads, writes
 from perdure.library.reply import Reply, although_kept
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
@@ -69,10 +70,11 @@ LISTED_MAX = 1_000
 class AsyncApproval(AsyncRequests):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
-    async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
+    @reads
+    def pending(self, tx: Tx, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(lambda tx: pending_calls(tx, find_conversation(tx, self.id, conversation)))
+        return pending_calls(tx, find_conversation(tx, self.id, conversation))
 
     async def approve(
         self,
@@ -146,51 +148,42 @@ class AsyncApproval(AsyncRequests):
             async for sent in self._follow(accepted, tools, conversation):
                 yield sent
 
-    async def require_approval(self, tool: str, required: bool = True, *, author: Author | None = None) -> None:
+    @writes
+    def require_approval(self, tx: Tx, tool: str, required: bool = True, *, author: Author | None = None) -> None:
         """Require the approval of a person for each call of a tool, or no longer require it, from the agent's next
         answer on. Raises: NotFound: the agent has no such tool."""
         check_text("tool", tool)
         now = self._ports.clock.now()
+        tx.agents.lock(self.id)
+        settings = _approval_settings(tx, tx.agents.get(self.id), tool, required=required)
+        update_agent(tx, self.id, {"settings": settings}, author=author or outside(), at=now)
 
-        def require(tx: Tx) -> None:
-            tx.agents.lock(self.id)
-            settings = _approval_settings(tx, tx.agents.get(self.id), tool, required=required)
-            update_agent(tx, self.id, {"settings": settings}, author=author or outside(), at=now)
-
-        await self._ports.store.write(require)
-
-    async def list_all(self) -> Sequence[tuple[str, PendingCall]]:
+    @reads
+    def list_all(self, tx: Tx) -> Sequence[tuple[str, PendingCall]]:
         """The calls that wait in the first 1,000 conversations of all agents, each with the name of its agent."""
+        return [
+            (tx.agents.get(line.agent_id).name, call)
+            for line in tx.conversations.list_pending(limit=LISTED_MAX)
+            for call in pending_calls(tx, line)
+        ]
 
-        def read(tx: Tx) -> Sequence[tuple[str, PendingCall]]:
-            return [
-                (tx.agents.get(line.agent_id).name, call)
-                for line in tx.conversations.list_pending(limit=LISTED_MAX)
-                for call in pending_calls(tx, line)
-            ]
-
-        return await self._ports.store.read(read)
-
-    async def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
+    @reads
+    def open_calls(self, tx: Tx, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
         """The calls that the conversation's next run begins with, decided or not, with the arguments as decided."""
-        return await self._ports.store.read(lambda tx: open_calls(tx, find_conversation(tx, self.id, conversation)))
+        return open_calls(tx, find_conversation(tx, self.id, conversation))
 
-    async def find_decisions(
-        self, conversation: ConversationId | None = None, call_id: str | None = None
+    @reads
+    def find_decisions(
+        self, tx: Tx, conversation: ConversationId | None = None, call_id: str | None = None
     ) -> Sequence[str]:
         """This call, if it was answered; without one the calls that a person decided last, if nothing came after."""
-        return await self._ports.store.read(
-            lambda tx: find_decisions(tx, find_conversation(tx, self.id, conversation), call_id)
-        )
+        return find_decisions(tx, find_conversation(tx, self.id, conversation), call_id)
 
-    async def find_decided(self, call_id: str) -> Sequence[ConversationId]:
+    @reads
+    def find_decided(self, tx: Tx, call_id: str) -> Sequence[ConversationId]:
         """The agent's conversations in which a call of this id was answered."""
-
-        def read(tx: Tx) -> Sequence[ConversationId]:
-            lines = tx.conversations.list(self.id, limit=LISTED_MAX)
-            return [line.id for line in lines if find_decisions(tx, line, call_id)]
-
-        return await self._ports.store.read(read)
+        lines = tx.conversations.list(self.id, limit=LISTED_MAX)
+        return [line.id for line in lines if find_decisions(tx, line, call_id)]
 
     async def check_arguments(self, call: PendingCall, arguments: str) -> None:
         """Check that the call could be approved with these arguments, as JSON. Raises: AnswerInvalid."""

@@ -27,8 +27,8 @@ from perdure.engine.conversations.importing import fork
 from perdure.engine.conversations.reset import delete_conversation, reset_conversations
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, outside
-from perdure.library.parts import AsyncAgentPart
-from perdure.library.services.providers import ModelService
+from perdure.library.parts import AsyncAgentPart, reads, writes
+from perdure.library.providers import Handles
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
@@ -95,7 +95,7 @@ class AsyncConversations(AsyncAgentPart):
     ) -> ConversationState:
         """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
-        model = await ModelService(self._app).resolve(model)
+        model = await Handles(self._app).resolve(model)
         values = {**(values or {}), "model": model}
         summary = check_summary(values.get("summary"))
         settings = changed_settings({EPHEMERAL: True}, values)
@@ -113,56 +113,47 @@ class AsyncConversations(AsyncAgentPart):
 
         return await self._ports.store.write(create)
 
-    async def isolated_blocks(self, conversation: ConversationId) -> Sequence[Block]:
+    @reads
+    def isolated_blocks(self, tx: Tx, conversation: ConversationId) -> Sequence[Block]:
         """The blocks that a conversation has for itself, in the order of the agent's blocks. Raises: NotFound."""
+        found = find_conversation(tx, self._id, conversation)
+        isolated = tx.blocks.list_isolated(self._id, found.seq).values()
+        return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
 
-        def read(tx: Tx) -> Sequence[Block]:
-            found = find_conversation(tx, self._id, conversation)
-            isolated = tx.blocks.list_isolated(self._id, found.seq).values()
-            return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
-
-        return await self._ports.store.read(read)
-
-    async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+    @reads
+    def conversations(self, tx: Tx, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         check_limit(limit)
         check_number("after_seq", after_seq)
-        return await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
+        return tx.conversations.list(self.id, limit=limit, after_seq=after_seq)
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
         """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another
         agent's."""
         return await self._ports.store.read(find_conversation, self._agent_id, conversation)
 
-    async def conversation_state(self, conversation: ConversationId | None = None) -> ConversationState:
+    @reads
+    def conversation_state(self, tx: Tx, conversation: ConversationId | None = None) -> ConversationState:
         """The conversation with the messages in its view. Raises: InvalidInput, NotFound."""
-        return await self._ports.store.read(
-            lambda tx: _load_states(tx, [find_conversation(tx, self._agent_id, conversation)])[0]
-        )
+        return _load_states(tx, [find_conversation(tx, self._agent_id, conversation)])[0]
 
-    async def page_of_states(
-        self, where: ConversationFilter, page: Page, order: ConversationOrder
+    @reads
+    def page_of_states(
+        self, tx: Tx, where: ConversationFilter, page: Page, order: ConversationOrder
     ) -> Sequence[ConversationState]:
         """A page of conversations, without the agents' first ones. Raises: NotFound."""
         check_limit(page.limit)
         after = None if page.after is None else ConversationId(page.after)
+        found = tx.conversations.page(where, order=order, ascending=page.ascending, limit=page.limit, after=after)
+        return _load_states(tx, found)
 
-        def read(tx: Tx) -> Sequence[ConversationState]:
-            found = tx.conversations.page(where, order=order, ascending=page.ascending, limit=page.limit, after=after)
-            return _load_states(tx, found)
-
-        return await self._ports.store.read(read)
-
-    async def conversation_of_message(self, message_id: MessageId) -> Conversation:
+    @reads
+    def conversation_of_message(self, tx: Tx, message_id: MessageId) -> Conversation:
         """The conversation that a message is in. Raises: NotFound, also for another agent's."""
-
-        def read(tx: Tx) -> Conversation:
-            message = tx.messages.get(message_id)
-            if self._agent_id not in (None, message.agent_id):
-                raise NotFound("message", message_id, hint="another agent has it")
-            return tx.conversations.get_by_seq(message.agent_id, message.conversation_seq)
-
-        return await self._ports.store.read(read)
+        message = tx.messages.get(message_id)
+        if self._agent_id not in (None, message.agent_id):
+            raise NotFound("message", message_id, hint="another agent has it")
+        return tx.conversations.get_by_seq(message.agent_id, message.conversation_seq)
 
     async def update_conversation(
         self, conversation: ConversationId, **changes: Unpack[ConversationChanges]
@@ -197,7 +188,7 @@ class AsyncConversations(AsyncAgentPart):
         return (
             changes
             if handle is None
-            else {**changes, "model": await ModelService(self._app).resolve(handle, self._agent_id)}
+            else {**changes, "model": await Handles(self._app).resolve(handle, self._agent_id)}
         )
 
     async def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
@@ -225,8 +216,10 @@ class AsyncConversations(AsyncAgentPart):
         """
         return (await self.fork_state(conversation, upto=upto, before=before, hidden=hidden)).conversation
 
-    async def fork_state(
+    @writes
+    def fork_state(
         self,
+        tx: Tx,
         conversation: ConversationId | None,
         *,
         upto: MessageId | None = None,
@@ -239,12 +232,8 @@ class AsyncConversations(AsyncAgentPart):
         Raises: InvalidInput, NotFound.
         """
         inputs, fork_id = self._ports.inputs(), ConversationId(self._ports.ids.new("conversation"))
-
-        def write(tx: Tx) -> ConversationState:
-            source = find_conversation(tx, self._agent_id, conversation)
-            return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]
-
-        return await self._ports.store.write(write)
+        source = find_conversation(tx, self._agent_id, conversation)
+        return _load_states(tx, [fork(tx, source, fork_id, inputs, upto=upto, before=before, hidden=hidden)])[0]
 
     async def compact(
         self, *, conversation: ConversationId | None = None, settings: CompactionSettings | None = None
@@ -267,14 +256,15 @@ class AsyncConversations(AsyncAgentPart):
             NothingToCompact: no message is in view.
         """
         if settings is not None and settings.model is not None:
-            settings = replace(settings, model=await ModelService(self._app).resolve(settings.model))
+            settings = replace(settings, model=await Handles(self._app).resolve(settings.model))
         found = await self.find_conversation(conversation)
         compacted = await compact(found.agent_id, found.seq, settings, self._ports)
         self._app.companions.look(found.agent_id)
         return compacted
 
-    async def recompile(
-        self, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False
+    @writes
+    def recompile(
+        self, tx: Tx, *, conversation: ConversationId | None = None, dry_run: bool = False, keep_time: bool = False
     ) -> str:
         """The system prompt of a conversation (default: the agent's first), compiled with the memory of now, also for
         its next request; `dry_run` changes nothing. With `keep_time` it goes on to name the time of the last
@@ -283,12 +273,8 @@ class AsyncConversations(AsyncAgentPart):
         Raises: InvalidInput; NotFound, also for another agent's.
         """
         inputs = self._ports.inputs()
-
-        def write(tx: Tx) -> str:
-            found = find_conversation(tx, self._agent_id, conversation)
-            return recompile(tx, found.agent_id, found.seq, inputs, dry_run=dry_run, keep_time=keep_time)
-
-        return await self._ports.store.write(write)
+        found = find_conversation(tx, self._agent_id, conversation)
+        return recompile(tx, found.agent_id, found.seq, inputs, dry_run=dry_run, keep_time=keep_time)
 
     async def reset(
         self, *, conversation: ConversationId | None = None, author: Author | None = None

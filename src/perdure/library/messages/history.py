@@ -26,6 +26,7 @@ from perdure.library.messages.paging import (
     load_whole,
 )
 from perdure.library.messages.requests import AsyncRequests, NewMessage, fetch_images
+from perdure.library.parts import reads
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
@@ -35,8 +36,10 @@ T = TypeVar("T")
 class AsyncHistory(AsyncRequests):
     """The messages of an agent, or of all; `AsyncAgent` has these methods."""
 
-    async def messages(
+    @reads
+    def messages(
         self,
+        tx: Tx,
         *,
         conversation: ConversationId | None = None,
         limit: int = 100,
@@ -54,22 +57,20 @@ class AsyncHistory(AsyncRequests):
         check_limit(limit)
         check_number("before_seq", before_seq)
         check_number("after_seq", after_seq)
+        return tx.messages.list(
+            self.id,
+            conversation_seq=None if conversation is None else find_conversation(tx, self.id, conversation).seq,
+            limit=limit,
+            before_seq=before_seq,
+            after_seq=after_seq,
+            newest_first=newest_first,
+            reset=reset,
+        )
 
-        def read(tx: Tx) -> Sequence[Message]:
-            return tx.messages.list(
-                self.id,
-                conversation_seq=None if conversation is None else find_conversation(tx, self.id, conversation).seq,
-                limit=limit,
-                before_seq=before_seq,
-                after_seq=after_seq,
-                newest_first=newest_first,
-                reset=reset,
-            )
-
-        return await self._ports.store.read(read)
-
-    async def shown_messages(
+    @reads
+    def shown_messages(
         self,
+        tx: Tx,
         conversation: ConversationId | Literal["default"] | None,
         page: HistoryPage,
         show: Callable[[Message], Sequence[T]],
@@ -80,30 +81,23 @@ class AsyncHistory(AsyncRequests):
         Raises: InvalidInput, NotFound.
         """
         inputs = self._ports.inputs()
+        if conversation is None:
+            if self._agent_id is not None:
+                tx.agents.model(self._agent_id)
+            return list_shown(History(tx, inputs, self._agent_id), page, show)
+        found = find_conversation(tx, self._agent_id, None if conversation == "default" else conversation)
+        return list_shown(History(tx, inputs, found.agent_id, found.seq), page, show)
 
-        def read(tx: Tx) -> Sequence[T]:
-            if conversation is None:
-                if self._agent_id is not None:
-                    tx.agents.model(self._agent_id)
-                return list_shown(History(tx, inputs, self._agent_id), page, show)
-            found = find_conversation(tx, self._agent_id, None if conversation == "default" else conversation)
-            return list_shown(History(tx, inputs, found.agent_id, found.seq), page, show)
-
-        return await self._ports.store.read(read)
-
-    async def message(self, message_id: MessageId) -> Message:
+    @reads
+    def message(self, tx: Tx, message_id: MessageId) -> Message:
         """The message of this id, which may be a conversation's system message; for a result all of its batch.
 
         Raises: NotFound.
         """
         inputs = self._ports.inputs()
-
-        def read(tx: Tx) -> Message:
-            agent_id, seq = tx.messages.place(message_id)
-            shown = tx.system_messages.find(agent_id, seq - SYSTEM_SEQ) if seq < 0 else None
-            return load_whole(tx, message_id) if shown is None else render_system_message(tx, shown, inputs)
-
-        return await self._ports.store.read(read)
+        agent_id, seq = tx.messages.place(message_id)
+        shown = tx.system_messages.find(agent_id, seq - SYSTEM_SEQ) if seq < 0 else None
+        return load_whole(tx, message_id) if shown is None else render_system_message(tx, shown, inputs)
 
     async def update_message(
         self, message_id: MessageId, text: str, *, part: EditedPart | None = None, call_id: str | None = None
@@ -157,9 +151,10 @@ class AsyncHistory(AsyncRequests):
         self._app.runner.after_runs.note_change((self.id, after.conversation_seq))
         return after
 
-    async def message_count(self) -> int:
+    @reads
+    def message_count(self, tx: Tx) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
-        return await self._ports.store.read(lambda tx: tx.messages.count(self.id))
+        return tx.messages.count(self.id)
 
     async def import_messages(
         self,

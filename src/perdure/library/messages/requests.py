@@ -25,8 +25,8 @@ from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.library.checks import check_callback, check_sender
 from perdure.library.parts import AsyncAgentPart
+from perdure.library.providers import Handles
 from perdure.library.reply import Reply, Turn
-from perdure.library.services.providers import ModelService
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -138,7 +138,7 @@ class AsyncRequests(AsyncAgentPart):
         check_callback(sent.get("callback"))
         check_budget(options)
         if options.model is not None:
-            options = replace(options, model=await ModelService(self._app).resolve(options.model))
+            options = replace(options, model=await Handles(self._app).resolve(options.model))
         ports = self._ports
         check_sender(ports.settings.limits, answer_otid=sent.get("answer_otid"))
         if self._app.models.unused_servers:

@@ -11,7 +11,7 @@ from perdure.core.messages import Message
 from perdure.core.runs import Failure, RunKey
 from perdure.core.text.reprs import short_repr
 from perdure.library.checks import check_limit, check_number
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, reads
 from perdure.library.search import Moment, period
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
@@ -37,8 +37,10 @@ class TranscriptEntry:
 class AsyncTranscripts(AsyncAgentPart):
     """What was said to an agent and by it, as people read it; `AsyncAgent` has this method."""
 
-    async def transcript(
+    @reads
+    def transcript(
         self,
+        tx: Tx,
         *,
         conversation: ConversationId | None = None,
         since: Moment = None,
@@ -54,20 +56,16 @@ class AsyncTranscripts(AsyncAgentPart):
         """
         check_limit(limit)
         check_number("before_seq", before_seq)
-
-        def read(tx: Tx) -> Sequence[TranscriptEntry]:
-            first, _ = period(since, None, tx.agents.get(self.id).timezone)
-            seq = None if conversation is None else find_conversation(tx, self.id, conversation).seq
-            messages = tx.messages.list(
-                self.id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
-            )
-            edits, failures = _edits_of(tx, self.id, seq or 0, messages), _failures_of(tx, self.id, messages)
-            return [
-                TranscriptEntry(message, edits.get(message.id, ()), failures.get(message.id))
-                for message in reversed(messages)
-            ]
-
-        return await self._ports.store.read(read)
+        first, _ = period(since, None, tx.agents.get(self.id).timezone)
+        seq = None if conversation is None else find_conversation(tx, self.id, conversation).seq
+        messages = tx.messages.list(
+            self.id, conversation_seq=seq, before_seq=before_seq, limit=limit, newest_first=True, since=first
+        )
+        edits, failures = _edits_of(tx, self.id, seq or 0, messages), _failures_of(tx, self.id, messages)
+        return [
+            TranscriptEntry(message, edits.get(message.id, ()), failures.get(message.id))
+            for message in reversed(messages)
+        ]
 
 
 def _failures_of(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> dict[MessageId, Failure]:

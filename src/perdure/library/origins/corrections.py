@@ -14,7 +14,7 @@ from perdure.engine.forgetting.erase import erase as erase_text
 from perdure.engine.forgetting.find import Progress, find_mentions, resolve_text
 from perdure.engine.forgetting.forget import forget, undo
 from perdure.library.checks import check_limit, check_number, check_text, outside
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, reads
 from perdure.storage.tx import Tx
 
 
@@ -80,15 +80,12 @@ class AsyncCorrections(AsyncAgentPart):
                 await take_out(one, text)
         return result
 
-    async def corrections(self, *, limit: int = 20) -> Sequence[Correction]:
+    @reads
+    def corrections(self, tx: Tx, *, limit: int = 20) -> Sequence[Correction]:
         """What was corrected or forgotten, the newest first. Raises: InvalidInput, NotFound."""
         check_limit(limit)
-
-        def read(tx: Tx) -> Sequence[Correction]:
-            tx.agents.model(self.id)
-            return tx.corrections.list(self.id, limit=limit)
-
-        return await self._ports.store.read(read)
+        tx.agents.model(self.id)
+        return tx.corrections.list(self.id, limit=limit)
 
     async def undo(self, number: int | None = None, *, author: Author | None = None) -> UndoResult:
         """Undo a correction by its number, or the last. What was changed again since stays, and is named in

@@ -22,7 +22,7 @@ from perdure.core.provenance.sources import (
 from perdure.core.text.line_diff import diff_lines
 from perdure.engine.forgetting.revert import revert, write_of_episode, write_of_passage, write_of_version
 from perdure.library.checks import check_limit, check_text, outside
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 WRITES_MAX = 10_001
@@ -42,45 +42,36 @@ class AsyncSources(AsyncPart):
     that was written in it.
     """
 
-    async def list(self, *, limit: int = 100) -> Sequence[SourceSummary]:
+    @reads
+    def list(self, tx: Tx, *, limit: int = 100) -> Sequence[SourceSummary]:
         """The sources, the one with the newest write first. Raises: NotFound, InvalidInput."""
         check_limit(limit)
+        tx.agents.model(self._id)
+        found = tx.sources.summarise(self._id, limit=limit)
+        agents = tx.agents.list_by_ids(
+            [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
+        )
+        names = {str(id_): agent.name for id_, agent in agents.items()}
+        return [replace(one, title=names.get(one.source.name, "")) for one in found]
 
-        def read(tx: Tx) -> Sequence[SourceSummary]:
-            tx.agents.model(self._id)
-            found = tx.sources.summarise(self._id, limit=limit)
-            agents = tx.agents.list_by_ids(
-                [AgentId(one.source.name) for one in found if one.source.label in ("agent", "other_agent")]
-            )
-            names = {str(id_): agent.name for id_, agent in agents.items()}
-            return [replace(one, title=names.get(one.source.name, "")) for one in found]
-
-        return await self._ports.store.read(read)
-
-    async def show(self, source: str, *, limit: int = 100) -> Sequence[WriteText]:
+    @reads
+    def show(self, tx: Tx, source: str, *, limit: int = 100) -> Sequence[WriteText]:
         """The writes that came from a source or run, the newest first. Raises: NotFound, InvalidInput."""
         check_limit(limit)
         check_text("source", source)
+        return [_text_of(tx, write) for write in _select(tx, self._id, source, limit=limit)]
 
-        def read(tx: Tx) -> Sequence[WriteText]:
-            return [_text_of(tx, write) for write in _select(tx, self._id, source, limit=limit)]
-
-        return await self._ports.store.read(read)
-
-    async def labels(self, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
+    @reads
+    def labels(self, tx: Tx, passages: Sequence[Passage]) -> Mapping[str, TrustLabel]:
         """Id -> label, of those of these passages that may come from outside."""
-
-        def read(tx: Tx) -> Mapping[str, TrustLabel]:
-            writes = [
-                write
-                for archive_id in dict.fromkeys(passage.archive_id for passage in passages)
-                for write in tx.sources.list_by_refs(
-                    archive_id, [passage.id for passage in passages if passage.archive_id == archive_id]
-                )
-            ]
-            return {write.ref: write.label for write in writes if write.label not in TRUSTED}
-
-        return await self._ports.store.read(read)
+        writes = [
+            write
+            for archive_id in dict.fromkeys(passage.archive_id for passage in passages)
+            for write in tx.sources.list_by_refs(
+                archive_id, [passage.id for passage in passages if passage.archive_id == archive_id]
+            )
+        ]
+        return {write.ref: write.label for write in writes if write.label not in TRUSTED}
 
     async def revert(self, source: str, *, dry_run: bool = False, author: Author | None = None) -> RevertResult:
         """Take back all writes that came from a source or run; `agent.undo(result.correction)` brings them back.

@@ -14,7 +14,7 @@ from perdure.engine.run.accept import Request
 from perdure.engine.run.batch import digest_of, named_request
 from perdure.library.checks import Page, check_callback
 from perdure.library.messages.requests import AsyncRequests, BatchPart
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.library.runs.runs import AsyncRuns
 from perdure.storage.tx import Tx
 
@@ -24,7 +24,7 @@ RUNS_MAX = 1_000_000
 """More runs than a batch has."""
 
 
-class AsyncJobs(AsyncPart):
+class Jobs(AsyncPart):
     """All jobs, and the batches alone."""
 
     async def send_batch(
@@ -54,39 +54,34 @@ class AsyncJobs(AsyncPart):
             raise IdempotencyMismatch(idempotency_key)
         return accepted
 
-    async def get_batch(self, batch_id: BatchId) -> Batch:
+    @reads
+    def get_batch(self, tx: Tx, batch_id: BatchId) -> Batch:
         """Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: tx.batches.get(batch_id))
+        return tx.batches.get(batch_id)
 
-    async def list_batches(self, page: Page) -> Sequence[Batch]:
+    @reads
+    def list_batches(self, tx: Tx, page: Page) -> Sequence[Batch]:
         """A page of batches. Raises: NotFound: the batch of a cursor."""
+        after, before = (
+            None if cursor is None else tx.batches.get(BatchId(cursor), deleted=True)
+            for cursor in (page.after, page.before)
+        )
+        return tx.batches.page(ascending=page.ascending, limit=page.limit, after=after, before=before)
 
-        def read(tx: Tx) -> Sequence[Batch]:
-            after, before = (
-                None if cursor is None else tx.batches.get(BatchId(cursor), deleted=True)
-                for cursor in (page.after, page.before)
-            )
-            return tx.batches.page(ascending=page.ascending, limit=page.limit, after=after, before=before)
-
-        return await self._ports.store.read(read)
-
-    async def list_messages(self, batch_id: BatchId, agent_id: AgentId | None, page: Page) -> Sequence[Message]:
+    @reads
+    def list_messages(self, tx: Tx, batch_id: BatchId, agent_id: AgentId | None, page: Page) -> Sequence[Message]:
         """A page of what the runs of a batch answered and their tools returned, by time; of one agent, if one is given.
 
         Raises: NotFound: the batch, or the message of a cursor.
         """
-
-        def read(tx: Tx) -> Sequence[Message]:
-            tx.batches.get(batch_id)
-            places = tx.batches.list_message_ids(batch_id, agent_id=agent_id)
-            selected = page.select(places, kind="message", id_of=lambda place: place[0])
-            found: dict[tuple[AgentId, int], Message] = {}
-            for owner in {place[1] for place in selected}:
-                seqs = [seq for _, agent, seq in selected if agent == owner]
-                found |= {(owner, message.seq): message for message in tx.messages.list_by_seqs(owner, seqs)}
-            return [found[place[1:]] for place in selected if place[1:] in found]
-
-        return await self._ports.store.read(read)
+        tx.batches.get(batch_id)
+        places = tx.batches.list_message_ids(batch_id, agent_id=agent_id)
+        selected = page.select(places, kind="message", id_of=lambda place: place[0])
+        found: dict[tuple[AgentId, int], Message] = {}
+        for owner in {place[1] for place in selected}:
+            seqs = [seq for _, agent, seq in selected if agent == owner]
+            found |= {(owner, message.seq): message for message in tx.messages.list_by_seqs(owner, seqs)}
+        return [found[place[1:]] for place in selected if place[1:] in found]
 
     async def cancel_batch(self, batch_id: BatchId) -> Batch:
         """Ask the runs of a batch that have not ended to stop, and give up the calls at which others have stopped; the
@@ -101,33 +96,30 @@ class AsyncJobs(AsyncPart):
             await self._app.runner.cancel(run.id)
         return await self.get_batch(batch_id)
 
-    async def list(self, page: Page, *, active: bool = False) -> Sequence[Job]:
+    @reads
+    def list(self, tx: Tx, page: Page, *, active: bool = False) -> Sequence[Job]:
         """A page of jobs in order of creation; `active` ones have not ended. Raises: NotFound: the job of a cursor."""
         where = RunFilter(statuses=("queued", "running") if active else ())
-
-        def read(tx: Tx) -> Sequence[Job]:
-            after, before = (
-                None if cursor is None else _find(tx, cursor, deleted=True) for cursor in (page.after, page.before)
-            )
-            # A batch stands before the runs of its time: those that came with it.
-            runs: Sequence[Job] = tx.runs.page(
-                where,
-                limit=page.limit,
-                newest_first=not page.ascending,
-                after=after.created_at if isinstance(after, Batch) else after,
-                before=before.created_at if isinstance(before, Batch) else before,
-            )
-            batches: Sequence[Job] = tx.batches.page(
-                only_unended=active,
-                ascending=page.ascending,
-                limit=page.limit,
-                after=after.created_at if isinstance(after, Run) else after,
-                before=before.created_at if isinstance(before, Run) else before,
-            )
-            jobs = list(heapq.merge(batches, runs, key=_order, reverse=not page.ascending))
-            return jobs[-page.limit :] if page.from_end else jobs[: page.limit]
-
-        return await self._ports.store.read(read)
+        after, before = (
+            None if cursor is None else _find(tx, cursor, deleted=True) for cursor in (page.after, page.before)
+        )
+        # A batch stands before the runs of its time: those that came with it.
+        runs: Sequence[Job] = tx.runs.page(
+            where,
+            limit=page.limit,
+            newest_first=not page.ascending,
+            after=after.created_at if isinstance(after, Batch) else after,
+            before=before.created_at if isinstance(before, Batch) else before,
+        )
+        batches: Sequence[Job] = tx.batches.page(
+            only_unended=active,
+            ascending=page.ascending,
+            limit=page.limit,
+            after=after.created_at if isinstance(after, Run) else after,
+            before=before.created_at if isinstance(before, Run) else before,
+        )
+        jobs = list(heapq.merge(batches, runs, key=_order, reverse=not page.ascending))
+        return jobs[-page.limit :] if page.from_end else jobs[: page.limit]
 
     async def get(self, job_id: str) -> Job:
         """Raises: NotFound."""

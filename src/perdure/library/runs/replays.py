@@ -17,7 +17,7 @@ from perdure.core.runs import NO_USAGE, Run, Step, Usage
 from perdure.core.tools.loops import split_arguments
 from perdure.engine.budget import CallBudget
 from perdure.library.checks import check_text
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, reads
 from perdure.library.runs.steps import build_request, is_redacted, prices_of
 from perdure.library.units import find_run, list_run_messages
 from perdure.storage.tx import Tx
@@ -144,24 +144,21 @@ class AsyncReplays(AsyncAgentPart):
             end += "; a text that was erased since the run reads [redacted] in what was sent"
         return Replay(run_id=run_id, old_model=recorded[0].step.model, new_model=handle, steps=steps, end=end)
 
-    async def export_run(self, run_id: RunId) -> Mapping[str, Any]:
+    @reads
+    def export_run(self, tx: Tx, run_id: RunId) -> Mapping[str, Any]:
         """A run as JSON: messages, and steps with requests, responses (keys are masked), tokens and prices.
 
         Raises: NotFound, also for another agent's.
         """
-
-        def read(tx: Tx) -> Mapping[str, Any]:
-            run = find_run(tx, run_id, self._agent_id)
-            steps = [self._export_step(tx, step) for step in tx.steps.list_by_run(run.key)]
-            fields = ("id", "conversation_id", "status", "stop_reason", "created_at", "started_at", "ended_at")
-            shape: dict[str, Any] = {name: getattr(run, name, None) for name in fields}
-            shape |= {"agent_id": run.key.agent_id, "usage": asdict(run.usage), "steps": steps}
-            shape["failure"] = None if run.failure is None else asdict(run.failure)
-            shape["messages"] = [_message_shape(message) for message in list_run_messages(tx, run)]
-            plain: Mapping[str, Any] = json.loads(json.dumps(shape, default=str))
-            return plain
-
-        return await self._ports.store.read(read)
+        run = find_run(tx, run_id, self._agent_id)
+        steps = [self._export_step(tx, step) for step in tx.steps.list_by_run(run.key)]
+        fields = ("id", "conversation_id", "status", "stop_reason", "created_at", "started_at", "ended_at")
+        shape: dict[str, Any] = {name: getattr(run, name, None) for name in fields}
+        shape |= {"agent_id": run.key.agent_id, "usage": asdict(run.usage), "steps": steps}
+        shape["failure"] = None if run.failure is None else asdict(run.failure)
+        shape["messages"] = [_message_shape(message) for message in list_run_messages(tx, run)]
+        plain: Mapping[str, Any] = json.loads(json.dumps(shape, default=str))
+        return plain
 
     def _export_step(self, tx: Tx, step: Step) -> dict[str, Any]:
         """A step with what was sent and received."""

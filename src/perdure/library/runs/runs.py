@@ -15,6 +15,7 @@ from perdure.core.runs import Run, RunFilter, RunKey, RunStatus, Step, Usage
 from perdure.domain.conversations.spans import Span, spans_of
 from perdure.domain.conversations.units import join_batches
 from perdure.library.checks import Page, check_limit, check_number
+from perdure.library.parts import reads, writes
 from perdure.library.runs.replays import AsyncReplays
 from perdure.library.units import find_conversation, find_run, list_run_messages
 from perdure.storage.tx import Tx
@@ -46,20 +47,18 @@ class AsyncRuns(AsyncReplays):
         where = RunFilter(agent_ids=(self.id,), conversation_id=conversation, statuses=tuple(statuses))
         return await self.page_of_runs(where, Page(limit, ascending=False, after=before))
 
-    async def page_of_runs(self, where: RunFilter, page: Page) -> Sequence[Run]:
+    @reads
+    def page_of_runs(self, tx: Tx, where: RunFilter, page: Page) -> Sequence[Run]:
         """A page of runs. Raises: NotFound: the page begins at no run of these agents."""
 
-        def read(tx: Tx) -> Sequence[Run]:
-            def cursor(run_id: str | None) -> Run | None:
-                run = None if run_id is None else tx.runs.get(RunId(run_id), hidden=True)
-                if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
-                    raise NotFound("run", run.id)
-                return run
+        def cursor(run_id: str | None) -> Run | None:
+            run = None if run_id is None else tx.runs.get(RunId(run_id), hidden=True)
+            if run is not None and where.agent_ids and run.key.agent_id not in where.agent_ids:
+                raise NotFound("run", run.id)
+            return run
 
-            after, before = cursor(page.after), cursor(page.before)
-            return tx.runs.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
-
-        return await self._ports.store.read(read)
+        after, before = cursor(page.after), cursor(page.before)
+        return tx.runs.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
 
     async def run(self, run_id: RunId) -> Run:
         """A run of this agent. Raises: NotFound, also for another agent's."""
@@ -109,25 +108,27 @@ class AsyncRuns(AsyncReplays):
 
         return [await self._app.runner.cancel(run.id) for run in await self._ports.store.read(read)]
 
-    async def find_resumable(
-        self, conversation: ConversationId | None, *, run_id: RunId | None = None, idempotency_key: str | None = None
+    @reads
+    def find_resumable(
+        self,
+        tx: Tx,
+        conversation: ConversationId | None,
+        *,
+        run_id: RunId | None = None,
+        idempotency_key: str | None = None,
     ) -> Run | None:
         """The run of a conversation with this id, or else this key, or else the one that is under way; None: there is
         none. Raises: InvalidInput; NotFound: the conversation has no run of this id."""
-
-        def read(tx: Tx) -> Run | None:
-            line = find_conversation(tx, self._agent_id, conversation)
-            if run_id is not None:
-                run = tx.runs.get(run_id)
-                if (run.key.agent_id, run.conversation_seq) != (line.agent_id, line.seq):
-                    raise NotFound("run", run.id)
-                return run
-            if idempotency_key is not None:
-                known = tx.runs.find_by_key(line.agent_id, line.seq, idempotency_key)
-                return None if known is None else known[0]
-            return next((run for run in _list_unended(tx, line.agent_id, line.seq) if not run.ended), None)
-
-        return await self._ports.store.read(read)
+        line = find_conversation(tx, self._agent_id, conversation)
+        if run_id is not None:
+            run = tx.runs.get(run_id)
+            if (run.key.agent_id, run.conversation_seq) != (line.agent_id, line.seq):
+                raise NotFound("run", run.id)
+            return run
+        if idempotency_key is not None:
+            known = tx.runs.find_by_key(line.agent_id, line.seq, idempotency_key)
+            return None if known is None else known[0]
+        return next((run for run in _list_unended(tx, line.agent_id, line.seq) if not run.ended), None)
 
     async def messages_of_run(
         self, run_id: RunId, page: Page, show: Callable[[Run, Message], Sequence[T]], *, id_of: Callable[[T], str]
@@ -142,57 +143,45 @@ class AsyncRuns(AsyncReplays):
 
         return page.flatten(await self._ports.store.read(read))
 
-    async def hide_run(self, run_id: RunId) -> Run:
+    @writes
+    def hide_run(self, tx: Tx, run_id: RunId) -> Run:
         """Hide a run from lists and look-ups, and return it; its messages stay in the history. Raises: NotFound;
         Conflict: it has not ended, or waits for an answer."""
+        run = tx.runs.get(run_id)
+        line = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
+        if not run.ended or line.pending_run_seq == run.key.seq:
+            raise Conflict(f"{run_id} has not ended: cancel it first")
+        tx.runs.hide(run.key)
+        return run
 
-        def hide(tx: Tx) -> Run:
-            run = tx.runs.get(run_id)
-            line = tx.conversations.get_by_seq(run.key.agent_id, run.conversation_seq)
-            if not run.ended or line.pending_run_seq == run.key.seq:
-                raise Conflict(f"{run_id} has not ended: cancel it first")
-            tx.runs.hide(run.key)
-            return run
-
-        return await self._ports.store.write(hide)
-
-    async def steps_of_run(self, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step], Agent]:
+    @reads
+    def steps_of_run(self, tx: Tx, run_id: RunId, page: Page) -> tuple[Run, Sequence[Step], Agent]:
         """The run, a page of its steps, and its agent. Raises: NotFound."""
-
-        def read(tx: Tx) -> tuple[Run, Sequence[Step], Agent]:
-            run, steps = _load_steps(tx, run_id)
-            selected = page.select(steps, kind="step", id_of=lambda step: step.id)
-            return run, selected, tx.agents.get(run.key.agent_id)
-
-        return await self._ports.store.read(read)
+        run, steps = _load_steps(tx, run_id)
+        selected = page.select(steps, kind="step", id_of=lambda step: step.id)
+        return run, selected, tx.agents.get(run.key.agent_id)
 
     async def usage_of_run(self, run_id: RunId) -> Usage:
         """What the run has cost so far. Raises: NotFound."""
         run, steps = await self._ports.store.read(_load_steps, run_id)
         return run.usage if run.ended else sum((step.usage for step in steps), Usage())
 
-    async def spans_of_run(self, run_id: RunId) -> tuple[Run, Sequence[Span]]:
+    @reads
+    def spans_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[Span]]:
         """The run, and its time line: the run, its model calls and tool calls, by their starts. Raises: NotFound."""
+        run = tx.runs.get(run_id)
+        steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)
+        began = {call_id: at for call_id, (at, _) in starts.items()}
+        return run, spans_of(run, steps, list_run_messages(tx, run), began)
 
-        def read(tx: Tx) -> tuple[Run, Sequence[Span]]:
-            run = tx.runs.get(run_id)
-            steps, starts = tx.steps.list_by_run(run.key), tx.runs.get_call_starts(run.key)
-            began = {call_id: at for call_id, (at, _) in starts.items()}
-            return run, spans_of(run, steps, list_run_messages(tx, run), began)
-
-        return await self._ports.store.read(read)
-
-    async def tools_of_run(self, run_id: RunId) -> tuple[Run, Sequence[ToolId]]:
+    @reads
+    def tools_of_run(self, tx: Tx, run_id: RunId) -> tuple[Run, Sequence[ToolId]]:
         """The run, and the tools whose results it holds, each once; a tool that is deleted has no id. Raises:
         NotFound."""
-
-        def read(tx: Tx) -> tuple[Run, Sequence[ToolId]]:
-            run = tx.runs.get(run_id)
-            names = dict.fromkeys(result.name for message in list_run_messages(tx, run) for result in message.results)
-            tools = [tx.tools.find_by_name(name) for name in names]
-            return run, [tool.id for tool in tools if tool is not None]
-
-        return await self._ports.store.read(read)
+        run = tx.runs.get(run_id)
+        names = dict.fromkeys(result.name for message in list_run_messages(tx, run) for result in message.results)
+        tools = [tx.tools.find_by_name(name) for name in names]
+        return run, [tool.id for tool in tools if tool is not None]
 
     @property
     def stream_retention(self) -> timedelta:

@@ -36,7 +36,7 @@ from perdure.engine.run.costs import read_ledger
 from perdure.engine.run.request import load_view
 from perdure.engine.run.room import Preview, preview
 from perdure.library.checks import Page, check_limit, check_text
-from perdure.library.parts import AsyncAgentPart
+from perdure.library.parts import AsyncAgentPart, reads, writes
 from perdure.library.units import find_conversation, find_run, list_run_messages
 from perdure.storage.tx import Tx
 
@@ -112,7 +112,8 @@ class AsyncSteps(AsyncAgentPart):
         check_limit(limit)
         return await self._ports.store.read(_list_steps, self._app.models, self.id, conversation, run_id, limit, before)
 
-    async def request(self, step_id: StepId) -> ModelRequest:
+    @reads
+    def request(self, tx: Tx, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
         Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
@@ -120,18 +121,15 @@ class AsyncSteps(AsyncAgentPart):
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """
-        return await self._ports.store.read(lambda tx: build_request(tx, find_step(tx, self.id, step_id))[1])
+        return build_request(tx, find_step(tx, self.id, step_id))[1]
 
-    async def explain(self, step_id: StepId) -> Explanation:
+    @reads
+    def explain(self, tx: Tx, step_id: StepId) -> Explanation:
         """What each part of a step's request took: tokens, the provider's cache, the price.
 
         Raises: NotFound, also for another agent's; ReplayMismatch; InvalidInput: the catalog can't be read.
         """
-
-        def read(tx: Tx) -> Explanation:
-            return explain_step(tx, find_step(tx, self.id, step_id), self._app.models, self._ports.counter)[2]
-
-        return await self._ports.store.read(read)
+        return explain_step(tx, find_step(tx, self.id, step_id), self._app.models, self._ports.counter)[2]
 
     async def costs(self, *, conversation: ConversationId | None = None, limit: int = 1_000) -> CostLedger:
         """What a conversation (default: the agent's first) costs: its newest requests and the summaries since then.
@@ -150,22 +148,20 @@ class AsyncSteps(AsyncAgentPart):
         store = self._ports.store
         return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
 
-    async def exchange(self, step_id: StepId) -> Exchange | None:
+    @reads
+    def exchange(self, tx: Tx, step_id: StepId) -> Exchange | None:
         """What a step of this agent sent and received, with keys masked; None for a model without HTTP.
 
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """
-        return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, self.id, step_id)))
+        return tx.steps.exchange(find_step(tx, self.id, step_id))
 
-    async def preview(self, conversation: ConversationId | None = None) -> Preview:
+    @reads
+    def preview(self, tx: Tx, conversation: ConversationId | None = None) -> Preview:
         """The next request of a conversation, with the agent as it is now. Raises: InvalidInput, NotFound."""
         inputs = self._ports.inputs()
-
-        def read(tx: Tx) -> Preview:
-            found = find_conversation(tx, self._id, conversation)
-            return preview(tx, tx.conversations.get_agent(self._id, found.seq), found, inputs)
-
-        return await self._ports.store.read(read)
+        found = find_conversation(tx, self._id, conversation)
+        return preview(tx, tx.conversations.get_agent(self._id, found.seq), found, inputs)
 
     def leaving_next(self, next_request: Preview) -> Sequence[Message] | None:
         """The messages in view that leave it at the next compaction, oldest first; None: the agent has a context engine
@@ -178,41 +174,37 @@ class AsyncSteps(AsyncAgentPart):
         )
         return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
 
-    async def step(self, step_id: StepId) -> StepOfRun:
+    @reads
+    def step(self, tx: Tx, step_id: StepId) -> StepOfRun:
         """The step with its run and agent. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: _with_agent(tx, *load_with_run(tx, step_id)))
+        return _with_agent(tx, *load_with_run(tx, step_id))
 
-    async def page_of_steps(self, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
+    @reads
+    def page_of_steps(self, tx: Tx, where: StepFilter, page: Page) -> Sequence[StepOfRun]:
         """A page of the steps of all agents. Raises: NotFound: the page begins at no such step."""
 
-        def read(tx: Tx) -> Sequence[StepOfRun]:
-            def cursor(step_id: str | None) -> Step | None:
-                step = None if step_id is None else load_with_run(tx, StepId(step_id))[1]
-                if step is not None and where.agent_id not in (None, step.agent_id):
-                    raise NotFound("step", step.id)
-                return step
+        def cursor(step_id: str | None) -> Step | None:
+            step = None if step_id is None else load_with_run(tx, StepId(step_id))[1]
+            if step is not None and where.agent_id not in (None, step.agent_id):
+                raise NotFound("step", step.id)
+            return step
 
-            after, before = cursor(page.after), cursor(page.before)
-            steps = tx.steps.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
-            runs = tx.runs.list_by_keys([RunKey(step.agent_id, step.run_seq) for step in steps])
-            agents = tx.agents.list_by_ids([step.agent_id for step in steps])
-            return [StepOfRun(step, runs[RunKey(step.agent_id, step.run_seq)], agents[step.agent_id]) for step in steps]
+        after, before = cursor(page.after), cursor(page.before)
+        steps = tx.steps.page(where, limit=page.limit, newest_first=not page.ascending, after=after, before=before)
+        runs = tx.runs.list_by_keys([RunKey(step.agent_id, step.run_seq) for step in steps])
+        agents = tx.agents.list_by_ids([step.agent_id for step in steps])
+        return [StepOfRun(step, runs[RunKey(step.agent_id, step.run_seq)], agents[step.agent_id]) for step in steps]
 
-        return await self._ports.store.read(read)
-
-    async def put_feedback(
-        self, step_id: StepId, feedback: Feedback | None, *, tags: Sequence[str] | None = None
+    @writes
+    def put_feedback(
+        self, tx: Tx, step_id: StepId, feedback: Feedback | None, *, tags: Sequence[str] | None = None
     ) -> StepOfRun:
         """Replace a person's opinion of the step; None takes it back. Tags that are None stay. Raises: NotFound,
         TooMany."""
-
-        def write(tx: Tx) -> StepOfRun:
-            run, step = load_with_run(tx, step_id)
-            kept = step.tags if tags is None else as_tags(tags)
-            check_item_limits(tx.limits, tags=kept)
-            return _with_agent(tx, run, tx.steps.put_feedback(step, feedback, kept))
-
-        return await self._ports.store.write(write)
+        run, step = load_with_run(tx, step_id)
+        kept = step.tags if tags is None else as_tags(tags)
+        check_item_limits(tx.limits, tags=kept)
+        return _with_agent(tx, run, tx.steps.put_feedback(step, feedback, kept))
 
     async def messages_of_step(
         self, step_id: StepId, page: Page, show: Callable[[Message], Sequence[T]], *, id_of: Callable[[T], str]
@@ -228,23 +220,17 @@ class AsyncSteps(AsyncAgentPart):
 
         return page.flatten(await self._ports.store.read(read))
 
-    async def times_of_step(self, step_id: StepId) -> tuple[Run, StepTimes]:
+    @reads
+    def times_of_step(self, tx: Tx, step_id: StepId) -> tuple[Run, StepTimes]:
         """The run of a step, and how long the step's model call and tool calls took. Raises: NotFound."""
+        run, step = load_with_run(tx, step_id)
+        return run, times_of(step, list_run_messages(tx, run))
 
-        def read(tx: Tx) -> tuple[Run, StepTimes]:
-            run, step = load_with_run(tx, step_id)
-            return run, times_of(step, list_run_messages(tx, run))
-
-        return await self._ports.store.read(read)
-
-    async def trace_of_step(self, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
+    @reads
+    def trace_of_step(self, tx: Tx, step_id: StepId) -> tuple[Run, Step, Exchange | None]:
         """The step, its run, and what was sent and received, without the messages. Raises: NotFound."""
-
-        def read(tx: Tx) -> tuple[Run, Step, Exchange | None]:
-            run, step = load_with_run(tx, step_id)
-            return run, step, tx.steps.exchange(step)
-
-        return await self._ports.store.read(read)
+        run, step = load_with_run(tx, step_id)
+        return run, step, tx.steps.exchange(step)
 
     async def costs_of_runs(self, runs: Sequence[Run]) -> Mapping[RunId, float | None]:
         """Run -> US dollars for its measured model calls; None: none was measured, or a price is unknown.

@@ -3,99 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
 from typing import Literal
 
-from perdure.core.agents import Agent, AgentFilter, AgentOrder
+from perdure.core.agents import Agent
 from perdure.core.blocks import Author, Block
 from perdure.core.groups.group import GroupKind
-from perdure.core.ids import AgentId
-from perdure.domain.agents.units import AgentChanges, NewAgent
-from perdure.library.agents import (
-    NO_BELONGINGS,
-    AgentState,
-    AsyncAgentRecord,
-    AsyncAgents,
-    Belongings,
-    Changes,
-    SameName,
-)
-from perdure.library.checks import Page
-from perdure.library.messages.requests import NewMessage
-from perdure.library.sync.parts import AgentPart, Part
+from perdure.library.agents import NO_BELONGINGS, AgentState, AsyncAgentRecord, Belongings, Changes
+from perdure.library.sync.parts import AgentPart
 
-__all__ = ["AgentRecord", "Agents"]
-
-
-class Agents(Part):
-    """All agents of the store."""
-
-    _inner: AsyncAgents
-
-    def add(
-        self,
-        new: NewAgent,
-        *,
-        belongings: Belongings = NO_BELONGINGS,
-        messages: Sequence[NewMessage] = (),
-        same_name: SameName = "allow",
-        companion: GroupKind | None = None,
-        author: Author | None = None,
-    ) -> Agent:
-        """A new agent with all that belongs to it, and its first messages; all in one transaction, or nothing.
-
-        Args:
-            same_name: if another agent has this name, whether to use it too, refuse it, or append a number.
-            companion: the kind of the companion that it gets; None: it gets none.
-        Raises: NameInvalid, InvalidInput, EmptyMessage, MessageTooLarge, BlockLimitExceeded, AlreadyExists;
-            NotFound: a tool, block or folder; StoreError.
-        """
-        return self._portal.run(
-            self._inner.add(
-                new, belongings=belongings, messages=messages, same_name=same_name, companion=companion, author=author
-            )
-        )
-
-    def check_model(self, handle: str) -> None:
-        """Check that an agent can have this model; a server of local models is asked before one is refused.
-
-        Raises: InvalidInput; ModelNotFound, with the models that there are, and what helps.
-        """
-        self._portal.run(self._inner.check_model(handle))
-
-    def model_changes(self, handle: str | None) -> AgentChanges:
-        """The change that pins an agent to a model; None: that has it follow the default. Raises: as `check_model`."""
-        return self._portal.run(self._inner.model_changes(handle))
-
-    def resolve(self, name_or_id: str) -> Agent:
-        """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
-        return self._portal.run(self._inner.resolve(name_or_id))
-
-    def find_last_used(self) -> Agent | None:
-        """The agent with the newest run, else the newest agent; None when there is none."""
-        return self._portal.run(self._inner.find_last_used())
-
-    def page(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[Agent]:
-        """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
-        return self._portal.run(self._inner.page(where, page, order))
-
-    def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
-        """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return self._portal.run(self._inner.states(where, page, order))
-
-    def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
-        """Agent -> when the newest message was added to it; not there: it has none."""
-        return self._portal.run(self._inner.last_used(agent_ids))
-
-    def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
-        """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
-        exist any more; `text` is a part of a tag, in any case. Raises: InvalidInput."""
-        return self._portal.run(self._inner.tags(page, text=text))
-
-    def count(self, where: AgentFilter) -> int:
-        """How many agents the filter lets through."""
-        return self._portal.run(self._inner.count(where))
+__all__ = ["AgentRecord"]
 
 
 class AgentRecord(AgentPart):

@@ -10,33 +10,20 @@ from typing import Any, Unpack
 
 from perdure.context.engines.port import ContextEngine
 from perdure.core.agents import DEFAULT_AGENT_TYPE
-from perdure.core.ids import AgentId, ArchiveId, BlockId, FolderId, GraphId, GroupId, Ids
+from perdure.core.ids import AgentId, BlockId, Ids
 from perdure.core.models import Model
 from perdure.core.ports import Clock, Embedder
 from perdure.domain.blocks.units import NewBlock
 from perdure.library.perdure import AgentOptions, AsyncPerdure
 from perdure.library.portal import Portal
 from perdure.library.search import RecallOptions
-from perdure.library.sync.agent import Agent, AgentById
-from perdure.library.sync.agents import Agents
-from perdure.library.sync.archives import ArchiveById, Archives
+from perdure.library.sync.agent import Agent
+from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
-from perdure.library.sync.facts.facts import Facts
-from perdure.library.sync.files.folders import FolderById, Folders
-from perdure.library.sync.groups.companions import Companion
-from perdure.library.sync.groups.groups import GroupById, Groups
-from perdure.library.sync.messages.approval import Approval
-from perdure.library.sync.messages.conversations import Conversations
-from perdure.library.sync.messages.history import History
-from perdure.library.sync.origins.why import Why
-from perdure.library.sync.passages import Passages
-from perdure.library.sync.runs.jobs import Jobs
-from perdure.library.sync.runs.runs import Runs
-from perdure.library.sync.runs.steps import Steps
-from perdure.library.sync.schedules import Schedules
-from perdure.library.sync.search import Search
+from perdure.library.sync.files.folders import Folders
+from perdure.library.sync.groups.groups import Groups
 from perdure.library.sync.tools.mcp import Mcp
-from perdure.library.sync.tools.secrets import Sandbox, Secrets
+from perdure.library.sync.tools.secrets import Secrets
 from perdure.library.sync.tools.tools import Tools
 from perdure.search.hits import Recalled
 from perdure.settings import Settings
@@ -153,74 +140,9 @@ class Perdure:
         return Groups(self._portal, self._inner.groups)
 
     @property
-    def schedules(self) -> Schedules:
-        """The schedules of all agents."""
-        return Schedules(self._portal, self._inner.schedules)
-
-    @property
-    def companions(self) -> Companion:
-        """The companions of all agents."""
-        return Companion(self._portal, self._inner.companions)
-
-    @property
-    def facts(self) -> Facts:
-        """The facts of all agents and graphs, by their ids."""
-        return Facts(self._portal, self._inner.facts)
-
-    @property
-    def messages(self) -> History:
-        """The messages of all agents."""
-        return History(self._portal, self._inner.messages)
-
-    @property
-    def conversations(self) -> Conversations:
-        """The conversations of all agents."""
-        return Conversations(self._portal, self._inner.conversations)
-
-    @property
-    def approvals(self) -> Approval:
-        """The calls of all agents that wait."""
-        return Approval(self._portal, self._inner.approvals)
-
-    @property
-    def all_agents(self) -> Agents:
-        """All agents of the store, as they are stored; `agents` lists those to talk to."""
-        return Agents(self._portal, self._inner.all_agents)
-
-    @property
-    def search(self) -> Search:
-        """Searches of all agents and archives."""
-        return Search(self._portal, self._inner.search)
-
-    @property
-    def origins(self) -> Why:
-        """Where memories and answers of all agents come from."""
-        return Why(self._portal, self._inner.origins)
-
-    @property
-    def runs(self) -> Runs:
-        """The runs of all agents."""
-        return Runs(self._portal, self._inner.runs)
-
-    @property
-    def steps(self) -> Steps:
-        """The model calls of all agents."""
-        return Steps(self._portal, self._inner.steps)
-
-    @property
-    def jobs(self) -> Jobs:
-        """Batches of messages, and runs as older clients know them."""
-        return Jobs(self._portal, self._inner.jobs)
-
-    @property
     def secrets(self) -> Secrets:
         """The secrets of the store, which the tools of every agent may name."""
         return Secrets(self._portal, self._inner.secrets)
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """The configuration of the sandbox, with the variables of all custom tools."""
-        return Sandbox(self._portal, self._inner.sandbox)
 
     @property
     def mcp(self) -> Mcp:
@@ -313,34 +235,6 @@ class Perdure:
     def agent(self, name_or_id: str) -> Agent:
         """The agent of this id or name; of several of one name the newest. Raises: NotFound, naming what there is."""
         return Agent(self._portal, self._portal.run(self._inner.agent(name_or_id)))
-
-    def agent_of(self, agent_id: AgentId | None) -> AgentById:
-        """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.
-
-        Args:
-            agent_id: None: any agent, for what a conversation or run names.
-        """
-        return AgentById(self._portal, self._inner.agent_of(agent_id))
-
-    def archive_of(self, archive_id: ArchiveId) -> ArchiveById:
-        """The archive of this id, which is not looked up."""
-        return ArchiveById(self._portal, self._inner.archive_of(archive_id))
-
-    def passages_of(self, owner_id: ArchiveId | AgentId) -> Passages:
-        """The passages of an archive or agent; what is changed by this can't be undone."""
-        return Passages(self._portal, self._inner.passages_of(owner_id))
-
-    def folder_of(self, folder_id: FolderId) -> FolderById:
-        """The folder of this id, which is not looked up."""
-        return FolderById(self._portal, self._inner.folder_of(folder_id))
-
-    def group_of(self, group_id: GroupId) -> GroupById:
-        """The group of this id, which is not looked up."""
-        return GroupById(self._portal, self._inner.group_of(group_id))
-
-    def facts_of(self, owner: AgentId | GraphId) -> Facts:
-        """The facts of an agent or a graph, which is not looked up."""
-        return Facts(self._portal, self._inner.facts_of(owner))
 
     def last_agent(self) -> Agent | None:
         """The agent that was used last; None when there is none yet."""

@@ -32,7 +32,7 @@ from perdure.domain.mcp import (
 from perdure.domain.secrets import open_server
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import check_text
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.storage.tx import Tx
 
 log = logging.getLogger(__name__)
@@ -107,20 +107,18 @@ class AsyncMcp(AsyncPart):
         finally:
             await self._app.mcp.forget(server.id)
 
-    async def list(self) -> Sequence[McpServer]:
+    @reads
+    def list(self, tx: Tx) -> Sequence[McpServer]:
         """The servers, in order of creation."""
-        return await self._ports.store.read(lambda tx: tx.mcp.list())
+        return tx.mcp.list()
 
-    async def list_of_agent(self, agent_id: AgentId) -> Sequence[McpServer]:
+    @reads
+    def list_of_agent(self, tx: Tx, agent_id: AgentId) -> Sequence[McpServer]:
         """The servers of which the agent has a tool, sorted as `list`. Raises: NotFound."""
-
-        def read(tx: Tx) -> Sequence[McpServer]:
-            tx.agents.model(agent_id)
-            found = [tx.mcp.find_tool(tool.id) for tool in tx.tools.list_by_agent(agent_id)]
-            ids = {tool.server_id for tool in found if tool is not None}
-            return [server for server in tx.mcp.list() if server.id in ids]
-
-        return await self._ports.store.read(read)
+        tx.agents.model(agent_id)
+        found = [tx.mcp.find_tool(tool.id) for tool in tx.tools.list_by_agent(agent_id)]
+        ids = {tool.server_id for tool in found if tool is not None}
+        return [server for server in tx.mcp.list() if server.id in ids]
 
     async def get(self, name: str) -> McpState:
         """A server and its tools. Raises: NotFound, naming what there is."""
@@ -133,9 +131,10 @@ class AsyncMcp(AsyncPart):
         server, tools = await self._ports.store.read(load)
         return McpState(server=server, tools=tools, open=self._app.mcp.is_open(server.id))
 
-    async def server(self, server_id: McpServerId) -> McpServer:
+    @reads
+    def server(self, tx: Tx, server_id: McpServerId) -> McpServer:
         """The server of this id. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: tx.mcp.get(server_id))
+        return tx.mcp.get(server_id)
 
     async def get_by_name(self, name: str) -> McpServer:
         """The server of this name. Raises: NotFound."""
@@ -215,17 +214,12 @@ class AsyncMcp(AsyncPart):
         """The server's tools that agents can be given, by name. Raises: NotFound."""
         return await self._ports.store.read(_list_tools, server_id)
 
-    async def own_names(self, server_id: McpServerId) -> Mapping[ToolId, str]:
+    @reads
+    def own_names(self, tx: Tx, server_id: McpServerId) -> Mapping[ToolId, str]:
         """The server's own names of its tools, of those that no other tool has the name of. Raises: NotFound."""
-
-        def read(tx: Tx) -> Mapping[ToolId, str]:
-            known = {one.tool_id: one.name for one in tx.mcp.tools(server_id) if one.tool_id is not None}
-            taken = {
-                tool.spec.name for tool in tx.tools.page(where=ToolFilter(names=tuple(known.values())), limit=1_000)
-            }
-            return {id_: name for id_, name in known.items() if name not in taken | {*CONTEXT_TOOL_SPECS}}
-
-        return await self._ports.store.read(read)
+        known = {one.tool_id: one.name for one in tx.mcp.tools(server_id) if one.tool_id is not None}
+        taken = {tool.spec.name for tool in tx.tools.page(where=ToolFilter(names=tuple(known.values())), limit=1_000)}
+        return {id_: name for id_, name in known.items() if name not in taken | {*CONTEXT_TOOL_SPECS}}
 
     async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
         """Raises: NotFound: another server's, or none."""

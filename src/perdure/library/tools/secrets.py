@@ -20,7 +20,7 @@ from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
 from perdure.engine.ports import SystemClock
 from perdure.library.checks import Page, check_text
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.settings import Settings
 from perdure.storage.store import Store
 from perdure.storage.tx import Tx
@@ -43,54 +43,52 @@ class AsyncSecrets(AsyncPart):
             put_secret, self._owner_id, name, value, cipher=ports.cipher, at=ports.clock.now()
         )
 
-    async def list(self) -> Sequence[Secret]:
+    @reads
+    def list(self, tx: Tx) -> Sequence[Secret]:
         """Sorted by name; the values stay encrypted. Raises: NotFound: the agent is gone."""
+        if self._agent_id is not None:
+            tx.agents.model(self._agent_id)
+        return tx.secrets.list(self._owner_id)
 
-        def load(tx: Tx) -> Sequence[Secret]:
-            if self._agent_id is not None:
-                tx.agents.model(self._agent_id)
-            return tx.secrets.list(self._owner_id)
-
-        return await self._ports.store.read(load)
-
-    async def delete(self, name: str) -> None:
+    @writes
+    def delete(self, tx: Tx, name: str) -> None:
         """Raises: NotFound."""
         check_text("a secret's name", name)
-        await self._ports.store.write(lambda tx: tx.secrets.delete(self._owner_id, name))
+        tx.secrets.delete(self._owner_id, name)
 
     @property
     def _owner_id(self) -> str:
         return self._agent_id or ORGANISATION
 
 
-class AsyncSandbox(AsyncPart):
+class Sandbox(AsyncPart):
     """The configuration of the sandbox, of which there is one, with its variables."""
 
-    async def put(self, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:
+    @writes
+    def put(self, tx: Tx, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:
         """The configuration with these settings, made if there is none; with None as it is.
 
         Raises: NotFound: it has another id than `config_id`; TooMany.
         """
         id_, now = SandboxId(self._ports.ids.new("sandbox")), self._ports.clock.now()
+        before = tx.sandbox.find() if config_id is None else tx.sandbox.get(config_id)
+        if settings is None and before is not None:
+            return before
+        check_item_limits(tx.limits, settings=settings)
+        return tx.sandbox.put(SandboxConfig(id=id_, settings=settings or {}, created_at=now, updated_at=now))
 
-        def put(tx: Tx) -> SandboxConfig:
-            before = tx.sandbox.find() if config_id is None else tx.sandbox.get(config_id)
-            if settings is None and before is not None:
-                return before
-            check_item_limits(tx.limits, settings=settings)
-            return tx.sandbox.put(SandboxConfig(id=id_, settings=settings or {}, created_at=now, updated_at=now))
-
-        return await self._ports.store.write(put)
-
-    async def find(self) -> SandboxConfig | None:
+    @reads
+    def find(self, tx: Tx) -> SandboxConfig | None:
         """The configuration; None: there is none."""
-        return await self._ports.store.read(lambda tx: tx.sandbox.find())
+        return tx.sandbox.find()
 
-    async def delete(self, config_id: SandboxId) -> None:
+    @writes
+    def delete(self, tx: Tx, config_id: SandboxId) -> None:
         """Delete the configuration with its variables. Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.sandbox.delete(config_id))
+        tx.sandbox.delete(config_id)
 
-    async def add_variable(self, config_id: SandboxId, name: str, value: str, description: str | None) -> Variable:
+    @writes
+    def add_variable(self, tx: Tx, config_id: SandboxId, name: str, value: str, description: str | None) -> Variable:
         """A new variable of all custom tools, encrypted.
 
         Raises: InvalidInput, SecretKeyMissing, TooMany; NotFound: there is no such configuration; AlreadyExists: its
@@ -107,52 +105,43 @@ class AsyncSandbox(AsyncPart):
             created_at=now,
             updated_at=now,
         )
+        tx.sandbox.get(config_id)
+        check_item_limits(tx.limits, description=description)
+        variable = seal_variable(tx, bare, value, cipher=self._ports.cipher)
+        tx.sandbox.add_variable(variable)
+        return variable
 
-        def add(tx: Tx) -> Variable:
-            tx.sandbox.get(config_id)
-            check_item_limits(tx.limits, description=description)
-            variable = seal_variable(tx, bare, value, cipher=self._ports.cipher)
-            tx.sandbox.add_variable(variable)
-            return variable
-
-        return await self._ports.store.write(add)
-
-    async def update_variable(
-        self, variable_id: VariableId, name: str | None, value: str | None, description: str | None
+    @writes
+    def update_variable(
+        self, tx: Tx, variable_id: VariableId, name: str | None, value: str | None, description: str | None
     ) -> Variable:
         """The variable as changed; None leaves a field, and an empty value the stored one.
 
         Raises: InvalidInput, SecretKeyMissing, NotFound; AlreadyExists: another one has the name.
         """
         now = self._ports.clock.now()
+        check_item_limits(tx.limits, description=description)
+        before = tx.sandbox.get_variable(variable_id)
+        after = replace(before, name=name or before.name, updated_at=now)
+        if description is not None:
+            after = replace(after, description=description)
+        check_secret(after.name, value or "")
+        if value:
+            after = seal_variable(tx, after, value, cipher=self._ports.cipher)
+        tx.sandbox.put_variable(after)
+        return after
 
-        def update(tx: Tx) -> Variable:
-            check_item_limits(tx.limits, description=description)
-            before = tx.sandbox.get_variable(variable_id)
-            after = replace(before, name=name or before.name, updated_at=now)
-            if description is not None:
-                after = replace(after, description=description)
-            check_secret(after.name, value or "")
-            if value:
-                after = seal_variable(tx, after, value, cipher=self._ports.cipher)
-            tx.sandbox.put_variable(after)
-            return after
-
-        return await self._ports.store.write(update)
-
-    async def list_variables(self, config_id: SandboxId, page: Page) -> Sequence[Variable]:
+    @reads
+    def list_variables(self, tx: Tx, config_id: SandboxId, page: Page) -> Sequence[Variable]:
         """A page of the variables, oldest first; their values stay encrypted. Raises: NotFound."""
+        tx.sandbox.get(config_id)
+        variables = sorted(tx.sandbox.list_variables(), key=lambda one: (one.created_at, one.name))
+        return page.select(variables, kind="variable", id_of=lambda one: one.id)
 
-        def read(tx: Tx) -> Sequence[Variable]:
-            tx.sandbox.get(config_id)
-            variables = sorted(tx.sandbox.list_variables(), key=lambda one: (one.created_at, one.name))
-            return page.select(variables, kind="variable", id_of=lambda one: one.id)
-
-        return await self._ports.store.read(read)
-
-    async def delete_variable(self, variable_id: VariableId) -> None:
+    @writes
+    def delete_variable(self, tx: Tx, variable_id: VariableId) -> None:
         """Raises: NotFound."""
-        await self._ports.store.write(lambda tx: tx.sandbox.delete_variable(variable_id))
+        tx.sandbox.delete_variable(variable_id)
 
 
 PASSES = 10

@@ -33,7 +33,7 @@ from perdure.domain.tools.units import (
 from perdure.engine.conversations.reset import delete
 from perdure.library.agents import AsyncAgentRecord
 from perdure.library.checks import Page, check_limit, check_page, check_text, outside
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.library.tools.calls import check_sandbox_limits, run_tool
 from perdure.storage.tx import Tx
 
@@ -99,10 +99,11 @@ class AsyncTools(AsyncPart):
         """The tool of this name or id. Raises: NotFound, naming what there is."""
         return (await self.state(name_or_id)).tool
 
-    async def state(self, name_or_id: str) -> ToolState:
+    @reads
+    def state(self, tx: Tx, name_or_id: str) -> ToolState:
         """The tool of this name or id, with its code. Raises: NotFound, naming what there is."""
         check_text("a tool's name or id", name_or_id)
-        return await self._ports.store.read(lambda tx: _load_states(tx, [_resolve_tool(tx, name_or_id)])[0])
+        return _load_states(tx, [_resolve_tool(tx, name_or_id)])[0]
 
     async def code(self, name_or_id: str) -> ToolCode | None:
         """The code of a custom tool; None: this tool has no source. Its environment has all names, but only the values
@@ -124,33 +125,32 @@ class AsyncTools(AsyncPart):
         found = await self.page(where, Page(limit, ascending=False, after=after))
         return [state.tool for state in found]
 
-    async def page(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
+    @reads
+    def page(self, tx: Tx, where: ToolFilter, page: Page) -> Sequence[ToolState]:
         """A page of tools. Raises: InvalidInput; NotFound: the page begins at no tool; the filter's agent."""
         check_page(page, text=where.text)
-        return await self._ports.store.read(lambda tx: _load_states(tx, tx.tools.page(where=where, **page.arguments)))
+        return _load_states(tx, tx.tools.page(where=where, **page.arguments))
 
-    async def count(self, where: ToolFilter) -> int:
+    @reads
+    def count(self, tx: Tx, where: ToolFilter) -> int:
         """How many tools the filter lets through."""
-        return await self._ports.store.read(lambda tx: tx.tools.count(where))
+        return tx.tools.count(where)
 
     async def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
         return [hit for hit, _ in await self.search_codes(query, ToolFilter(), limit=limit)]
 
-    async def search_codes(
-        self, query: str, where: ToolFilter, *, limit: int
+    @reads
+    def search_codes(
+        self, tx: Tx, query: str, where: ToolFilter, *, limit: int
     ) -> Sequence[tuple[ToolHit, ToolCode | None]]:
         """The tools whose name, tags or description have the words, best first; without words the newest."""
         check_limit(limit)
         check_text("query", query)
-
-        def load(tx: Tx) -> Sequence[tuple[ToolHit, ToolCode | None]]:
-            tx.limits.check("query_limit_chars", len(query))
-            hits = search_tools(tx, query, where=where, limit=limit)
-            codes = tx.tools.codes([hit.tool.id for hit in hits])
-            return [(hit, codes.get(hit.tool.id)) for hit in hits]
-
-        return await self._ports.store.read(load)
+        tx.limits.check("query_limit_chars", len(query))
+        hits = search_tools(tx, query, where=where, limit=limit)
+        codes = tx.tools.codes([hit.tool.id for hit in hits])
+        return [(hit, codes.get(hit.tool.id)) for hit in hits]
 
     async def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
         """Change fields of a tool and return it; its agents have the change from their next model call on.
@@ -163,18 +163,15 @@ class AsyncTools(AsyncPart):
         """
         return (await self.edit(name_or_id, changes)).tool
 
-    async def edit(self, name_or_id: str, changes: Changes) -> ToolState:
+    @writes
+    def edit(self, tx: Tx, name_or_id: str, changes: Changes) -> ToolState:
         """The tool as changed, for all its agents. A field that is missing stays."""
         check_text("a tool's name or id", name_or_id)
         now, cipher = self._ports.clock.now(), self._ports.cipher
-
-        def edit(tx: Tx) -> ToolState:
-            before = _resolve_tool(tx, name_or_id)
-            fields = changes(before) if callable(changes) else changes
-            check_sandbox_limits(self._app, memory_mb=fields.get("memory_mb"), timeout_s=fields.get("timeout_s"))
-            return _load_states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
-
-        return await self._ports.store.write(edit)
+        before = _resolve_tool(tx, name_or_id)
+        fields = changes(before) if callable(changes) else changes
+        check_sandbox_limits(self._app, memory_mb=fields.get("memory_mb"), timeout_s=fields.get("timeout_s"))
+        return _load_states(tx, [update_tool(tx, before.id, fields, cipher=cipher, at=now)])[0]
 
     async def delete(self, name_or_id: str) -> None:
         """Take the tool from all agents and remove it. Raises: NotFound, ToolBuiltIn."""
@@ -248,14 +245,13 @@ class AsyncTools(AsyncPart):
                     self._app.functions.add(function)
         return names
 
-    async def _save(self, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
+    @writes
+    def _save(self, tx: Tx, new: NewTool, unit: Callable[..., Tool]) -> ToolState:
         """Store a new tool by `unit`. Raises: as `create`."""
         ports = self._ports
         check_sandbox_limits(self._app, memory_mb=new.memory_mb, timeout_s=new.timeout_s)
         tool_id, now = ToolId(ports.ids.new("tool")), ports.clock.now()
-        return await ports.store.write(
-            lambda tx: _load_states(tx, [unit(tx, new, tool_id, cipher=ports.cipher, at=now)])[0]
-        )
+        return _load_states(tx, [unit(tx, new, tool_id, cipher=ports.cipher, at=now)])[0]
 
 
 class AsyncAgentTools(AsyncPart):
@@ -265,14 +261,11 @@ class AsyncAgentTools(AsyncPart):
         """The agent's tools, sorted by name."""
         return [state.tool for state in await self.states()]
 
-    async def states(self) -> Sequence[ToolState]:
+    @reads
+    def states(self, tx: Tx) -> Sequence[ToolState]:
         """The agent's tools with their code, sorted by name."""
-
-        def load(tx: Tx) -> Sequence[ToolState]:
-            tx.agents.model(self._id)
-            return _load_states(tx, tx.tools.list_by_agent(self._id))
-
-        return await self._ports.store.read(load)
+        tx.agents.model(self._id)
+        return _load_states(tx, tx.tools.list_by_agent(self._id))
 
     async def attach(self, tool: str | Callable[..., Any]) -> Tool:
         """Give the agent a tool: the one of a name or id, or a Python function, which runs in this process. Attaching
@@ -291,15 +284,12 @@ class AsyncAgentTools(AsyncPart):
 
         return await self._ports.store.write(attach)
 
-    async def detach(self, name_or_id: str) -> None:
+    @writes
+    def detach(self, tx: Tx, name_or_id: str) -> None:
         """Take a tool away from the agent. Raises: NotFound: it has no such tool."""
         check_text("a tool's name or id", name_or_id)
-
-        def detach(tx: Tx) -> None:
-            tx.agents.model(self._id)
-            tx.tools.detach(self._id, _resolve_tool(tx, name_or_id).spec.name)
-
-        await self._ports.store.write(detach)
+        tx.agents.model(self._id)
+        tx.tools.detach(self._id, _resolve_tool(tx, name_or_id).spec.name)
 
     async def run(
         self, name_or_id: str, arguments: Mapping[str, Any] | None = None, *, author: Author | None = None
@@ -330,19 +320,17 @@ class AsyncAgentTools(AsyncPart):
 class AsyncAgentRules(AsyncPart):
     """The rules of one agent. They hold from its next answer on."""
 
-    async def list(self) -> Sequence[ToolRule]:
+    @reads
+    def list(self, tx: Tx) -> Sequence[ToolRule]:
         """The rules, in the order in which they were set. Raises: NotFound."""
-        return await self._ports.store.read(lambda tx: rules_in(tx.agents.get(self._id).settings).rules)
+        return rules_in(tx.agents.get(self._id).settings).rules
 
-    async def missing(self) -> Sequence[str]:
+    @reads
+    def missing(self, tx: Tx) -> Sequence[str]:
         """The tools that rules name but the agent lacks; until then the rules have no effect. Raises: NotFound."""
-
-        def read(tx: Tx) -> Sequence[str]:
-            rules = rules_in(tx.agents.get(self._id).settings)
-            present = {tool.spec.name for tool in tx.tools.list_by_agent(self._id)} | {*CONTEXT_TOOL_SPECS}
-            return [name for name in rules.names if name not in present]
-
-        return await self._ports.store.read(read)
+        rules = rules_in(tx.agents.get(self._id).settings)
+        present = {tool.spec.name for tool in tx.tools.list_by_agent(self._id)} | {*CONTEXT_TOOL_SPECS}
+        return [name for name in rules.names if name not in present]
 
     async def set(
         self, rules: Iterable[ToolRule | Mapping[str, Any]], *, author: Author | None = None

@@ -42,7 +42,7 @@ _NOUNS = "Badger Cedar Comet Falcon Harbor Heron Lantern Maple Meadow Otter Pebb
 async def create(body: AgentIn, library: Library) -> Response:
     """Create an agent with its blocks, tools and first messages, all or nothing."""
     body.check_supported()
-    models, handle = library.services.models, body.model_handle
+    models, handle = library.handles, body.model_handle
     model = await models.resolve(handle)
     name = choice(_ADJECTIVES.split()) + choice(_NOUNS.split())
     new = body.new_agent(name, model, follows_default=models.means_default(handle))
@@ -124,7 +124,7 @@ async def update(agent_id: AgentIdIn, body: AgentChangesIn, library: Library) ->
     values."""
     agent = library.agent_of(agent_id)
     body.check_supported((await agent.state()).message_ids if body.message_ids else ())
-    models, handle = library.services.models, body.model_handle
+    models, handle = library.handles, body.model_handle
     if body.model is None and handle == (await library.all_agents.resolve(agent_id)).model:
         handle = None  # older clients send all of `llm_config` back
     model = None if handle is None else await models.resolve(handle, agent_id)

@@ -242,7 +242,7 @@ async def list_models(
 ) -> Response:
     """List the models that can be used now, the server's default first."""
     app = library.app
-    await library.services.models.reload()
+    await library.handles.reload()
     models = [model_shape(handle, facts_of(app, handle)) for handle in handles_of(app)]
     selected = [
         model
@@ -272,9 +272,7 @@ class GenerateRequest(WireRequest):
 @router.post("/v1/agents/{agent_id}/generate")
 async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library, request: Request) -> Response:
     """Answer a prompt by the agent's model, or by `override_model`. Nothing is stored; the agent does not see it."""
-    work = library.services.prompts.generate(
-        agent_id, body.prompt, system=body.system_prompt, model=body.override_model
-    )
+    work = library.prompts.generate(agent_id, body.prompt, system=body.system_prompt, model=body.override_model)
     generated = await while_connected(request, work)
     took = generated.usage
     usage = usage_statistics(took, 1, took.input_tokens + took.output_tokens)
@@ -285,7 +283,7 @@ async def generate(agent_id: AgentIdIn, body: GenerateRequest, library: Library,
 async def preview_payload(agent_id: AgentIdIn, body: SendRequest, library: Library) -> Response:
     """Get the body by which the model would be asked to answer these messages. Nothing is sent or stored."""
     messages, _ = body.contents()
-    payload = await library.services.prompts.build_payload(
+    payload = await library.prompts.build_payload(
         agent_id, messages, client_tools=body.client_shapes() or (), options=body.run_options
     )
     return json_answer(payload)

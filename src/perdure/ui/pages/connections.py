@@ -16,7 +16,7 @@ from perdure.core.models import ProviderFilter
 from perdure.core.text.reprs import attributes, plural
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.providers import ProviderFields
+from perdure.library.providers import ProviderFields
 from perdure.server.http import principal_of
 from perdure.ui.render import Data, Notice, Pages, field_of, form_of, pretty, sections_of
 
@@ -31,8 +31,8 @@ pages = Pages()
 @pages.get("/connections", "connections.html")
 async def connections(request: Request, library: AsyncPerdure) -> Data:
     """What is connected. No key is shown, not even a part of one."""
-    services, models = library.services, library.app.models
-    registered = await services.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
+    models = library.app.models
+    registered = await library.providers.list(ProviderFilter(), Page(PROVIDERS_MAX, ascending=True))
     names = {provider.name for provider in registered}
     traits = models.traits(library.app.choice.handle)
     servers = [await library.mcp.get(server.id) for server in await library.mcp.list()]
@@ -158,7 +158,7 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
         base_url=form.get("base_url") or None,
     )
     private = _rules_machine(request) or request.app.state.mcp_guard.allows_private
-    provider = await library.services.providers.create(fields, private=private)
+    provider = await library.providers.create(fields, private=private)
     return Notice(f"{provider.name} was registered.")
 
 
@@ -166,14 +166,14 @@ async def add_provider(request: Request, library: AsyncPerdure) -> Notice:
 async def check_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Ask a provider for its models."""
     provider_id = ProviderId(request.path_params["provider_id"])
-    count = await library.services.providers.check_stored(provider_id)
+    count = await library.providers.check_stored(provider_id)
     return Notice(f"It answers, and lists {plural(count, 'model')}.")
 
 
 @pages.post("/connections/providers/{provider_id}/delete", shows=connections)
 async def delete_provider(request: Request, library: AsyncPerdure) -> Notice:
     """Remove a provider with its key."""
-    await library.services.providers.delete(ProviderId(request.path_params["provider_id"]))
+    await library.providers.delete(ProviderId(request.path_params["provider_id"]))
     return Notice("The provider was removed with its key.")
 
 

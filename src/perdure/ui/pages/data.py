@@ -20,7 +20,7 @@ from perdure.core.text.reprs import plural
 from perdure.domain.files.folders import FolderChanges
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.library.services.transfer import check_lines
+from perdure.library.transfer import check_lines
 from perdure.scratch import scratch_folder
 from perdure.server.http import is_whole_server, library_of
 from perdure.server.sse import Streams
@@ -34,7 +34,7 @@ pages = Pages()
 @pages.get("/data", "data.html")
 async def data(request: Request, library: AsyncPerdure) -> Data:
     """The folders, with `folder` the files of one; the archives; the size of the store."""
-    services, query = library.services, request.query_params
+    query = request.query_params
     folders = await library.folders.page(Page(FOLDERS_MAX, ascending=True))
     opened = getattr(request.state, "folder", query.get("folder")) or (folders[0].id if len(folders) == 1 else None)
     page = Page(FILES_MAX, ascending=False, after=query.get("after") or None)
@@ -65,7 +65,7 @@ async def data(request: Request, library: AsyncPerdure) -> Data:
         "store": None
         if not is_whole_server(request)
         else {
-            "place": services.upkeep.place,
+            "place": library.upkeep.place,
             "is_file": path is not None,
             "bytes": None if path is None else _bytes_of(path) + _bytes_of(path.with_name(f"{path.name}-wal")),
         },
@@ -147,7 +147,7 @@ async def import_archive(request: Request, library: AsyncPerdure) -> Notice:
         count = await asyncio.to_thread(check_lines, _lines(file.file))
         if form.get("choice") == "check":
             return Notice(f"{file.filename} holds {plural(count, 'passage')}. Nothing was imported yet.")
-        found = await library.services.transfer.import_archives(_lines(file.file))
+        found = await library.transfer.import_archives(_lines(file.file))
     names = ", ".join(archive.name for archive in found.archives)
     skipped = f"; {found.skipped:,} were there already" if found.skipped else ""
     return Notice(
@@ -173,7 +173,7 @@ async def export(request: Request) -> Response:
     """An archive as JSON lines, which `perdure archive import` reads."""
     library = library_of(request)
     archive = (await library.archives.get(request.path_params["archive_id"])).info
-    lines = (f"{line}\n" async for line in library.services.transfer.export_archive(archive.id))
+    lines = (f"{line}\n" async for line in library.transfer.export_archive(archive.id))
     headers = {**HEADERS, "content-disposition": f'attachment; filename="{archive.id}.jsonl"'}
     return StreamingResponse(lines, media_type="application/x-ndjson", headers=headers)
 
@@ -263,7 +263,7 @@ class Backup:
         try:
             with scratch_folder("backup", parent=parent) as folder:
                 path = folder / "backup.db"
-                await library.services.upkeep.backup(path, self._note)
+                await library.upkeep.backup(path, self._note)
                 self.file = path.open("rb")
         except (PerdureError, OSError) as error:
             self._problem = str(error)

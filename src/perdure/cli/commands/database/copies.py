@@ -33,8 +33,8 @@ async def backup(view: View, path: Annotated[str, argument("The file to make.", 
     file = _expanded(path)
     async with open_store(view, empty=no_store("nothing to back up")) as perdure:
         with progress_bar() as progress:
-            await perdure.services.upkeep.backup(file, lambda done, total: progress("copying", done, total))
-        place = perdure.services.upkeep.place
+            await perdure.upkeep.backup(file, lambda done, total: progress("copying", done, total))
+        place = perdure.upkeep.place
     summary = look_at_backup(file)
     size = file.stat().st_size
     view.show(

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from perdure.core.ids import SandboxId, VariableId
-from perdure.core.secrets import SandboxConfig, Secret, Variable
-from perdure.library.checks import Page
+from perdure.core.secrets import Secret
 from perdure.library.sync.parts import Part
-from perdure.library.tools.secrets import AsyncSandbox, AsyncSecrets
+from perdure.library.tools.secrets import AsyncSecrets
 
-__all__ = ["Sandbox", "Secrets"]
+__all__ = ["Secrets"]
 
 
 class Secrets(Part):
@@ -37,49 +34,3 @@ class Secrets(Part):
     def delete(self, name: str) -> None:
         """Raises: NotFound."""
         self._portal.run(self._inner.delete(name))
-
-
-class Sandbox(Part):
-    """The configuration of the sandbox, of which there is one, with its variables."""
-
-    _inner: AsyncSandbox
-
-    def put(self, settings: Mapping[str, Any] | None, config_id: SandboxId | None = None) -> SandboxConfig:
-        """The configuration with these settings, made if there is none; with None as it is.
-
-        Raises: NotFound: it has another id than `config_id`; TooMany.
-        """
-        return self._portal.run(self._inner.put(settings, config_id))
-
-    def find(self) -> SandboxConfig | None:
-        """The configuration; None: there is none."""
-        return self._portal.run(self._inner.find())
-
-    def delete(self, config_id: SandboxId) -> None:
-        """Delete the configuration with its variables. Raises: NotFound."""
-        self._portal.run(self._inner.delete(config_id))
-
-    def add_variable(self, config_id: SandboxId, name: str, value: str, description: str | None) -> Variable:
-        """A new variable of all custom tools, encrypted.
-
-        Raises: InvalidInput, SecretKeyMissing, TooMany; NotFound: there is no such configuration; AlreadyExists: its
-            name.
-        """
-        return self._portal.run(self._inner.add_variable(config_id, name, value, description))
-
-    def update_variable(
-        self, variable_id: VariableId, name: str | None, value: str | None, description: str | None
-    ) -> Variable:
-        """The variable as changed; None leaves a field, and an empty value the stored one.
-
-        Raises: InvalidInput, SecretKeyMissing, NotFound; AlreadyExists: another one has the name.
-        """
-        return self._portal.run(self._inner.update_variable(variable_id, name, value, description))
-
-    def list_variables(self, config_id: SandboxId, page: Page) -> Sequence[Variable]:
-        """A page of the variables, oldest first; their values stay encrypted. Raises: NotFound."""
-        return self._portal.run(self._inner.list_variables(config_id, page))
-
-    def delete_variable(self, variable_id: VariableId) -> None:
-        """Raises: NotFound."""
-        self._portal.run(self._inner.delete_variable(variable_id))

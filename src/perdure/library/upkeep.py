@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput, StoreDamaged, StoreError
 from perdure.core.vectors import BlockCheckResult, Fault, Owner, OwnerKind, ScopeCounts
 from perdure.domain.archives.embedding import reindex
 from perdure.engine.forgetting.erase import remove_traces
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 T = TypeVar("T")
@@ -55,21 +55,18 @@ class EmbeddingReport:
     made: int
 
 
-class UpkeepService:
+class Upkeep(AsyncPart):
     """Checks and repairs of a store. All work in small transactions, so that others can write meanwhile."""
-
-    def __init__(self, app: App) -> None:
-        self._app, self._store = app, app.store
 
     async def queue_lengths(self) -> Mapping[str, int]:
         """Queue -> how much waits in it. Raises: StoreError."""
         now = self._app.ports.clock.now()
-        return await self._store.read(lambda tx: tx.queues.lengths(at=now))
+        return await self._ports.store.read(lambda tx: tx.queues.lengths(at=now))
 
     @property
     def place(self) -> str:
         """Where the data is, for people: the path of the file, or which PostgreSQL database."""
-        return self._store.place
+        return self._ports.store.place
 
     async def backup(self, path: Path, progress: Callable[[int, int], None] = lambda done, total: None) -> None:
         """Copy the store as it is now to a new file; agents work on meanwhile.
@@ -79,7 +76,7 @@ class UpkeepService:
                 in another thread.
         Raises: InvalidInput: the file can't be a new one; StoreError. Then there is no file.
         """
-        await self._store.backup(path, progress)
+        await self._ports.store.backup(path, progress)
 
     async def scrub(self, progress: Progress) -> None:
         """Remove every trace of what was deleted from the indexes, from the free space of the database and from its
@@ -88,23 +85,23 @@ class UpkeepService:
 
     async def mark(self) -> str:
         """A text that changes with everything that is stored, by this process or another; cheap to read."""
-        return await self._store.mark()
+        return await self._ports.store.mark()
 
     async def check_ready(self) -> None:
         """Raises: StoreError: the store does not answer, or has not the tables of this version."""
-        if not await self._store.read(lambda tx: tx.upkeep.is_current()):
+        if not await self._ports.store.read(lambda tx: tx.upkeep.is_current()):
             raise StoreError("the store has older tables than this version: start perdure again, which upgrades them")
 
     async def find_damage(self) -> Sequence[str]:
         """The damage that the database finds in its own file; if there is any, nothing in the file can be trusted."""
-        return await self._store.read(lambda tx: tx.upkeep.integrity())
+        return await self._ports.store.read(lambda tx: tx.upkeep.integrity())
 
     async def compare(self, *, repair: bool, progress: Progress) -> Comparison:
         """Compare derived data with the texts, and the texts with their checksums; with `repair`, rebuild derived data.
 
         Raises: StoreError.
         """
-        store = self._store
+        store = self._ports.store
         unfinished = {*await store.read(lambda tx: tx.upkeep.rebuilding())}
         owners = await self._owners()
         unit = store.write if repair else store.read
@@ -152,7 +149,7 @@ class UpkeepService:
         owners = [one for one in await self._owners() if not owner_ids or one.id in owner_ids]
         for first in range(0, len(owners), PAGE):
             part = [(one.number, one.kind, one.id) for one in owners[first : first + PAGE]]
-            await self._store.write(reindex, part, embedder.handle, force=again)
+            await self._ports.store.write(reindex, part, embedder.handle, force=again)
         worker.nudge()
         texts = {one.number: one.rows for one in owners}
         before: int | None = None
@@ -180,7 +177,7 @@ class UpkeepService:
     async def _load_all(self, load_page: Callable[[Tx, int], Sequence[T]], number_of: Callable[[T], int]) -> list[T]:
         """All items, read page by page; each page begins behind the number of the last item."""
         items: list[T] = []
-        while page := await self._store.read(load_page, number_of(items[-1]) if items else -1):
+        while page := await self._ports.store.read(load_page, number_of(items[-1]) if items else -1):
             items += page
         return items
 
@@ -188,7 +185,7 @@ class UpkeepService:
         """Build the full-text index again; search uses the old one until the new one is complete."""
         what, of_kind = f"making the index of {TEXTS[kind]} anew", [owner for owner in owners if owner.kind == kind]
         total = sum(owner.rows for owner in of_kind)
-        while place := await self._store.write(lambda tx: tx.upkeep.rebuild_words(kind)):
+        while place := await self._ports.store.write(lambda tx: tx.upkeep.rebuild_words(kind)):
             number, next_seq = place
             progress(what, sum(owner.rows for owner in of_kind if owner.number < number) + next_seq, total)
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.app import App
 from perdure.context.request.assemble import assemble
 from perdure.core.agents import Agent
 from perdure.core.errors import EmptyMessage, MessageTooLarge
@@ -20,7 +19,8 @@ from perdure.engine.ports import in_effect
 from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
 from perdure.library.messages.requests import NewMessage, fetch_images
-from perdure.library.services.providers import ModelService
+from perdure.library.parts import AsyncPart
+from perdure.library.providers import Handles
 from perdure.storage.tx import Tx
 
 
@@ -33,11 +33,8 @@ class Generated:
     usage: Usage
 
 
-class PromptService:
+class Prompts(AsyncPart):
     """The operations on models that leave no trace in an agent's log."""
-
-    def __init__(self, app: App, models: ModelService) -> None:
-        self._app, self._ports, self._models = app, app.ports, models
 
     async def generate(
         self, agent_id: AgentId, prompt: str, *, system: str | None = None, model: str | None = None
@@ -55,7 +52,7 @@ class PromptService:
         check_key_size(chars)
         agent = await self._ports.store.read(lambda tx: in_effect(tx.agents.get(agent_id), self._ports.models))
         check_agent_size(chars, agent)
-        handle = agent.model if model is None else await self._models.resolve(model)
+        handle = agent.model if model is None else await Handles(self._app).resolve(model)
         found = self._app.models.find(handle)
         if found is None:
             raise self._app.models.not_found(handle)
@@ -84,7 +81,7 @@ class PromptService:
         Raises: InvalidInput, EmptyMessage, NotFound, ModelNotFound, ModelError, ToolError.
         """
         if options.model is not None:
-            options = replace(options, model=await self._models.resolve(options.model))
+            options = replace(options, model=await Handles(self._app).resolve(options.model))
         messages, _ = await fetch_images(self._app, messages, None)
         inputs = self._ports.inputs()
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from perdure.app import App
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import AgentCopy
 from perdure.core.forgetting.values import Correction
@@ -22,6 +21,7 @@ from perdure.domain.archives.transfer import (
 )
 from perdure.domain.values import BATCH, batches
 from perdure.library.checks import outside
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 
@@ -34,22 +34,19 @@ class ImportedArchives:
     skipped: int
 
 
-class TransferService:
+class Transfer(AsyncPart):
     """Takes archives, and what agents have of their own, out of a store and into one."""
-
-    def __init__(self, app: App) -> None:
-        self._ports, self._store = app.ports, app.store
 
     async def copy_agent(self, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId]]) -> AgentCopy:
         """What an agent has beside what agent files hold: number of a conversation -> the messages of it in the file.
 
         Raises: NotFound, StoreError.
         """
-        return await self._store.read(copy_agent, agent_id, lines)
+        return await self._ports.store.read(copy_agent, agent_id, lines)
 
     async def list_forgotten(self, agent_id: AgentId) -> Sequence[Correction]:
         """What the agent has forgotten, so that no file may hold it. Raises: NotFound, StoreError."""
-        return await self._store.read(list_forgotten, agent_id)
+        return await self._ports.store.read(list_forgotten, agent_id)
 
     async def restore_agent(self, agent_id: AgentId, copy: AgentCopy, lines: Sequence[int] = (0,)) -> Sequence[str]:
         """Give it to an agent that was made of a file, with these conversations; what is left out.
@@ -57,16 +54,16 @@ class TransferService:
         Raises: InvalidInput, NotFound, TooMany, BlockLimitExceeded, StoreError.
         """
         ids, at = self._ports.ids, self._ports.clock.now()
-        return await self._store.write(restore_agent, agent_id, copy, lines, author=outside(), ids=ids, at=at)
+        return await self._ports.store.write(restore_agent, agent_id, copy, lines, author=outside(), ids=ids, at=at)
 
     async def export_archive(self, archive_id: ArchiveId) -> AsyncIterator[str]:
         """The archive's header, then its passages, oldest first: a line each, without line ends.
 
         Raises: NotFound, StoreError.
         """
-        yield archive_line(await self._store.read(lambda tx: tx.archives.get(archive_id)))
+        yield archive_line(await self._ports.store.read(lambda tx: tx.archives.get(archive_id)))
         after = -1
-        while page := await self._store.read(_passages_after, archive_id, after):
+        while page := await self._ports.store.read(_passages_after, archive_id, after):
             for passage in page:
                 yield passage_line(passage)
             after = page[-1].seq
@@ -87,7 +84,7 @@ class TransferService:
             import goes on there.
         """
         archives: dict[ArchiveId, Archive] = {}
-        archive = None if into is None else await self._store.read(lambda tx: tx.archives.get(into))
+        archive = None if into is None else await self._ports.store.read(lambda tx: tx.archives.get(into))
         if archive is not None:
             archives[archive.id] = archive
         done = added = 0
@@ -97,7 +94,7 @@ class TransferService:
             nonlocal done, added
             if pending and archive is not None:
                 for batch in batches(pending):
-                    added += await self._store.write(import_passages, archive.id, batch)
+                    added += await self._ports.store.write(import_passages, archive.id, batch)
                     done += len(batch)
                     progress(done)
                 pending.clear()
@@ -111,7 +108,7 @@ class TransferService:
                     await store()
             elif into is None:
                 await store()
-                archive = await self._store.write(open_import, line, ArchiveId(self._ports.ids.new("archive")))
+                archive = await self._ports.store.write(open_import, line, ArchiveId(self._ports.ids.new("archive")))
                 archives[archive.id] = archive
         await store()
         return ImportedArchives(archives=tuple(archives.values()), imported=added, skipped=done - added)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from perdure.app import ALIASES, PROVIDERS, App, Endpoint, endpoint_of, list_models, place_provider
+from perdure.app import ALIASES, PROVIDERS, Endpoint, endpoint_of, list_models, place_provider
 from perdure.core.errors import AddressRefused, AlreadyExists, InvalidInput, ModelError
 from perdure.core.ids import AgentId, ProviderId
 from perdure.core.models import (
@@ -21,14 +21,12 @@ from perdure.core.models import (
 )
 from perdure.core.text.reprs import HIDDEN_QUERY
 from perdure.library.checks import Page, check_page
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 
-class ModelService:
+class Handles(AsyncPart):
     """The operations on the models that this process can reach."""
-
-    def __init__(self, app: App) -> None:
-        self._app, self._store = app, app.ports.store
 
     async def reload(self) -> None:
         """Learn of providers that another process registered. Raises: StoreError."""
@@ -58,7 +56,7 @@ class ModelService:
         for candidate in handles:
             if candidate in known:
                 return candidate
-        if agent_id is not None and await self._store.read(lambda tx: tx.agents.model(agent_id)) == handle:
+        if agent_id is not None and await self._ports.store.read(lambda tx: tx.agents.model(agent_id)) == handle:
             return handle
         raise models.not_found(handle)
 
@@ -91,14 +89,11 @@ class ProviderFields:
     api_version: str | None = None
 
 
-class ProviderService:
+class Providers(AsyncPart):
     """The operations on registered providers.
 
     `private`: whether the address may be on this machine or in a private network.
     """
-
-    def __init__(self, app: App) -> None:
-        self._app, self._ports = app, app.ports
 
     async def create(self, fields: ProviderFields, *, private: bool) -> ModelProvider:
         """A new provider; it is asked for its models, and stays if it does not answer.

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from perdure.app import App
 from perdure.core.agents import AgentFilter, Identity, IdentityFilter, IdentityType
 from perdure.core.blocks import Block, BlockFilter
 from perdure.core.ids import AgentId, BlockId, IdentityId
@@ -14,6 +13,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.values import check_item_limits
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import Page, check_page
+from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 OWNERS_MAX = 1_000
@@ -44,11 +44,8 @@ class IdentityState:
     block_ids: Sequence[BlockId]
 
 
-class IdentityService:
+class Identities(AsyncPart):
     """The operations on identities."""
-
-    def __init__(self, app: App) -> None:
-        self._ports = app.ports
 
     async def create(self, fields: IdentityFields, project_id: str | None = None) -> IdentityState:
         """A new identity with its agents and blocks. Raises: AlreadyExists: its key; NotFound: an agent or block."""
