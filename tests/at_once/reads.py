@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 READS = {
+    "AgentById": "profile timeline",
     "AgentRecord": "memory state",
     "Agents": "check_model count find_last_used last_used model_changes page resolve states tags",
     "Corrections": "corrections find_mentions",
@@ -54,6 +55,7 @@ READS = {
 }
 
 ELSEWHERE = {
+    "Agent.update": "as AgentRecord.edit",
     "access.remove_organisation": "tests/server/test_organisations.py: removes what nobody can reach any more",
     "Facts.extract": "tests/engine/facts: asks a model, and stores what it says by a check of what was read",
     "Mcp.add_and_read": "as Mcp.add and Mcp.refresh",
