@@ -178,15 +178,13 @@ class Agents(AsyncPart):
         """A page of agents. Raises: InvalidInput; NotFound: the page begins at no agent."""
         return [_in_effect(self._app, agent) for agent in await self._ports.store.read(_load_page, where, page, order)]
 
-    @reads
-    def states(self, tx: Tx, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
+    async def states(self, where: AgentFilter, page: Page, order: AgentOrder = "created") -> Sequence[AgentState]:
         """A page of agents, each with everything that belongs to it. Raises: as `list`."""
-        return _load_states(self._app, tx, _load_page(tx, where, page, order))
+        return await self._ports.store.read(lambda tx: _load_states(self._app, tx, _load_page(tx, where, page, order)))
 
-    @reads
-    def last_used(self, tx: Tx, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
+    async def last_used(self, agent_ids: Sequence[AgentId]) -> Mapping[AgentId, datetime]:
         """Agent -> when the newest message was added to it; not there: it has none."""
-        return tx.conversations.last_message_times(agent_ids)
+        return await self._ports.store.read(lambda tx: tx.conversations.last_message_times(agent_ids))
 
     async def tags(self, page: Page, *, text: str | None = None) -> Sequence[str]:
         """A page of the tags that agents and blocks have, in alphabetical order. The cursors are tags, which need not
@@ -202,10 +200,9 @@ class Agents(AsyncPart):
 
         return page.load(query, place_of=name_form)
 
-    @reads
-    def count(self, tx: Tx, where: AgentFilter) -> int:
+    async def count(self, where: AgentFilter) -> int:
         """How many agents the filter lets through."""
-        return tx.agents.count(where)
+        return await self._ports.store.read(lambda tx: tx.agents.count(where))
 
 
 class AsyncAgentRecord(AsyncAgentPart):

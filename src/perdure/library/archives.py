@@ -114,12 +114,11 @@ class AsyncArchives(AsyncPart):
         """
         await AsyncArchiveById(self._app, archive_id).delete()
 
-    @writes
-    def restore_passage(self, tx: Tx, passage_id: PassageId) -> Passage:
+    async def restore_passage(self, passage_id: PassageId) -> Passage:
         """Have a passage of any archive found again that has faded or is archived; return it. Raises: NotFound."""
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
-        return restore_passage(tx, tx.passages.get(passage_id), at=now)
+        return await self._ports.store.write(lambda tx: restore_passage(tx, tx.passages.get(passage_id), at=now))
 
 
 class AsyncArchiveById(AsyncPassages):
@@ -240,10 +239,9 @@ class AsyncArchiveById(AsyncPassages):
             tx, tx.passages.get(known[0]), {**fields, "occurred_at": passage.occurred_at}, at=ports.clock.now()
         )
 
-    @reads
-    def find_named(self, tx: Tx, name: Sequence[str]) -> Passage | None:
+    async def find_named(self, name: Sequence[str]) -> Passage | None:
         """The passage of this name; None: there is none."""
-        return next(map(tx.passages.get, _find_named(tx, self.id, name)), None)
+        return await self._ports.store.read(lambda tx: next(map(tx.passages.get, _find_named(tx, self.id, name)), None))
 
     @writes
     def delete_named(self, tx: Tx, name: Sequence[str]) -> None:
@@ -290,10 +288,9 @@ class AsyncArchiveById(AsyncPassages):
         tags = await self._ports.store.read(lambda tx: tx.archives.tags(self.id, limit=LIMIT_MAX))
         return [tag for tag, _ in tags]
 
-    @reads
-    def agents(self, tx: Tx, *, limit: int) -> Sequence[AgentId]:
+    async def agents(self, *, limit: int) -> Sequence[AgentId]:
         """The ids of agents that have the archive, in order; none for an unknown one."""
-        return tx.archives.list_agents(self.id, limit=limit)
+        return await self._ports.store.read(lambda tx: tx.archives.list_agents(self.id, limit=limit))
 
     async def attach_to(self, agent_id: AgentId) -> None:
         """Let an agent find what is in this archive. Attaching twice is no error. Raises: NotFound."""

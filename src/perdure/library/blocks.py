@@ -65,11 +65,10 @@ class AsyncBlocks(AsyncPart):
             create_block, block_id, new, author=author or outside(), at=self._ports.clock.now()
         )
 
-    @reads
-    def get(self, tx: Tx, block_id: BlockId) -> Block:
+    async def get(self, block_id: BlockId) -> Block:
         """The block of this id. Raises: NotFound."""
         check_text("block_id", block_id)
-        return tx.blocks.get(block_id)
+        return await self._ports.store.read(lambda tx: tx.blocks.get(block_id))
 
     async def list(self, *, label: str | None = None, limit: int = 50, after: BlockId | None = None) -> Sequence[Block]:
         """A page of the blocks, oldest first; `after` is the last one of the page before.
@@ -78,16 +77,14 @@ class AsyncBlocks(AsyncPart):
         """
         return await self.page(BlockFilter(label=label), Page(limit, ascending=True, after=after))
 
-    @reads
-    def page(self, tx: Tx, where: BlockFilter, page: Page) -> Sequence[Block]:
+    async def page(self, where: BlockFilter, page: Page) -> Sequence[Block]:
         """A page of blocks. Raises: InvalidInput; NotFound: the page begins at no block; the filter's agent."""
         check_page(page, label=where.label)
-        return tx.blocks.page(where=where, **page.arguments)
+        return await self._ports.store.read(lambda tx: tx.blocks.page(where=where, **page.arguments))
 
-    @reads
-    def count(self, tx: Tx, where: BlockFilter) -> int:
+    async def count(self, where: BlockFilter) -> int:
         """How many blocks the filter lets through."""
-        return tx.blocks.count(where)
+        return await self._ports.store.read(lambda tx: tx.blocks.count(where))
 
     async def update(self, block_id: BlockId, *, expected: int | None = None, **changes: Any) -> Block:
         """Change fields of a block. Raises: NotFound, VersionConflict, BlockLimitExceeded, InvalidInput."""

@@ -13,7 +13,7 @@ from perdure.core.text.reprs import attributes
 from perdure.domain.values import check_item_limits
 from perdure.engine.conversations.reset import delete
 from perdure.library.checks import Page, check_page
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads, writes
 from perdure.storage.tx import Tx
 
 OWNERS_MAX = 1_000
@@ -51,59 +51,48 @@ class Identities(AsyncPart):
         """A new identity with its agents and blocks. Raises: AlreadyExists: its key; NotFound: an agent or block."""
         return await self._ports.store.write(lambda tx: load_identity(tx, self._add(tx, fields, project_id)))
 
-    async def upsert(self, fields: IdentityFields, project_id: str | None = None) -> IdentityState:
+    @writes
+    def upsert(self, tx: Tx, fields: IdentityFields, project_id: str | None = None) -> IdentityState:
         """The identity of this key with these values, made if it is not there. Raises: NotFound: an agent or block."""
-
-        def write(tx: Tx) -> IdentityState:
-            before = tx.identities.find_by_key(fields.identifier_key or "", project_id)
-            after = self._add(tx, fields, project_id) if before is None else self._put(tx, before, fields)
-            return load_identity(tx, after)
-
-        return await self._ports.store.write(write)
+        before = tx.identities.find_by_key(fields.identifier_key or "", project_id)
+        after = self._add(tx, fields, project_id) if before is None else self._put(tx, before, fields)
+        return load_identity(tx, after)
 
     async def get(self, identity_id: IdentityId) -> IdentityState:
         """Raises: NotFound."""
         return await self._ports.store.read(lambda tx: load_identity(tx, tx.identities.get(identity_id)))
 
-    async def list(self, where: IdentityFilter, page: Page) -> Sequence[IdentityState]:
+    @reads
+    def list(self, tx: Tx, where: IdentityFilter, page: Page) -> Sequence[IdentityState]:
         """A page of identities. Raises: InvalidInput; NotFound: the page begins at no identity."""
         check_page(page)
-        return await self._ports.store.read(
-            lambda tx: load_identities(tx, tx.identities.page(where=where, **page.arguments))
-        )
+        return load_identities(tx, tx.identities.page(where=where, **page.arguments))
 
     async def count(self) -> int:
         """How many identities there are."""
         return await self._ports.store.read(lambda tx: tx.identities.count(IdentityFilter()))
 
-    async def update(self, identity_id: IdentityId, fields: IdentityFields) -> IdentityState:
+    @writes
+    def update(self, tx: Tx, identity_id: IdentityId, fields: IdentityFields) -> IdentityState:
         """The identity as changed. Raises: NotFound; AlreadyExists: another one has the key."""
-        return await self._ports.store.write(
-            lambda tx: load_identity(tx, self._put(tx, tx.identities.get(identity_id), fields))
-        )
+        return load_identity(tx, self._put(tx, tx.identities.get(identity_id), fields))
 
-    async def put_properties(self, identity_id: IdentityId, properties: Sequence[Property]) -> IdentityState:
+    @writes
+    def put_properties(self, tx: Tx, identity_id: IdentityId, properties: Sequence[Property]) -> IdentityState:
         """The identity with these properties in place of those of the same keys; the others stay. Raises: NotFound."""
-
-        def write(tx: Tx) -> IdentityState:
-            before = tx.identities.get(identity_id)
-            merged = [*before.properties, *properties]
-            return load_identity(tx, self._put(tx, before, IdentityFields(properties=merged)))
-
-        return await self._ports.store.write(write)
+        before = tx.identities.get(identity_id)
+        merged = [*before.properties, *properties]
+        return load_identity(tx, self._put(tx, before, IdentityFields(properties=merged)))
 
     async def delete(self, identity_id: IdentityId) -> None:
         """Remove an identity; its agents and blocks stay. Raises: NotFound."""
         await delete(self._ports, lambda tx: tx.identities.delete(identity_id))
 
-    async def list_blocks(self, identity_id: IdentityId, page: Page) -> Sequence[Block]:
+    @reads
+    def list_blocks(self, tx: Tx, identity_id: IdentityId, page: Page) -> Sequence[Block]:
         """A page of the identity's blocks. Raises: NotFound."""
-
-        def read(tx: Tx) -> Sequence[Block]:
-            where = BlockFilter(identity_id=tx.identities.get(identity_id).id)
-            return tx.blocks.page(where=where, **page.arguments)
-
-        return await self._ports.store.read(read)
+        where = BlockFilter(identity_id=tx.identities.get(identity_id).id)
+        return tx.blocks.page(where=where, **page.arguments)
 
     async def filter_of(self, identity_id: IdentityId) -> AgentFilter:
         """The filter of the identity's agents. Raises: NotFound."""
@@ -113,14 +102,11 @@ class Identities(AsyncPart):
         """Give the agent an identity; twice is no error. Raises: NotFound, TooMany."""
         await self._ports.store.write(lambda tx: tx.identities.attach_agent(agent_id, identity_id))
 
-    async def detach(self, agent_id: AgentId, identity_id: IdentityId) -> None:
+    @writes
+    def detach(self, tx: Tx, agent_id: AgentId, identity_id: IdentityId) -> None:
         """Take an identity from the agent. Raises: NotFound."""
-
-        def detach(tx: Tx) -> None:
-            tx.agents.model(agent_id)
-            tx.identities.detach_agent(agent_id, identity_id)
-
-        await self._ports.store.write(detach)
+        tx.agents.model(agent_id)
+        tx.identities.detach_agent(agent_id, identity_id)
 
     def _add(self, tx: Tx, fields: IdentityFields, project_id: str | None) -> Identity:
         now = self._ports.clock.now()

@@ -94,12 +94,11 @@ class AsyncPassages(AsyncPart):
         now = self._ports.clock.now()
         return restore_passage(tx, get_passage(tx, self.id, passage_id), at=now)
 
-    @writes
-    def delete_passage(self, tx: Tx, passage_id: PassageId) -> None:
+    async def delete_passage(self, passage_id: PassageId) -> None:
         """Remove a passage. Raises: NotFound, also for another owner's."""
         check_text("passage_id", passage_id)
         now = self._ports.clock.now()
-        delete_passage(tx, get_passage(tx, self.id, passage_id), at=now)
+        await self._ports.store.write(lambda tx: delete_passage(tx, get_passage(tx, self.id, passage_id), at=now))
 
 
 class AsyncArchival(AsyncSearch, AsyncPassages):

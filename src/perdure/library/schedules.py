@@ -25,7 +25,7 @@ from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
 from perdure.library.checks import check_callback, check_choice, check_limit, check_number, check_sender, check_text
 from perdure.library.messages.requests import NewMessage, fetch_images
-from perdure.library.parts import AsyncAgentPart, AsyncPart, reads, writes
+from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
 from perdure.storage.tx import Tx
 
 
@@ -163,16 +163,14 @@ class AsyncSchedules(AsyncPart):
         check_number("before_seq", before_seq)
         return tx.schedules.list_firings(self._find(tx, schedule_id), limit=limit, before_seq=before_seq)
 
-    @writes
-    def cancel(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
+    async def cancel(self, schedule_id: ScheduleId) -> Schedule:
         """End a schedule, and return it; its firings can still be looked at. Raises: NotFound."""
         now = self._ports.clock.now()
-        return tx.schedules.cancel(self._find(tx, schedule_id), at=now)
+        return await self._ports.store.write(lambda tx: tx.schedules.cancel(self._find(tx, schedule_id), at=now))
 
-    @writes
-    def delete(self, tx: Tx, schedule_id: ScheduleId) -> None:
+    async def delete(self, schedule_id: ScheduleId) -> None:
         """Remove a schedule with its firings; the messages that it sent stay. Raises: NotFound."""
-        tx.schedules.delete(self._find(tx, schedule_id).id)
+        await self._ports.store.write(lambda tx: tx.schedules.delete(self._find(tx, schedule_id).id))
 
     def _find(self, tx: Tx, schedule_id: ScheduleId) -> Schedule:
         """The schedule of this id. Raises: NotFound, also for another agent's."""

@@ -375,11 +375,10 @@ class AsyncFacts(AsyncEpisodes):
 
         return await self._ports.store.read(of_graph(self._owner, load, ()))
 
-    @reads
-    def get_entity(self, tx: Tx, entity_id: EntityId) -> Entity:
+    async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""
         check_text("entity_id", entity_id)
-        return tx.entities.get(entity_id)
+        return await self._ports.store.read(lambda tx: tx.entities.get(entity_id))
 
     @reads
     def counts(self, tx: Tx) -> GraphCounts:
@@ -395,14 +394,13 @@ class AsyncFacts(AsyncEpisodes):
         """The graph; None: the agent has none yet. Raises: NotFound."""
         return await self._ports.store.read(find_graph, self._owner)
 
-    @writes
-    def create_graph(self, tx: Tx, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
+    async def create_graph(self, name: str, settings: Mapping[str, Any] | None = None) -> Graph:
         """A new graph that no agent has yet. Raises: InvalidInput."""
         check_text("name", name)
         settings = plain_graph_settings(settings or {})
         check_graph_settings(settings)
         ids, at = self._ports.ids, self._ports.clock.now()
-        return create_graph(tx, name, ids=ids, at=at, settings=settings)
+        return await self._ports.store.write(lambda tx: create_graph(tx, name, ids=ids, at=at, settings=settings))
 
     @writes
     def open_graph(self, tx: Tx, name: str) -> Graph:
@@ -412,10 +410,9 @@ class AsyncFacts(AsyncEpisodes):
         tx.graphs.lock_names()
         return tx.graphs.find_by_name(name) or create_graph(tx, name, ids=ids, at=at)
 
-    @writes
-    def attach_graph(self, tx: Tx, graph_id: GraphId) -> None:
+    async def attach_graph(self, graph_id: GraphId) -> None:
         """Let the agent know what the graph knows, in place of its own. Raises: NotFound."""
-        tx.graphs.attach(self._id, graph_id)
+        await self._ports.store.write(lambda tx: tx.graphs.attach(self._id, graph_id))
 
     @reads
     def timezone(self, tx: Tx, fact_id: FactId | None = None) -> str:

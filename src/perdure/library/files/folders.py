@@ -117,10 +117,9 @@ class AsyncFolders(AsyncPart):
         check_page(page, name=name)
         return page.load(partial(tx.folders.list, name=name, agent_id=agent_id), tx.folders.number)
 
-    @reads
-    def count(self, tx: Tx) -> int:
+    async def count(self) -> int:
         """How many folders there are."""
-        return tx.folders.count()
+        return await self._ports.store.read(lambda tx: tx.folders.count())
 
     async def get_id(self, name: str) -> FolderId:
         """The id of the folder of this name. Raises: InvalidInput, NotFound."""
@@ -202,10 +201,9 @@ class AsyncFolderById(AsyncFiles):
         where = AgentFilter(folder_id=tx.folders.get(self.id).id)
         return [agent.id for agent in tx.agents.page(where=where, **page.arguments)]
 
-    @reads
-    def list_passages(self, tx: Tx, page: Page) -> Sequence[Passage]:
+    async def list_passages(self, page: Page) -> Sequence[Passage]:
         """A page of the passages that the folder's files are found by. Raises: NotFound."""
-        return passages_page(tx, tx.folders.get(self.id).archive_id, page)
+        return await self._ports.store.read(lambda tx: passages_page(tx, tx.folders.get(self.id).archive_id, page))
 
 
 class AsyncFolder(AsyncFolderById):
@@ -242,11 +240,10 @@ class AsyncAgentFiles(AsyncPart):
         check_text("a folder's name or id", folder)
         attach_and_open(tx, self._ports, self._id, find_folder(tx, folder).id, opens=open_files)
 
-    @writes
-    def detach(self, tx: Tx, folder: str) -> None:
+    async def detach(self, folder: str) -> None:
         """Take a folder away. Detaching one that the agent does not have is no error. Raises: NotFound."""
         check_text("a folder's name or id", folder)
-        detach_folder(tx, self._id, find_folder(tx, folder).id)
+        await self._ports.store.write(lambda tx: detach_folder(tx, self._id, find_folder(tx, folder).id))
 
     async def folders(self) -> list[AsyncFolder]:
         """The folders, in the order in which they were attached."""

@@ -131,10 +131,9 @@ class AsyncCompanion(AsyncPart):
             raise NotFound("companion of", self._id, hint=OFF_HELPS)
         return found
 
-    @reads
-    def list(self, tx: Tx) -> Sequence[CompanionInfo]:
+    async def list(self) -> Sequence[CompanionInfo]:
         """The companions of all agents, oldest first."""
-        return [_load(tx, group) for group in companions_of(tx)]
+        return await self._ports.store.read(lambda tx: [_load(tx, group) for group in companions_of(tx)])
 
     @writes
     def enable(self, tx: Tx, *, kind: GroupKind = "sleeptime", author: Author | None = None) -> CompanionInfo:

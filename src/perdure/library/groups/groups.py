@@ -148,10 +148,9 @@ class AsyncGroups(AsyncPart):
         groups = tx.groups.page(where=replace(where, agent_id=agent_id), **page.arguments)
         return [with_turns_counter(tx, group) for group in groups]
 
-    @reads
-    def count(self, tx: Tx, where: GroupFilter) -> int:
+    async def count(self, where: GroupFilter) -> int:
         """How many groups the filter lets through."""
-        return tx.groups.count(where)
+        return await self._ports.store.read(lambda tx: tx.groups.count(where))
 
     async def delete(self, group_id: GroupId) -> None:
         """Remove a group with its transcript; its agents stay, with what they said. Raises: NotFound."""

@@ -70,11 +70,10 @@ LISTED_MAX = 1_000
 class AsyncApproval(AsyncRequests):
     """The calls of an agent that wait; `AsyncAgent` has these methods."""
 
-    @reads
-    def pending(self, tx: Tx, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
+    async def pending(self, *, conversation: ConversationId | None = None) -> Sequence[PendingCall]:
         """The calls of a conversation (default: the agent's first) that wait, in the order of the model's answer. While
         there are any, the conversation takes answers only. Raises: InvalidInput, NotFound."""
-        return pending_calls(tx, find_conversation(tx, self.id, conversation))
+        return await self._ports.store.read(lambda tx: pending_calls(tx, find_conversation(tx, self.id, conversation)))
 
     async def approve(
         self,
@@ -167,10 +166,9 @@ class AsyncApproval(AsyncRequests):
             for call in pending_calls(tx, line)
         ]
 
-    @reads
-    def open_calls(self, tx: Tx, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
+    async def open_calls(self, conversation: ConversationId | None = None) -> Sequence[ToolCall]:
         """The calls that the conversation's next run begins with, decided or not, with the arguments as decided."""
-        return open_calls(tx, find_conversation(tx, self.id, conversation))
+        return await self._ports.store.read(lambda tx: open_calls(tx, find_conversation(tx, self.id, conversation)))
 
     @reads
     def find_decisions(

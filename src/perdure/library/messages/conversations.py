@@ -120,12 +120,11 @@ class AsyncConversations(AsyncAgentPart):
         isolated = tx.blocks.list_isolated(self._id, found.seq).values()
         return [tx.blocks.get(block_id) for block_id in isolated if block_id is not None]
 
-    @reads
-    def conversations(self, tx: Tx, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
+    async def conversations(self, *, limit: int = 50, after_seq: int = -1) -> Sequence[Conversation]:
         """A page of the conversations, oldest first. Raises: InvalidInput: a limit below 1 or above 10,000."""
         check_limit(limit)
         check_number("after_seq", after_seq)
-        return tx.conversations.list(self.id, limit=limit, after_seq=after_seq)
+        return await self._ports.store.read(lambda tx: tx.conversations.list(self.id, limit=limit, after_seq=after_seq))
 
     async def find_conversation(self, conversation: ConversationId | None = None) -> Conversation:
         """A conversation of this agent; by default its first. Raises: InvalidInput; NotFound, also for another

@@ -151,10 +151,9 @@ class AsyncHistory(AsyncRequests):
         self._app.runner.after_runs.note_change((self.id, after.conversation_seq))
         return after
 
-    @reads
-    def message_count(self, tx: Tx) -> int:
+    async def message_count(self) -> int:
         """How many messages the history holds, over all conversations and with tool results."""
-        return tx.messages.count(self.id)
+        return await self._ports.store.read(lambda tx: tx.messages.count(self.id))
 
     async def import_messages(
         self,

@@ -54,10 +54,9 @@ class Jobs(AsyncPart):
             raise IdempotencyMismatch(idempotency_key)
         return accepted
 
-    @reads
-    def get_batch(self, tx: Tx, batch_id: BatchId) -> Batch:
+    async def get_batch(self, batch_id: BatchId) -> Batch:
         """Raises: NotFound."""
-        return tx.batches.get(batch_id)
+        return await self._ports.store.read(lambda tx: tx.batches.get(batch_id))
 
     @reads
     def list_batches(self, tx: Tx, page: Page) -> Sequence[Batch]:

@@ -112,8 +112,7 @@ class AsyncSteps(AsyncAgentPart):
         check_limit(limit)
         return await self._ports.store.read(_list_steps, self._app.models, self.id, conversation, run_id, limit, before)
 
-    @reads
-    def request(self, tx: Tx, step_id: StepId) -> ModelRequest:
+    async def request(self, step_id: StepId) -> ModelRequest:
         """What the model was sent at a step of this agent, built again from the log, byte for byte.
 
         Its canonical form (`perdure.context.request.assemble.canonical`) is checked against the recorded digest; a step
@@ -121,7 +120,7 @@ class AsyncSteps(AsyncAgentPart):
         its settings are still the same, else the defaults; `exchange` tells which were sent.
         Raises: NotFound, also for another agent's; ReplayMismatch.
         """
-        return build_request(tx, find_step(tx, self.id, step_id))[1]
+        return await self._ports.store.read(lambda tx: build_request(tx, find_step(tx, self.id, step_id))[1])
 
     @reads
     def explain(self, tx: Tx, step_id: StepId) -> Explanation:
@@ -148,13 +147,12 @@ class AsyncSteps(AsyncAgentPart):
         store = self._ports.store
         return await read_ledger(await store.read(find), self.prices_of, store, self._ports.counter, limit=limit)
 
-    @reads
-    def exchange(self, tx: Tx, step_id: StepId) -> Exchange | None:
+    async def exchange(self, step_id: StepId) -> Exchange | None:
         """What a step of this agent sent and received, with keys masked; None for a model without HTTP.
 
         The messages of the request are not in it: they are in the log. Raises: NotFound, also for another agent's.
         """
-        return tx.steps.exchange(find_step(tx, self.id, step_id))
+        return await self._ports.store.read(lambda tx: tx.steps.exchange(find_step(tx, self.id, step_id)))
 
     @reads
     def preview(self, tx: Tx, conversation: ConversationId | None = None) -> Preview:
@@ -174,10 +172,9 @@ class AsyncSteps(AsyncAgentPart):
         )
         return leaving_next(situation) if used is PAGED else leaving_by(used.engine, situation)
 
-    @reads
-    def step(self, tx: Tx, step_id: StepId) -> StepOfRun:
+    async def step(self, step_id: StepId) -> StepOfRun:
         """The step with its run and agent. Raises: NotFound."""
-        return _with_agent(tx, *load_with_run(tx, step_id))
+        return await self._ports.store.read(lambda tx: _with_agent(tx, *load_with_run(tx, step_id)))
 
     @reads
     def page_of_steps(self, tx: Tx, where: StepFilter, page: Page) -> Sequence[StepOfRun]:

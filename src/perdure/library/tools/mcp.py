@@ -107,10 +107,9 @@ class AsyncMcp(AsyncPart):
         finally:
             await self._app.mcp.forget(server.id)
 
-    @reads
-    def list(self, tx: Tx) -> Sequence[McpServer]:
+    async def list(self) -> Sequence[McpServer]:
         """The servers, in order of creation."""
-        return tx.mcp.list()
+        return await self._ports.store.read(lambda tx: tx.mcp.list())
 
     @reads
     def list_of_agent(self, tx: Tx, agent_id: AgentId) -> Sequence[McpServer]:
@@ -131,10 +130,9 @@ class AsyncMcp(AsyncPart):
         server, tools = await self._ports.store.read(load)
         return McpState(server=server, tools=tools, open=self._app.mcp.is_open(server.id))
 
-    @reads
-    def server(self, tx: Tx, server_id: McpServerId) -> McpServer:
+    async def server(self, server_id: McpServerId) -> McpServer:
         """The server of this id. Raises: NotFound."""
-        return tx.mcp.get(server_id)
+        return await self._ports.store.read(lambda tx: tx.mcp.get(server_id))
 
     async def get_by_name(self, name: str) -> McpServer:
         """The server of this name. Raises: NotFound."""

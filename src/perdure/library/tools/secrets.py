@@ -50,11 +50,10 @@ class AsyncSecrets(AsyncPart):
             tx.agents.model(self._agent_id)
         return tx.secrets.list(self._owner_id)
 
-    @writes
-    def delete(self, tx: Tx, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Raises: NotFound."""
         check_text("a secret's name", name)
-        tx.secrets.delete(self._owner_id, name)
+        await self._ports.store.write(lambda tx: tx.secrets.delete(self._owner_id, name))
 
     @property
     def _owner_id(self) -> str:
@@ -77,15 +76,13 @@ class Sandbox(AsyncPart):
         check_item_limits(tx.limits, settings=settings)
         return tx.sandbox.put(SandboxConfig(id=id_, settings=settings or {}, created_at=now, updated_at=now))
 
-    @reads
-    def find(self, tx: Tx) -> SandboxConfig | None:
+    async def find(self) -> SandboxConfig | None:
         """The configuration; None: there is none."""
-        return tx.sandbox.find()
+        return await self._ports.store.read(lambda tx: tx.sandbox.find())
 
-    @writes
-    def delete(self, tx: Tx, config_id: SandboxId) -> None:
+    async def delete(self, config_id: SandboxId) -> None:
         """Delete the configuration with its variables. Raises: NotFound."""
-        tx.sandbox.delete(config_id)
+        await self._ports.store.write(lambda tx: tx.sandbox.delete(config_id))
 
     @writes
     def add_variable(self, tx: Tx, config_id: SandboxId, name: str, value: str, description: str | None) -> Variable:
@@ -138,10 +135,9 @@ class Sandbox(AsyncPart):
         variables = sorted(tx.sandbox.list_variables(), key=lambda one: (one.created_at, one.name))
         return page.select(variables, kind="variable", id_of=lambda one: one.id)
 
-    @writes
-    def delete_variable(self, tx: Tx, variable_id: VariableId) -> None:
+    async def delete_variable(self, variable_id: VariableId) -> None:
         """Raises: NotFound."""
-        tx.sandbox.delete_variable(variable_id)
+        await self._ports.store.write(lambda tx: tx.sandbox.delete_variable(variable_id))
 
 
 PASSES = 10

@@ -99,11 +99,10 @@ class AsyncTools(AsyncPart):
         """The tool of this name or id. Raises: NotFound, naming what there is."""
         return (await self.state(name_or_id)).tool
 
-    @reads
-    def state(self, tx: Tx, name_or_id: str) -> ToolState:
+    async def state(self, name_or_id: str) -> ToolState:
         """The tool of this name or id, with its code. Raises: NotFound, naming what there is."""
         check_text("a tool's name or id", name_or_id)
-        return _load_states(tx, [_resolve_tool(tx, name_or_id)])[0]
+        return await self._ports.store.read(lambda tx: _load_states(tx, [_resolve_tool(tx, name_or_id)])[0])
 
     async def code(self, name_or_id: str) -> ToolCode | None:
         """The code of a custom tool; None: this tool has no source. Its environment has all names, but only the values
@@ -125,16 +124,14 @@ class AsyncTools(AsyncPart):
         found = await self.page(where, Page(limit, ascending=False, after=after))
         return [state.tool for state in found]
 
-    @reads
-    def page(self, tx: Tx, where: ToolFilter, page: Page) -> Sequence[ToolState]:
+    async def page(self, where: ToolFilter, page: Page) -> Sequence[ToolState]:
         """A page of tools. Raises: InvalidInput; NotFound: the page begins at no tool; the filter's agent."""
         check_page(page, text=where.text)
-        return _load_states(tx, tx.tools.page(where=where, **page.arguments))
+        return await self._ports.store.read(lambda tx: _load_states(tx, tx.tools.page(where=where, **page.arguments)))
 
-    @reads
-    def count(self, tx: Tx, where: ToolFilter) -> int:
+    async def count(self, where: ToolFilter) -> int:
         """How many tools the filter lets through."""
-        return tx.tools.count(where)
+        return await self._ports.store.read(lambda tx: tx.tools.count(where))
 
     async def search(self, query: str, *, limit: int = 10) -> Sequence[ToolHit]:
         """The tools whose name, tags or description have the words, best first."""
@@ -320,10 +317,9 @@ class AsyncAgentTools(AsyncPart):
 class AsyncAgentRules(AsyncPart):
     """The rules of one agent. They hold from its next answer on."""
 
-    @reads
-    def list(self, tx: Tx) -> Sequence[ToolRule]:
+    async def list(self) -> Sequence[ToolRule]:
         """The rules, in the order in which they were set. Raises: NotFound."""
-        return rules_in(tx.agents.get(self._id).settings).rules
+        return await self._ports.store.read(lambda tx: rules_in(tx.agents.get(self._id).settings).rules)
 
     @reads
     def missing(self, tx: Tx) -> Sequence[str]:
