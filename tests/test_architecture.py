@@ -179,7 +179,7 @@ def test_one_place_builds_a_run_request() -> None:
         if any(name == "perdure.engine.run.accept.Request" for _, name in imports(SRC, path, tree))
     ]
 
-    assert builders == ["library/messages/requests.py", "library/runs/jobs.py"]
+    assert builders == ["library/messages/requests.py"]
 
 
 def test_the_kernel_imports_no_feature() -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         ProfileEntry,
     )
     from perdure.core.files import AgentFile, File
+    from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
     from perdure.core.groups.group import (
         GroupMessage,
         GroupTurn,
@@ -113,6 +114,7 @@ _HOMES = {
         "ProfileEntry",
     ),
     "core.files": ("AgentFile", "File"),
+    "core.forgetting.values": ("Correction", "ForgetPreview", "ForgetResult", "UndoResult"),
     "core.groups.group": (
         "GroupMessage", "GroupTurn", "GroupTurnEnded", "Speaker", "SpeakerEvent", "SpeakerFailed", "SpeakerStarted",
     ),
@@ -131,7 +133,6 @@ _HOMES = {
         "RequiresApproval", "RunFirst",
     ),
     "core.tools.spec": ("Tool", "ToolCode", "ToolOutcome"),
-    "library.groups.companions": ("CompanionInfo", "PassEdit", "PassInfo"),
 }
 # fmt: on
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

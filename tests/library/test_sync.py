@@ -258,4 +258,5 @@ def test_a_docstring_names_every_option(method: Callable[..., object]) -> None:
         or "options of `create`" in docstring
         or "as `create_agent`" in docstring
         or "as `add`" in docstring
+        or f"`{options.__name__}`" in docstring
     )

@@ -10,19 +10,6 @@ from perdure.app import hook, tool
 from perdure.context.costs.ledger import CostLedger
 from perdure.context.request.explain import Explanation
 from perdure.context.window.overview import ContextOverview
-from perdure.core.facts.values import (
-    Community,
-    CommunityHit,
-    Entity,
-    Fact,
-    FactContext,
-    FactEvent,
-    FactRule,
-    GraphCounts,
-    Profile,
-    ProfileEntry,
-)
-from perdure.core.forgetting.values import Correction, ForgetPreview, ForgetResult, UndoResult
 from perdure.domain.archives.passages import NewPassage
 from perdure.domain.blocks.units import NewBlock
 from perdure.domain.conversations.importing import ImportedMessage
@@ -63,25 +50,14 @@ __all__ = [
     "AsyncFolder",
     "AsyncGroup",
     "AsyncPerdure",
-    "Community",
-    "CommunityHit",
     "CompanionInfo",
     "ContextOverview",
-    "Correction",
     "CostLedger",
-    "Entity",
     "Explanation",
-    "Fact",
-    "FactContext",
-    "FactEvent",
     "FactHistory",
     "FactHit",
     "FactOrigin",
-    "FactRule",
     "Folder",
-    "ForgetPreview",
-    "ForgetResult",
-    "GraphCounts",
     "Group",
     "GroupReply",
     "Hits",
@@ -96,8 +72,6 @@ __all__ = [
     "PassInfo",
     "PassageHit",
     "Perdure",
-    "Profile",
-    "ProfileEntry",
     "Recalled",
     "Replay",
     "Reply",
@@ -109,7 +83,6 @@ __all__ = [
     "ToolHit",
     "ToolsByStatus",
     "TranscriptEntry",
-    "UndoResult",
     "Why",
     "hook",
     "tool",

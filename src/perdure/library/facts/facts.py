@@ -45,7 +45,7 @@ from perdure.engine.facts.extract import extract_due, extract_texts
 from perdure.engine.ports import extract_nothing
 from perdure.library.checks import Page, check_choice, check_limit, check_number, check_page, check_text, utc
 from perdure.library.facts.episodes import AsyncEpisodes
-from perdure.library.facts.views import FactConditions, entity_seqs, fact_filter, find_graph, of_graph, with_entities
+from perdure.library.facts.views import FactConditions, entity_seqs, fact_filter, find_graph, with_entities
 from perdure.library.parts import reads, writes
 from perdure.search.hits import FactHit, Hits
 from perdure.storage.tx import Tx
@@ -92,19 +92,18 @@ class AsyncFacts(AsyncEpisodes):
         """
         return await self.page(Page(limit, ascending=False, after=after), **conditions)
 
-    async def page(self, page: Page, **conditions: Unpack[FactConditions]) -> Sequence[FactHit]:
+    @reads
+    def page(self, tx: Tx, page: Page, **conditions: Unpack[FactConditions]) -> Sequence[FactHit]:
         """List a page of facts, in either order. Raises: InvalidInput, NotFound."""
         check_page(page)
+        if (graph := find_graph(tx, self._owner)) is None:
+            return ()
+        where = fact_filter(tx, graph, conditions)
 
-        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
-            where = fact_filter(tx, graph, conditions)
+        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
+            return tx.facts.page(graph.id, where=where, after=above, before=below, **order)
 
-            def query(above: int | None, below: int | None, **order: Any) -> Sequence[Fact]:
-                return tx.facts.page(graph.id, where=where, after=above, before=below, **order)
-
-            return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
-
-        return await self._ports.store.read(of_graph(self._owner, load, ()))
+        return with_entities(tx, graph, page.load(query, lambda cursor: tx.facts.get(FactId(cursor)).first_seq))
 
     async def search(
         self, text: str, *, limit: int = 10, explain: bool = False, **conditions: Unpack[FactConditions]
@@ -117,10 +116,12 @@ class AsyncFacts(AsyncEpisodes):
         """
         check_limit(limit)
 
-        def prepare(tx: Tx, graph: Graph) -> tuple[Graph, FactFilter, str] | None:
+        def prepare(tx: Tx) -> tuple[Graph, FactFilter, str] | None:
+            if (graph := find_graph(tx, self._owner)) is None:
+                return None
             return graph, fact_filter(tx, graph, conditions), zone_of(tx, self._owner, self._ports.settings.timezone)
 
-        prepared = await self._ports.store.read(of_graph(self._owner, prepare, None))
+        prepared = await self._ports.store.read(prepare)
         if prepared is None:
             return Hits()
         graph, where, home = prepared
@@ -304,10 +305,8 @@ class AsyncFacts(AsyncEpisodes):
         for seq in behind or (0,):
             facts += await extract_due(self._ports, (self._id, seq), rest=True)
 
-        def load(tx: Tx, graph: Graph) -> Sequence[FactHit]:
-            return with_entities(tx, graph, facts)
-
-        return await self._ports.store.read(of_graph(self._id, load, ()))
+        graph = await self.find_graph()
+        return () if graph is None else await self._ports.store.read(with_entities, graph, facts)
 
     async def pause(self) -> None:
         """Extract nothing until `resume`."""
@@ -348,9 +347,11 @@ class AsyncFacts(AsyncEpisodes):
         number = tx.graphs.add_rule(rule).seq
         return next(one for one in tx.graphs.list_rules(graph.id) if one.seq == number)
 
-    async def rules(self) -> Sequence[FactRule]:
+    @reads
+    def rules(self, tx: Tx) -> Sequence[FactRule]:
         """What must not be remembered."""
-        return await self._ports.store.read(of_graph(self._owner, lambda tx, graph: tx.graphs.list_rules(graph.id), ()))
+        graph = find_graph(tx, self._owner)
+        return () if graph is None else tx.graphs.list_rules(graph.id)
 
     @writes
     def delete_rule(self, tx: Tx, seq: int) -> None:
@@ -363,17 +364,17 @@ class AsyncFacts(AsyncEpisodes):
         """The people, places and things that facts are about, in order of creation. Raises: InvalidInput."""
         return await self.page_of_entities(Page(limit, ascending=True, after=after))
 
-    async def page_of_entities(self, page: Page) -> Sequence[Entity]:
+    @reads
+    def page_of_entities(self, tx: Tx, page: Page) -> Sequence[Entity]:
         """List a page of entities. Raises: InvalidInput, NotFound."""
         check_page(page)
+        if (graph := find_graph(tx, self._owner)) is None:
+            return ()
 
-        def load(tx: Tx, graph: Graph) -> Sequence[Entity]:
-            def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
-                return tx.entities.list(graph.id, after=above, before=below, **order)
+        def query(above: int | None, below: int | None, **order: Any) -> Sequence[Entity]:
+            return tx.entities.list(graph.id, after=above, before=below, **order)
 
-            return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
-
-        return await self._ports.store.read(of_graph(self._owner, load, ()))
+        return page.load(query, lambda cursor: tx.entities.get(EntityId(cursor)).seq)
 
     async def get_entity(self, entity_id: EntityId) -> Entity:
         """Return an entity. Raises: NotFound."""

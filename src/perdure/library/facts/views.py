@@ -3,7 +3,7 @@ conditions of a list or search, as programs and people give them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar
@@ -35,7 +35,7 @@ from perdure.domain.facts.settings import Forgetting, load_agent_facts
 from perdure.domain.forgetting import TidyItem
 from perdure.engine.facts.forgetting import Fading, load_fading, restore_last, tidy
 from perdure.library.checks import check_limit, utc
-from perdure.library.parts import AsyncPart
+from perdure.library.parts import AsyncPart, reads
 from perdure.library.search import check_budget
 from perdure.search.hits import FactHit
 from perdure.storage.tx import Tx
@@ -101,16 +101,6 @@ def find_graph(tx: Tx, owner: Owner) -> Graph | None:
     return tx.graphs.find_by_agent(AgentId(owner))
 
 
-def of_graph(owner: Owner, read: Callable[[Tx, Graph], T], nothing: T) -> Callable[[Tx], T]:
-    """Return the unit of work that reads the owner's graph; `nothing`: the agent has none yet. Raises: NotFound."""
-
-    def load(tx: Tx) -> T:
-        graph = find_graph(tx, owner)
-        return nothing if graph is None else read(tx, graph)
-
-    return load
-
-
 def entity_seqs(tx: Tx, graph: Graph, name_or_id: str | None) -> tuple[int, ...]:
     """Return the numbers of the entities of a name or id; empty: none was given. Raises: NotFound."""
     if not name_or_id:
@@ -146,7 +136,8 @@ class AsyncFactViews(AsyncPart):
             raise InvalidInput("whose facts? Name an agent or a graph, by `facts_of(id)`")
         return self._of
 
-    async def profile(self, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
+    @reads
+    def profile(self, tx: Tx, *, budget_tokens: int = PROFILE_TOKENS, user: str = "") -> Profile:
         """What is known about the user now, by slots, the most important first: true facts of trusted sources.
 
         Args:
@@ -155,14 +146,14 @@ class AsyncFactViews(AsyncPart):
         Raises: InvalidInput.
         """
         check_budget(budget_tokens)
+        if (graph := find_graph(tx, self._owner)) is None:
+            return Profile()
+        return self._profile(tx, graph, budget_tokens, user)
 
-        def load(tx: Tx, graph: Graph) -> Profile:
-            return self._profile(tx, graph, budget_tokens, user)
-
-        return await self._ports.store.read(of_graph(self._owner, load, Profile()))
-
-    async def timeline(
+    @reads
+    def timeline(
         self,
+        tx: Tx,
         since: datetime | None = None,
         until: datetime | None = None,
         *,
@@ -180,14 +171,12 @@ class AsyncFactViews(AsyncPart):
         """
         check_limit(limit)
         start, end = utc("since", since), utc("until", until)
-
-        def load(tx: Tx, graph: Graph) -> Sequence[FactEvent]:
-            where = fact_filter(tx, graph, {"entity": entity})
-            return tx.facts.timeline(
-                graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
-            )
-
-        return await self._ports.store.read(of_graph(self._owner, load, ()))
+        if (graph := find_graph(tx, self._owner)) is None:
+            return ()
+        where = fact_filter(tx, graph, {"entity": entity})
+        return tx.facts.timeline(
+            graph.id, where=where, since=start, until=end, tags=tags, newest_first=newest_first, limit=limit
+        )
 
     async def context(self, query: str = "", *, budget_tokens: int = CONTEXT_TOKENS) -> FactContext:
         """What is known as one text for any program: the profile, the facts that match a query, the latest events; with

@@ -23,6 +23,7 @@ from perdure.engine.approvals.decisions import calls_of_request
 from perdure.engine.budget import check_budget
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
+from perdure.engine.run.batch import named_request
 from perdure.library.checks import check_callback, check_sender
 from perdure.library.parts import AsyncAgentPart
 from perdure.library.providers import Handles
@@ -114,12 +115,14 @@ class AsyncRequests(AsyncAgentPart):
     async def send_messages(self, messages: Sequence[NewMessage], **options: Unpack[SendOptions]) -> Accepted:
         """The run that answers these messages, or goes on with these answers; from here on it is durable.
 
+        Args:
+            options: those of `SendOptions`.
         Raises: as `prepare`; NotFound, ConversationBusy, ApprovalPending, IdempotencyMismatch.
         """
         return await self._app.runner.accept(await self.prepare(messages, **options))
 
     async def prepare(self, messages: Sequence[NewMessage], **sent: Unpack[SendOptions]) -> Request:
-        """The request that the engine accepts.
+        """The request that the engine accepts, of messages and `SendOptions`.
 
         Args:
             answers: to calls that wait, `messages` then come behind their results; a decision may name the message
@@ -179,6 +182,15 @@ class AsyncRequests(AsyncAgentPart):
         if accepted.run.options.wants_tokens:
             return await self._ports.store.read(_with_tokens, accepted.run, reply)
         return reply
+
+
+async def prepare_batch(app: App, parts: Sequence[BatchPart]) -> Sequence[Request]:
+    """The requests of a batch. Raises: RequestRefused, StoreError."""
+    requests: list[Request] = []
+    for place, (agent_id, messages, options) in enumerate(parts):
+        with named_request(place):
+            requests.append(await AsyncRequests(app, agent_id).prepare(messages, **options))
+    return requests
 
 
 def _with_tokens(tx: Tx, run: Run, reply: Reply) -> Reply:

@@ -10,10 +10,9 @@ from perdure.core.errors import Conflict, IdempotencyMismatch, NotFound
 from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
-from perdure.engine.run.accept import Request
-from perdure.engine.run.batch import digest_of, named_request
+from perdure.engine.run.batch import digest_of
 from perdure.library.checks import Page, check_callback
-from perdure.library.messages.requests import AsyncRequests, BatchPart
+from perdure.library.messages.requests import BatchPart, prepare_batch
 from perdure.library.parts import AsyncPart, reads
 from perdure.library.runs.runs import AsyncRuns
 from perdure.storage.tx import Tx
@@ -38,10 +37,7 @@ class Jobs(AsyncPart):
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
         check_callback(callback)
-        requests: list[Request] = []
-        for place, (agent_id, messages, options) in enumerate(parts):
-            with named_request(place):
-                requests.append(await AsyncRequests(self._app, agent_id).prepare(messages, **options))
+        requests = await prepare_batch(self._app, parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:
             batch_id = await self._ports.store.read(lambda tx: derived_id("job", tx.org_id, idempotency_key))

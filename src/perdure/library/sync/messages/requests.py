@@ -24,12 +24,14 @@ class Requests(AgentPart):
     def send_messages(self, messages: Sequence[NewMessage], **options: Unpack[SendOptions]) -> Accepted:
         """The run that answers these messages, or goes on with these answers; from here on it is durable.
 
+        Args:
+            options: those of `SendOptions`.
         Raises: as `prepare`; NotFound, ConversationBusy, ApprovalPending, IdempotencyMismatch.
         """
         return self._portal.run(self._inner.send_messages(messages, **options))
 
     def prepare(self, messages: Sequence[NewMessage], **sent: Unpack[SendOptions]) -> Request:
-        """The request that the engine accepts.
+        """The request that the engine accepts, of messages and `SendOptions`.
 
         Args:
             answers: to calls that wait, `messages` then come behind their results; a decision may name the message
