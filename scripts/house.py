@@ -23,6 +23,9 @@ FOLDERS_LIMIT, FOLDERS_GOAL, FOLDER_FILES_MAX = 0, 0, 25
 FILES_LIMIT, FILES_GOAL, FILE_LINES_MAX = 0, 0, 500
 FUNCTIONS_LIMIT, FUNCTIONS_GOAL, FUNCTION_LINES_MAX = 0, 0, 80
 CIRCLES_LIMIT, CIRCLES_GOAL = 0, 0
+KNOTS_LIMIT, KNOTS_GOAL = 83, 0
+LONE_FILES_LIMIT, LONE_FILES_GOAL = 15, 0
+SHARED_NAMES_LIMIT, SHARED_NAMES_GOAL = 79, 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,11 @@ def measures(src: Path) -> list[Measure]:
     folders = list(_full_folders(src))
     long_files = [f"{_at(src, path)}: {size}" for path, size in lines.items() if size > FILE_LINES_MAX]
     functions = list(_long_functions(src))
-    rings = [f"{len(ring)} files: {', '.join(ring[:10])}" for ring in circles(import_graph(src))]
+    graph = import_graph(src)
+    rings = [f"{len(ring)} files: {', '.join(ring[:10])}" for ring in circles(graph)]
+    knots = circles(folder_graph(src, graph))
+    named = [f"{len(ring)} folders: {', '.join(name.removeprefix(f'{PACKAGE}.') for name in ring)}" for ring in knots]
+    lone, shared = list(_lone_files(src)), list(_shared_names(src))
     return [
         Measure("handwritten lines (generated files are not counted)", handwritten, LINES_LIMIT, LINES_GOAL),
         Measure(f"folders of more than {FOLDER_FILES_MAX} files", len(folders), FOLDERS_LIMIT, FOLDERS_GOAL, folders),
@@ -57,6 +64,9 @@ def measures(src: Path) -> list[Measure]:
             functions,
         ),
         Measure("import circles", len(rings), CIRCLES_LIMIT, CIRCLES_GOAL, rings),
+        Measure("knots: folders in import circles", sum(map(len, knots)), KNOTS_LIMIT, KNOTS_GOAL, named),
+        Measure("lone files in a folder of their own", len(lone), LONE_FILES_LIMIT, LONE_FILES_GOAL, lone),
+        Measure("shared class names, in several rooms", len(shared), SHARED_NAMES_LIMIT, SHARED_NAMES_GOAL, shared),
     ]
 
 
@@ -105,6 +115,15 @@ def import_graph(src: Path) -> dict[str, set[str]]:
     return graph
 
 
+def folder_graph(src: Path, graph: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Folder -> the folders whose modules its own modules import."""
+    folders = {_dotted(src, path): _dotted(src, path.parent / "__init__.py") for path, _ in modules(src)}
+    found: dict[str, set[str]] = {folder: set() for folder in folders.values()}
+    for module, targets in graph.items():
+        found[folders[module]] |= {folders[target] for target in targets} - {folders[module]}
+    return found
+
+
 def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
     """The groups of modules that all lead to each other, the largest first."""
     reached = {module: _reached(graph, module) for module in graph}
@@ -117,11 +136,11 @@ def circles(graph: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 
 def table(found: Sequence[Measure]) -> str:
-    """The measures in columns, and under them what is over its goal by name."""
+    """The measures in columns, and under them what is over its limit by name."""
     rows = [("", "today", "limit", "goal")]
     rows += [(one.name, f"{one.figure:,}", f"{one.limit:,}", f"{one.goal:,}") for one in found]
     lines = [f"{name:<52}{today:>8}{limit:>8}{goal:>8}" for name, today, limit, goal in rows]
-    lines += [f"  {name}" for one in found for name in one.found]
+    lines += [f"  {name}" for one in found if one.figure > one.limit for name in one.found]
     return "\n".join(lines)
 
 
@@ -146,6 +165,30 @@ def _full_folders(src: Path) -> Iterator[str]:
     for path in _files(src):
         sizes[path.parent] = sizes.get(path.parent, 0) + 1
     yield from (f"{_at(src, folder)}/: {size}" for folder, size in sizes.items() if size > FOLDER_FILES_MAX)
+
+
+def _lone_files(src: Path) -> Iterator[str]:
+    """The modules that are alone in their package."""
+    inside: dict[Path, list[Path]] = {}
+    for path, _ in modules(src):
+        inside.setdefault(path.parent, []).append(path)
+    for folder, paths in inside.items():
+        named = [path for path in paths if path.name != "__init__.py"]
+        if len(named) == 1 and len(paths) == 2 and not any(folder in other.parents for other in inside):
+            yield _at(src, named[0])
+
+
+def _shared_names(src: Path) -> Iterator[str]:
+    """The public classes whose name stands in more than one room."""
+    rooms: dict[str, set[str]] = {}
+    for path, tree in modules(src):
+        room, *rest = path.relative_to(src / PACKAGE).parts
+        room = rest[0] if room == "features" and rest else room
+        if not path.read_text(encoding="utf-8").startswith(GENERATED):
+            for node in tree.body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    rooms.setdefault(node.name, set()).add(room)
+    yield from (f"{name}: {', '.join(sorted(found))}" for name, found in sorted(rooms.items()) if len(found) > 1)
 
 
 def _long_functions(src: Path) -> Iterator[str]:

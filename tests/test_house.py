@@ -38,6 +38,18 @@ def measure_package(src: Path, files: Mapping[str, str]) -> dict[str, list[str]]
             },
             "3 files: perdure.a, perdure.b, perdure.c",
         ),
+        (
+            "knots:",
+            {
+                "a/one.py": "from perdure.b.one import x",
+                "a/two.py": "x = 1",
+                "b/one.py": "x = 1",
+                "b/two.py": "from perdure.a.two import x",
+            },
+            "2 folders: a, b",
+        ),
+        ("lone", {"core/text/__init__.py": "", "core/text/words.py": "", "core/ids.py": ""}, "core/text/words.py"),
+        ("shared", {"core/ids.py": "class Turn: ...", "ui/pages.py": "class Turn: ..."}, "Turn: core, ui"),
     ],
 )
 def test_what_is_too_large_is_named(tmp_path: Path, measure: str, files: Mapping[str, str], name: str) -> None:

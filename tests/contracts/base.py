@@ -245,7 +245,10 @@ class Contract:
         )
 
     def add_passage(self, tx: Tx, archive_id: ArchiveId, text: str, *tags: str, occurred_at: datetime = AT) -> Passage:
-        passage = Passage(
+        return tx.passages.add([self.new_passage(archive_id, text, *tags, occurred_at=occurred_at)])[0]
+
+    def new_passage(self, archive_id: ArchiveId, text: str, *tags: str, occurred_at: datetime = AT) -> Passage:
+        return Passage(
             id=PassageId(self.ids.new("passage")),
             archive_id=archive_id,
             text=text,
@@ -253,7 +256,6 @@ class Contract:
             created_at=AT,
             occurred_at=occurred_at,
         )
-        return tx.passages.add([passage])[0]
 
     def add_run(
         self,

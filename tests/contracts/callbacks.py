@@ -52,3 +52,23 @@ class CallbackContract(Contract):
             await store.write(lambda tx: tx.callbacks.put(begun, tried, due_at=None))
             assert await store.read(lambda tx: tx.callbacks.list_due(at=UNTIL, limit=9)) == []
             assert (await store.read(lambda tx: tx.runs.get(run.id))).callback == tried
+
+    async def test_those_that_may_be_used_are_changed(self) -> None:
+        """Not what was sent or given up."""
+        async with self.open_store() as store:
+            agent = await store.write(self.add_agent)
+            first, second = [await store.write(self.add_run, agent.id) for _ in range(2)]
+            for run in (first, second):
+                await store.write(lambda tx, run=run: tx.callbacks.request(run, Callback(url=URL), at=AT))  # type: ignore[misc]
+                await store.write(claimed, run.key)
+                await store.write(ended, run.key)
+            due = next(
+                one for one in await store.read(lambda tx: tx.callbacks.list_due(at=AT, limit=9)) if one.id == first.id
+            )
+            await store.write(lambda tx: tx.callbacks.put(due, due.callback, due_at=None))
+            sealed = Callback(url=f"{URL}?***", sealed="c2VhbGVk")
+            changed = await store.write(lambda tx: tx.callbacks.change_all(lambda one: sealed))
+            again = await store.write(lambda tx: tx.callbacks.change_all(lambda one: sealed))
+            callbacks = [await store.read(lambda tx, run=run: tx.runs.get(run.id).callback) for run in (first, second)]  # type: ignore[misc]
+
+            assert (changed, again, callbacks) == (1, 0, [Callback(url=URL), sealed])

@@ -98,7 +98,7 @@ class DeleteContract(Contract):
                     tx.files.drop_views(deleted_file.id, limit=100)
                     tx.files.purge(deleted_file)
                 archive_id = own.folder.archive_id
-                tx.passages.delete(archive_id, [one.seq for one in tx.passages.list(archive_id)])
+                tx.passages.delete(archive_id, [one.seq for one in tx.passages.page(archive_id)])
 
             await store.write(delete_files)
             first, steps = await self.carry_out(store, own, lambda tx: tx.folders.delete(own.folder.id))
@@ -111,7 +111,7 @@ class DeleteContract(Contract):
             own = await store.write(lambda tx: fill(self, tx))
 
             def delete_passages(tx: Tx) -> None:
-                tx.passages.delete(own.archive.id, [one.seq for one in tx.passages.list(own.archive.id)])
+                tx.passages.delete(own.archive.id, [one.seq for one in tx.passages.page(own.archive.id)])
 
             await store.write(delete_passages)
             first, steps = await self.carry_out(store, own, lambda tx: tx.archives.delete(own.archive.id))

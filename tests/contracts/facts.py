@@ -219,7 +219,7 @@ class FactContract(Contract):
                 assert tx.facts.list_by_seqs(graph.id, [3, 2, 9]) == [other, second]
                 assert tx.facts.list_by_firsts(graph.id, [3, 1]) == [second, other]
                 assert [one.fact_count for one in tx.entities.list(graph.id)] == [1, 1, 2]
-                assert [one.text for one in tx.passages.list(graph.fact_archive_id)] == [fact.text, other.text]
+                assert [one.text for one in tx.passages.page(graph.fact_archive_id)] == [fact.text, other.text]
                 assert match_passages(tx, graph.fact_archive_id, "turin") == [0]
                 assert tx.graphs.counts(graph.id) == GraphCounts(facts=2, entities=3)
                 with raises(NotFound):
@@ -246,9 +246,9 @@ class FactContract(Contract):
                 tx.facts.put_text(graph, 2, "Ada lives in [redacted].")
                 assert {version.text_seq for version in tx.facts.versions(one.id)} == {2}
                 assert [fact.text for fact in tx.facts.page(graph.id, where=FactFilter())] == [texts[2]] * 3
-                assert [passage.seq for passage in tx.passages.list(graph.fact_archive_id)] == [2]
+                assert [passage.seq for passage in tx.passages.page(graph.fact_archive_id)] == [2]
                 assert match_passages(tx, graph.fact_archive_id, "turin") == []
-                assert tx.passages.find_archives([before.id]) == {}
+                assert tx.passages.find_places([before.id]) == {}
                 (again,) = tx.facts.add(graph, [self.new_fact(graph.id, texts[0])])
                 assert tx.facts.get(again.id).text == texts[0]
 

@@ -397,6 +397,8 @@ class FolderContract(Contract):
             assert found[:3] == [[a, x, other_x, md], [x, other_x], [other_x, x, a]]
             assert found[3] == [x, other_x, a]
             assert found[4:] == [[x], [a], [md], []]
+            first = await store.read(lambda tx: tx.agent_files.list_first([agent.id], limit=3))
+            assert ids(first[agent.id]) == [a, x, other_x]
             assert (await store.read(lambda tx: tx.agent_files.get(agent.id, x))).path == "one/x.py"
 
             await store.write(lambda tx: tx.agent_files.open(agent.id, x, 1, 2, at=AT))

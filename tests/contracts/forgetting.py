@@ -12,7 +12,7 @@ from perdure.core.errors import NotFound
 from perdure.core.events import Delta, DeltaStreamed, RunQueued
 from perdure.core.files import FilePart
 from perdure.core.forgetting.redaction import REDACTED, Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Correction, CorrectionItem, FoundPage, Key
+from perdure.core.forgetting.values import Correction, CorrectionItem, FoundPage, Key
 from perdure.core.ids import AgentId, ConversationId, FileId, StepId
 from perdure.core.messages import Reasoning, Text, ToolCall, ToolResult
 from perdure.core.models import Exchange
@@ -82,7 +82,6 @@ class ForgettingContract(Contract):
             assert erased <= columns
             assert reasons.keys() - fts <= columns
             assert not erased & reasons.keys()
-            assert PLACES.keys() == TEXT_TABLES.keys()  # else erasing would pass a table over
             await store.write(add_column)
             try:
                 assert await store.read(unknown) == {"agents.note"}
@@ -93,13 +92,14 @@ class ForgettingContract(Contract):
         """As it is, and inside JSON of any depth; what is derived from a message follows, and nothing is damaged."""
         async with self.open_store() as store:
             agent = await store.write(self.fill_tables)
+            of_agents = [table for table, what in TEXT_TABLES.items() if what.owners == "agents"]
 
             def scan(tx: Tx) -> dict[str, int]:
-                pages = {table: tx.mentions.scan(table, agent.id, REDACTOR) for table in AGENT_TABLES}
+                pages = {table: tx.mentions.scan(table, agent.id, REDACTOR) for table in of_agents}
                 return {table: len(page.found) for table, page in pages.items() if page.found}
 
             before = await store.read(scan)
-            for table in AGENT_TABLES:
+            for table in of_agents:
                 await store.write(_redact, table, agent.id)
 
             assert before == {

@@ -41,7 +41,7 @@ from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import Callback, RunFilter, StepFilter, Usage
 from perdure.core.secrets import ORGANISATION
-from perdure.core.text.words import parse_query
+from perdure.core.text.words import Clause, parse_query
 from perdure.core.tools.spec import ToolCode, ToolFilter
 from tests.contracts.base import ADA, LATER, UNTIL
 from tests.contracts.nodes import node_of
@@ -52,6 +52,7 @@ NEW = "00000000-0000-4000-8000-ffffffffffff"
 
 PLAIN: Mapping[str, Any] = {
     **{"action": "companion", "traits": {"calling": "text"}},
+    **{"above": None, "below": None, "newest_first": True, "rows": 0, "words": [Clause(("text",))]},
     **{"after": -1, "after_seq": -1, "after_version": -1, "again": LATER, "answer": {}, "at": LATER, "author": ADA},
     **{"background": False, "before": UNTIL + timedelta(days=9), "begins_at": 1, "call_ids": ["other"]},
     **{"claimed": UNTIL, "code": ToolCode(source="", function="look"), "context": ["more"], "conversation_seq": 0},
@@ -131,6 +132,11 @@ OF_VERBS: Mapping[str, Any] = {
     **{"agents.find_by_name.name": "ada", "tools.find_by_name.name": "look", "folders.find.name": "docs"},
     **{"mcp.find_by_name.name": "files", "files.find.name": "plan.md", "agent_files.find_by_path.name": "plan.md"},
     **{"tools.attach.names": ("look",), "tools.detach.name": "look", "mcp.delete_tool.name": "look"},
+    **{
+        "tools.find.name": "look",
+        "tools.with_own_names.tools": (),
+        "callbacks.change_all.change": lambda callback: callback,
+    },
     **{"secrets.put.name": "TOKEN", "secrets.find.name": "TOKEN", "secrets.delete.name": "TOKEN"},
     **{"secrets.list_behind.name": "", "used.add.used": {f"key-{NEW}": Used(tokens=1)}},
     **{"files.find_by_digest.digest": "plan.md", "mcp.put_listing.failure": "stolen", "runs.end.reason": "end_turn"},
@@ -208,7 +214,6 @@ class Values:
             "messages.append.to": of.run,
             "messages.find_existing.ids": [of.message.id],
             "messages.find_reset.ids": [of.reset_message.id],
-            "passages.find_archives.ids": [of.passage.id],
             "passages.find_places.ids": [of.passage.id],
             "passages.list_merged.into": of.passage.id,
             "upkeep.check.owner": of.owner,

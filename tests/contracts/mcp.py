@@ -9,6 +9,7 @@ from typing import Any
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import DEFAULT_ORG, McpServerId, ToolId
 from perdure.core.mcp import Definition, InvalidEntry, McpServer, McpTool
+from perdure.core.tools.spec import Tool, ToolSpec
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, AWKWARD, LATER, Contract, raises
 
@@ -112,3 +113,34 @@ class McpContract(Contract):
                 await store.write(lambda tx: tx.mcp.delete_tool(files.id, "a"))
             await store.write(lambda tx: tx.mcp.delete(files.id))
             assert await store.read(lambda tx: tx.mcp.find_tool(tool_id)) is None
+
+    async def test_a_tool_is_found_by_its_name_at_its_server(self) -> None:
+        """Unless another tool has the name, or two servers do."""
+        async with self.open_store() as store:
+            servers = [await store.write(lambda tx, name=name: tx.mcp.add(self.server(name))) for name in ("a", "b")]  # type: ignore[misc]
+            tools = [
+                Tool(
+                    id=ToolId(self.ids.new("tool")),
+                    spec=ToolSpec(
+                        name=f"{one.name}__look", description="", parameters={}, kind="mcp", tool_type="external_mcp"
+                    ),
+                )
+                for one in servers
+            ]
+            names: list[list[str]] = []
+
+            async def note() -> None:
+                found = await store.read(lambda tx: tx.tools.find("look"))
+                shown = await store.read(lambda tx: tx.tools.with_own_names(tx.tools.list()))
+                names.append([found.spec.name if found else "", *(one.own_name for one in shown)])
+
+            for server, tool in zip(servers, tools, strict=True):
+                await store.write(lambda tx, tool=tool: tx.tools.add(tool, at=AT))  # type: ignore[misc]
+                known = McpTool(server_id=server.id, name="look", local_name=tool.spec.name, tool_id=tool.id, seen=LOOK)
+                await store.write(lambda tx, known=known: tx.mcp.put_tool(known))  # type: ignore[misc]
+                await note()
+            own = replace(tools[0].spec, name="look", kind="custom", tool_type="custom")
+            await store.write(lambda tx: tx.tools.add(Tool(id=ToolId(self.ids.new("tool")), spec=own), at=AT))
+            await note()
+
+            assert names == [["a__look", "look"], ["", "look", "look"], ["look", "", "", ""]]

@@ -117,7 +117,7 @@ class NameContract(Contract):
 
             texts = [name for name, _ in names()]
             assert await store.read(list_texts, agent.id) == texts
-            assert [one.text for one in await store.read(lambda tx: tx.passages.list(archive.id))] == texts
+            assert [one.text for one in await store.read(lambda tx: tx.passages.page(archive.id))] == texts
             blocks = await store.read(lambda tx: tx.blocks.page(where=BlockFilter(), ascending=True))
             assert [one.value for one in blocks] == texts
 
@@ -182,7 +182,7 @@ class NameContract(Contract):
             "identity by key": tx.identities.find_by_key(name, name) == identity,
             "identities": ids(tx.identities.page(where=IdentityFilter(identifier_key=name, name=name, project_id=name)))
             == [identity.id],
-            "passages by tag": ids(tx.passages.list(archive.id, where=where)) == [made["passage"].id],
+            "passages by tag": ids(tx.passages.page(archive.id, where=where)) == [made["passage"].id],
             "numbers by tag": tx.passages.seqs(archive.id, where=where) == [made["passage"].seq],
             "words by tag": match_passages(tx, archive.id, "walrus", where=where) == [made["passage"].seq],
             "tools by tag": ids(tx.tools.page(where=ToolFilter(tags=(name,)))) == [made["tool"].id],

@@ -90,7 +90,7 @@ class PassageContract(Contract):
             assert await store.read(lambda tx: tx.archives.tags(archive.id, limit=1)) == [("red", 2)]
 
             def delete_first(tx: Tx) -> None:
-                tx.passages.delete(archive.id, [tx.passages.list(archive.id)[0].seq])
+                tx.passages.delete(archive.id, [tx.passages.page(archive.id)[0].seq])
 
             await store.write(delete_first)
             assert await store.read(look) == (3, 5, [("blue", 1), ("red", 1)])
@@ -105,7 +105,7 @@ class PassageContract(Contract):
             new = await store.write(lambda tx: self.add_passage(tx, archive.id, "a penguin"))
 
             assert new.seq == 2
-            assert await store.read(lambda tx: tx.passages.list(archive.id)) == [kept, new]
+            assert await store.read(lambda tx: tx.passages.page(archive.id)) == [kept, new]
             assert await store.read(match_passages, archive.id, "walrus") == [kept.seq]
             for _ in range(2):
                 with raises(NotFound):
@@ -154,7 +154,7 @@ class PassageContract(Contract):
 
                 def list_seqs(tx: Tx, where: PassageFilter = where) -> tuple[list[int], list[int]]:
                     return (
-                        [passage.seq for passage in tx.passages.list(archive.id, where=where)],
+                        [passage.seq for passage in tx.passages.page(archive.id, where=where)],
                         [
                             passage.seq
                             for passage in tx.passages.page(archive.id, where=where, newest_first=True, limit=9)
@@ -197,8 +197,8 @@ class PassageContract(Contract):
 
             def look(tx: Tx) -> list[str]:
                 pages = (
-                    tx.passages.list(archive.id, limit=2),
-                    tx.passages.list(archive.id, limit=2, after_seq=1),
+                    tx.passages.page(archive.id, limit=2),
+                    tx.passages.page(archive.id, limit=2, above=1),
                     tx.passages.page(archive.id, newest_first=True, limit=2),
                     tx.passages.list_by_seqs(archive.id, [4, 99, 0]),
                     tx.passages.list_by_seqs(archive.id, []),
@@ -282,7 +282,7 @@ class PassageContract(Contract):
             added = await store.write(lambda tx: tx.passages.add(passages))
 
             assert added == [replace(passage, seq=index) for index, passage in enumerate(passages)]
-            assert await store.read(lambda tx: tx.passages.list(archive.id)) == added
+            assert await store.read(lambda tx: tx.passages.page(archive.id)) == added
             assert await store.read(match_passages, archive.id, "bob") == [1]
             assert (await store.read(lambda tx: tx.archives.tags(archive.id)))[0] == ("sea", 3)
             tagged = PassageFilter(tags=("cyd",))
@@ -369,7 +369,7 @@ class PassageContract(Contract):
                 tx.passages.count_use(archive.id, [0])
                 assert tx.passages.use_counts(archive.id, [0, 1, 2, 99]) == {0: 3, 1: 1}
                 assert tx.passages.use_counts(archive.id, [1]) == {1: 1}
-                (_, two, _) = tx.passages.list(archive.id)
+                (_, two, _) = tx.passages.page(archive.id)
                 assert tx.passages.find_places([two.id, PassageId("passage-none")]) == {two.id: (archive.id, 1)}
                 assert list(tx.passages.texts(archive.id, [0, 1, 2]).uses) == [1, 0, 0]
 
@@ -555,5 +555,5 @@ class PassageContract(Contract):
             passage = await store.write(self.add_passage, archive.id, "tea")
             ids = [passage.id, PassageId(self.ids.new("passage"))]
 
-            assert await store.read(lambda tx: tx.passages.find_archives(ids)) == {passage.id: archive.id}
-            assert await other.read(lambda tx: tx.passages.find_archives(ids)) == {}
+            assert await store.read(lambda tx: tx.passages.find_places(ids)) == {passage.id: (archive.id, 0)}
+            assert await other.read(lambda tx: tx.passages.find_places(ids)) == {}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from perdure.core.agents import AgentFilter
 from perdure.core.conversations import ConversationFilter
 from perdure.core.ids import AgentId, ArchiveId, IdentityId, MessageId, ToolId
+from perdure.core.messages import MessageFilter
 from perdure.core.provenance.sources import Source
 from perdure.core.runs import RunFilter, RunKey
 from perdure.core.tools.spec import ToolFilter
+from perdure.domain.archives.passages import PARTS_ROWS, page_of_text
 from perdure.storage.tx import Tx
 from tests.contracts.base import AT, Contract
 
@@ -21,7 +23,7 @@ _POSTGRES_SCAN = re.compile(r"(?:Scan|Only|using \w+) on (\w+)(?: (\w+))?  ")
 _POSTGRES_CONDITION = re.compile(r"Index Cond: (.*)")
 
 
-AGENTS, MESSAGES = 100, 600
+AGENTS, MESSAGES, AT_ONCE = 100, 600, 500
 OTHER = AgentId("agent-other")
 MANY = [OTHER, *(AgentId(f"agent-{number}") for number in range(50))]
 """As many as a page has: SQLite takes an index by another condition for as good."""
@@ -39,13 +41,14 @@ class Explained:
 
     db: Any
     plans: list[list[str]] = field(default_factory=list)
+    ways: Sequence[str] = ("seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.db, name)
 
     def _explain(self, sql: str, params: Any) -> None:
         if is_postgres(self.db):  # so small a table would be read whole
-            for way in ("seqscan", "sort", "bitmapscan", "hashjoin", "mergejoin"):
+            for way in self.ways:
                 self.db.run(f"SET LOCAL enable_{way} = off", {})
         rows = self.db.rows(f"EXPLAIN {'' if is_postgres(self.db) else 'QUERY PLAN '}{sql}", params)
         self.plans.append([str(row[-1]) for row in rows])
@@ -180,6 +183,12 @@ BY_KEYS: dict[str, tuple[Unit, str, str]] = {
         "x",
         CONVERSATION,
     ),
+    "messages that the index does not have": (
+        lambda tx, agent: tx.messages.scopes([agent, *MANY], where=MessageFilter()),
+        "messages",
+        "agent_id seq",
+    ),
+    "scopes of agents": (lambda tx, agent: tx.messages.scopes([agent, *MANY], where=MessageFilter()), "a", "id"),
     "system messages": (
         lambda tx, agent: tx.system_messages.find_ids([(one, 0) for one in (agent, *MANY)]),
         "s",
@@ -221,6 +230,7 @@ class PlanContract(Contract):
         for agent in agents[:3]:
             drafts = [replace(self.draft("hello"), sources=(PAGE,)) for _ in range(MESSAGES)]
             tx.messages.append((agent, 0), drafts, [1] * MESSAGES, at=AT)
+            tx.messages.append((agent, 0), [self.draft("hello")], [1], at=AT)  # the index takes several at a time
         tx.episodes.add(
             [
                 self.new_episode(graph.id, f"message {number}", agent_id=agents[number % 9], message_seq=number)
@@ -262,6 +272,34 @@ class PlanContract(Contract):
         """So that its cost does not grow with what is behind it."""
         for name, explained in (await self.explain(PAGES)).items():
             assert explained.plans and not explained.sorts, f"{name}: {explained.plans}"
+
+    async def test_a_part_of_a_passage_is_found_by_the_index_behind_the_first_ones(self) -> None:
+        """The texts of a large archive are not looked through one by one."""
+        async with self.open_store() as store:
+            archive = await store.write(self.add_archive)
+
+            def fill(tx: Tx, first: int) -> None:
+                tx.passages.add(
+                    [self.new_passage(archive.id, f"note {n} of many") for n in range(first, first + AT_ONCE)]
+                )
+                if is_postgres(tx._db):
+                    tx._db.run("ANALYZE", {})
+
+            for first in range(0, 2 * PARTS_ROWS, AT_ONCE):
+                await store.write(fill, first)
+
+            def explain(tx: Tx) -> tuple[list[str], Explained]:
+                explained = Explained(tx._db, ways=("seqscan",))
+                found = page_of_text(Tx(explained, tx.org_id), archive.id, f"TE {PARTS_ROWS + 7} OF")
+                return [one.text for one in found], explained
+
+            texts, explained = await store.read(explain)
+
+        assert texts == [f"note {PARTS_ROWS + 7} of many"]
+        # With as few rows as here PostgreSQL takes the key of the rows for as good as their words.
+        assert is_postgres(explained.db) or "VIRTUAL TABLE INDEX" in str(explained.plans[-2])
+        for by in Explained(None, explained.plans[-1:]).columns_of("p"):
+            assert re.search(r"seq = ANY|seq=\?", by), f"texts are read by {by}"
 
     async def test_few_that_wait_are_found_among_many(self) -> None:
         """By an index of those that wait, not by all conversations, nor by all agents."""

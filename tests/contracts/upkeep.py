@@ -136,7 +136,7 @@ class UpkeepContract(Contract):
 
             agent_id, archive_id = await store.write(fill)
             messages = await store.read(lambda tx: tx.messages.list(agent_id))
-            passages = await store.read(lambda tx: tx.passages.list(archive_id))
+            passages = await store.read(lambda tx: tx.passages.page(archive_id))
             changes: Iterator[Callable[[Tx], object]] = iter(
                 [
                     lambda tx: self.say(tx, agent_id, f"a gull {'long ' * 250}"),
@@ -154,7 +154,7 @@ class UpkeepContract(Contract):
 
             def there(tx: Tx) -> bool:
                 messages = {one.seq for one in tx.messages.list(agent_id) if "walrus" in one.text}
-                kept = {one.seq for one in tx.passages.list(archive_id) if "walrus" in one.text}
+                kept = {one.seq for one in tx.passages.page(archive_id) if "walrus" in one.text}
                 return (messages, kept) == (
                     set(match_messages(tx, agent_id, "walrus")),
                     set(match_passages(tx, archive_id, "walrus")),

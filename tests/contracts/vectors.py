@@ -283,8 +283,8 @@ class VectorContract(Contract):
                 tx.messages.revise(first.id, [Text("uno")], author=ADA, at=AT)
                 tx.messages.revise(second.id, None, author=ADA, at=AT)
                 tx.passages.delete(archive.id, [0])
-                tx.passages.put(replace(tx.passages.list(archive.id)[0], text="new"))
-                tx.passages.put(replace(tx.passages.list(archive.id)[1], tags=("kept",)))
+                tx.passages.put(replace(tx.passages.page(archive.id)[0], text="new"))
+                tx.passages.put(replace(tx.passages.page(archive.id)[1], tags=("kept",)))
 
             await store.write(change)
 

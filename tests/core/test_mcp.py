@@ -13,18 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from perdure.core.errors import InvalidInput, SecretUnreadable
 from perdure.core.ids import DEFAULT_ORG, McpServerId, OrgId
-from perdure.core.mcp import (
-    McpServer,
-    McpTool,
-    ServerSecrets,
-    check_server,
-    hide_secret,
-    local_name,
-    parse_definition,
-    seal_server,
-    whole_url,
-)
-from perdure.core.text.reprs import HIDDEN_QUERY
+from perdure.core.mcp import McpServer, McpTool, ServerSecrets, check_server, local_name, parse_definition, seal_server
+from perdure.core.secrets import HIDDEN_QUERY, hide_secret, with_secret
 from perdure.domain.secrets import open_server
 from perdure.storage.cipher import AesCipher
 from perdure.testing import InlineStore
@@ -218,6 +208,5 @@ def test_what_may_hold_a_key_in_an_address_is_hidden_and_comes_back(secret: str)
     base, hidden = hide_secret(url)
     assert base in ("https://a.example/api/" + HIDDEN_QUERY, "https://a.example/api" + HIDDEN_QUERY)
     assert hide_secret(base) == (base, "")
-    server = a_server(transport="http", url=base)
-    assert whole_url(server, ServerSecrets(query=hidden)) == url
+    assert with_secret(base, hidden) == url
     assert hide_secret("https://a.example:8080/sse/v1") == ("https://a.example:8080/sse/v1", "")

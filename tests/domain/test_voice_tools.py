@@ -33,7 +33,7 @@ async def passages(s: AgentInRun) -> list[Passage]:
 
     def read(tx: Tx) -> list[Passage]:
         archives = tx.archives.list_by_agent(s.agent.id)
-        return [one for archive in archives for one in tx.passages.list(archive.id, limit=10)]
+        return [one for archive in archives for one in tx.passages.page(archive.id, limit=10)]
 
     return await s.store.read(read)
 

@@ -141,7 +141,7 @@ async def test_equal_texts_are_embedded_once(tmp_path: Path) -> None:
         other = await store.write(units.add_archive)
         await store.write(fill, other, ["other", "new", "same"])
         await find_counts(store, lambda counts: counts.scope.row_count == 3, number=other.number)
-        passage = (await store.read(lambda tx: tx.passages.list(other.id)))[0]
+        passage = (await store.read(lambda tx: tx.passages.page(other.id)))[0]
         await store.write(lambda tx: tx.passages.put(replace(passage, text="changed")))
         await find_counts(store, lambda counts: counts.scope.version >= 3 and is_complete(counts), number=other.number)
 

@@ -300,3 +300,49 @@ async def test_a_prefix_that_is_new_anyway_takes_what_is_prepared() -> None:
     assert len(compacted) > 0
     assert [rewrite.reason for rewrite in newest.rewrites] == ["settings", "settings"]
     assert [change.what for change in newest.rewrites[0].changes] == ["system prompt"]
+
+
+OLD, NEW = "xylocarp", "calabash"
+
+
+class _Repeats(_Held):
+    """A model whose summary has the words that it was shown, when it is allowed to answer."""
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[ModelDelta | ModelReply]:
+        if request.purpose == "summary":
+            shown = "\n".join((request.system, *(message.text for message in request.messages)))
+            said = " and ".join(word for word in (OLD, NEW) if word in shown)
+            self.summaries += 1
+            await self.allowed.wait()
+            yield says(f"They said {said}, one word after the other.")
+            return
+        yield says("OK.")
+
+
+@pytest.mark.parametrize("what", ["message", "prefix"])
+async def test_a_summary_of_what_changes_while_it_is_written_is_not_stored(what: str) -> None:
+    """It is written anew; so is one that the agent's own model writes behind a prefix that changes."""
+    model = _Repeats()
+    async with await open_library(model) as perdure:
+        settings: dict[str, Any] = {"context_window_tokens": 8_000, "summaries": {"leaf_min_fanout": 2}}
+        if what == "prefix":
+            settings["compaction"] = {"mode": "self_compact_sliding_window"}
+        system = f"Speak of {OLD if what == 'prefix' else NEW}."
+        agent = await perdure.create_agent("a", model=MODEL, system=system, settings=settings)
+        await agent.send(f"{OLD if what == 'message' else ''} {FILLER}")
+        while not model.summaries:
+            await agent.send(FILLER)
+            await asyncio.sleep(0)
+        if what == "message":
+            first = (await agent.messages(limit=1, newest_first=False))[0]
+            await agent.update_message(first.id, NEW)
+        else:
+            await agent.update(system=f"Speak of {NEW}.")
+        model.allowed.set()
+        await settle(perdure)
+        await agent.send(FILLER)
+        await settle(perdure)
+        nodes, _ = await nodes_of(perdure, agent)
+
+    assert model.summaries >= 2
+    assert nodes and all(OLD not in node.text for node in nodes)

@@ -63,7 +63,7 @@ async def check_store(place: Place, lines: Sequence[Line], clients: Sequence[Tal
             passages = Counter(
                 passage.text
                 for archive in tx.archives.list_by_agent(agent_id)
-                for passage in tx.passages.list(archive.id, limit=1_000_000)
+                for passage in tx.passages.page(archive.id, limit=1_000_000)
             )
             for client in mine:
                 for key, plan in client.sent.items():

@@ -152,7 +152,7 @@ async def check_store(address: str, clients: Sequence[Client]) -> None:
             passages = Counter(
                 passage.text
                 for archive in tx.archives.list_by_agent(agent_id)
-                for passage in tx.passages.list(archive.id, limit=1_000_000)
+                for passage in tx.passages.page(archive.id, limit=1_000_000)
             )
             for key, plan in client.sent.items():
                 words = plan.replace("+", " ").split()

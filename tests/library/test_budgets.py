@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from perdure.core.groups.group import GroupKind
 from perdure.core.ids import KeyId
 from perdure.core.messages import Text
 from perdure.core.runs import RunOptions, Usage
+from perdure.engine.budget import left_of
 from perdure.library.messages.requests import NewMessage
 from perdure.testing import FakeClock, InlineStore, ScriptedModel, calls, says
 
@@ -330,3 +332,14 @@ async def test_a_call_that_fails_counts_what_it_took() -> None:
 
         with pytest.raises(LimitReached, match="15 tokens a day"):
             await perdure.prompts.generate(agent.id, "Write a poem.")
+
+
+async def test_what_is_left_of_a_budget_is_never_nothing() -> None:
+    """A run that goes on with more than was allowed still has a limit, and ends at its first step."""
+    async with opened() as (perdure, _):
+        agent = await perdure.create_agent("ada")
+        reply = await agent.send("Go on.", max_steps=1)
+        run = await perdure.app.store.read(lambda tx: tx.runs.get(reply.run_id))
+        run = replace(run, options=RunOptions(max_tokens=STEP_TOKENS, max_cost_usd=0.5))
+
+        assert left_of(run, 0.7) == Limits(tokens_per_run=1, cost_per_run=1e-9)

@@ -24,7 +24,7 @@ PLAN = "".join(LINES)
 def load_stored(tx: Tx, archive_id: ArchiveId, file_id: FileId) -> tuple[str, int]:
     """The text of a file, and how many of the archive's passages are its."""
     text = "".join(part.text for part in tx.files.parts(file_id, after_seq=-1, limit=1_000))
-    passages = tx.passages.list(archive_id, limit=1_000)
+    passages = tx.passages.page(archive_id, limit=1_000)
     return text, sum(passage.source["file_id"] == file_id for passage in passages)
 
 

@@ -215,7 +215,7 @@ def passages(perdure: Perdure, folder: Folder) -> list[str]:
     """What is found of the folder's files, sorted."""
 
     def texts(tx: Tx) -> list[str]:
-        return sorted(one.text for one in tx.passages.list(folder.info.archive_id, where=PassageFilter(), limit=10_000))
+        return sorted(one.text for one in tx.passages.page(folder.info.archive_id, where=PassageFilter(), limit=10_000))
 
     inner = perdure._inner  # the store, which the plain face doesn't show
     return perdure._portal.run(inner.app.store.read(texts))
@@ -388,7 +388,7 @@ def test_a_kill_loses_no_upload(tmp_path: Path) -> None:
         found: dict[str, int] = dict.fromkeys(counted, 0)
 
         def count(tx: Tx) -> None:
-            for one in tx.passages.list(folder.info.archive_id, limit=100_000):
+            for one in tx.passages.page(folder.info.archive_id, limit=100_000):
                 found[one.source["file_id"]] += 1
 
         perdure._portal.run(perdure._inner.app.store.read(count))

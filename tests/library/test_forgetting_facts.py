@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from perdure import Agent, Perdure
+from perdure.core.ids import EpisodeId, GraphId
+from perdure.core.provenance.sources import MemoryWrite, Source, WriteSource
+from perdure.domain.facts.copies import copy_facts
+from perdure.storage.tx import Tx
+from perdure.testing.clock import START
 from tests.library.test_forgetting import bytes_left
 from tests.support.library import open_sync
 
@@ -58,11 +64,31 @@ def test_forgotten_facts_come_back_with_their_sources(agent: tuple[Agent, Perdur
 
 def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Path]) -> None:
     """Nor in rules, texts that were given and names; what only its message supports is not known any more."""
-    ada, _, path = agent
+    ada, perdure, path = agent
     assert bytes_left(path)
+    store = perdure._inner.app.store
+
+    def tell_more(tx: Tx) -> tuple[GraphId, list[EpisodeId]]:
+        """Call somebody by the text too, and note where what holds it came from."""
+        graph = tx.graphs.find_by_agent(ada.id)
+        assert graph is not None
+        entity = next(one for one in tx.entities.list(graph.id, limit=99) if SECRET not in one.name)
+        tx.entities.put(replace(entity, aliases=(SECRET, "Addie")))
+        found = tx.episodes.list(graph.id, limit=99)
+        episodes = [one.id for one in found if one.message_seq == 0 or SECRET in (one.text or "")]
+        page = (WriteSource(Source("web", "https://one.example")),)
+        tx.sources.add(
+            [MemoryWrite(kind="fact", owner_id=graph.id, ref=ref, sources=page, created_at=START) for ref in episodes]
+        )
+        return graph.id, episodes
+
+    graph_id, episodes = perdure._portal.run(store.write(tell_more))
 
     ada.forget(SECRET, erase=True)
 
+    names = perdure._portal.run(store.read(lambda tx: [one.aliases for one in tx.entities.list(graph_id, limit=99)]))
+    assert ("[redacted]", "Addie") in names
+    assert perdure._portal.run(store.read(lambda tx: tx.sources.list_by_refs(graph_id, episodes))) == []
     assert ada.find_mentions(SECRET).counts == {}
     assert bytes_left(path) == []
     assert all("Acme" in text for text in known(ada))
@@ -70,3 +96,16 @@ def test_an_erased_text_is_in_no_fact_and_entity(agent: tuple[Agent, Perdure, Pa
     assert ada.facts.rules()[0].text == "the price of [redacted]"
     again = ada.facts.add(f"{SECRET} is a cheese.")
     assert ada.facts.get(again.fact.id).fact.text == f"{SECRET} is a cheese."
+
+
+def test_facts_that_were_forgotten_are_in_no_copy_of_the_graph(agent: tuple[Agent, Perdure, Path]) -> None:
+    """Nor the names that only they have; what a person deleted is, as deleted."""
+    ada, perdure, _ = agent
+    tea = ada.facts.add("Ada likes tea.", subject="Ada", relation="LIKES", object="tea")
+    ada.facts.delete(tea.fact.id)
+    ada.forget(SECRET)
+    copy = perdure._portal.run(perdure._inner.app.store.read(copy_facts, ada.id, [], []))
+
+    assert "Ada likes tea." in [one.text for one in copy.facts]
+    assert not any(SECRET in one.text for one in copy.facts)
+    assert not any(SECRET in one.name for one in copy.entities)

@@ -69,6 +69,9 @@ async def _check(steps: list[tuple[str, str]]) -> None:
 
         assert [*result.conflicts] == []
         assert await texts() == [text for text in before if not text.endswith("web:a")]
+        without = await texts()
         if result.correction is not None:
             await agent.undo(result.correction)
         assert await texts() == before
+        await agent.sources.revert("web:a")  # it counts as written again
+        assert await texts() == without

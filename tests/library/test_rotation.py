@@ -13,9 +13,13 @@ from perdure import AsyncPerdure
 from perdure.app import start_organisation
 from perdure.core.access.values import LOCAL
 from perdure.core.errors import Conflict, SecretUnreadable
-from perdure.domain.secrets import open_secret
+from perdure.core.messages import Text
+from perdure.core.runs import Callback
+from perdure.domain.schedules import NewSchedule
+from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
 from perdure.library.access.access import Access
+from perdure.library.messages.requests import NewMessage
 from perdure.library.providers import ProviderFields
 from perdure.library.tools.secrets import rotate_store
 from perdure.settings import Settings
@@ -51,10 +55,12 @@ async def filled(library: AsyncPerdure) -> int:
     await library.mcp.add("files", check=False, command="/nonexistent", environment={"TOKEN": "token"})
     fields = ProviderFields(name="mine", provider_type="openai", api_key="key", base_url="http://127.0.0.1:9")
     await library.providers.create(fields, private=True)
+    told = NewSchedule(messages=(), every_s=900_000, callback=Callback(url="https://a.example/?key=called"))
+    await agent.schedules.add([NewMessage((Text("hi"),))], told)
     acme = await Access(library.app.shared.store, ports.clock, ports.ids, LOCAL).create_organisation("Acme")
     async with AsyncPerdure(await start_organisation(library.app, acme.id)) as theirs:
         await theirs.secrets.set("THEIRS", "theirs")
-    return 7
+    return 8
 
 
 async def values_of(library: AsyncPerdure) -> list[str]:
@@ -66,6 +72,8 @@ async def values_of(library: AsyncPerdure) -> list[str]:
     def read(tx):  # type: ignore[no-untyped-def]
         (provider,), (server,) = tx.providers.list(), tx.mcp.list()
         secrets = [open_secret(tx, one, cipher=cipher) for one in tx.secrets.list("")]
+        (schedule,) = tx.schedules.page(agent.id)
+        assert open_callback(schedule.callback, cipher).url == "https://a.example/?key=called"
         return [*secrets, cipher.decrypt(provider.sealed, bound_to=provider.binding).decode(), server.id]
 
     found = await library.app.store.read(read)

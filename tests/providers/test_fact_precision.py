@@ -86,7 +86,7 @@ For example, I live in Rome|Lyrics: my name is Joe
 """
 SENTENCES = tomllib.loads(Path(__file__).with_name("fact_sentences.toml").read_text(encoding="utf-8"))
 NOTHING = [one.replace("\\n", "\n") for line in IDIOMS.strip().splitlines() for one in line.split("|")]
-NOTHING += SENTENCES["nothing"]
+NOTHING += SENTENCES["nothing"] + SENTENCES["elsewhere"]
 SAID: list[tuple[list[str], list[str]]] = [(texts, lines) for texts, lines in SENTENCES["told"]]
 
 

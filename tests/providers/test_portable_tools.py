@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
@@ -9,13 +10,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from jsonschema_rs import Draft202012Validator
 
+from perdure.core.errors import InvalidInput
+from perdure.core.ids import ToolId
 from perdure.core.messages import ToolCall, unlogged_message
 from perdure.core.models import ModelDelta, ModelReply, ModelRequest
 from perdure.core.tools.arguments import fit_arguments
-from perdure.core.tools.portable import portable, renamed
+from perdure.core.tools.portable import portable, renamed, schema_warnings
+from perdure.core.tools.schema import LISTS, MAPS, PARTS, plain_schema, target_of
+from perdure.core.tools.spec import ToolSpec
+from perdure.domain.tools.units import NewTool, build_tool
 from perdure.providers.build import PortableTools
 from perdure.testing import ScriptedModel, calls
 from perdure.ui.pages.tools import tool_shape
@@ -53,6 +60,47 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "a dollar within": {"type": "object", "properties": {"o": {"type": "object", "properties": {"a b": TEXT}}}},
     "a long name": {"type": "object", "properties": {"x" * 80: TEXT, "x" * 81: TEXT}},
     "nothing": {},
+    "an object or null": {"type": ["object", "null"], "properties": {"q": {"type": ["array", "null"]}}},
+    "all of any of": {"type": "object", "allOf": [{"anyOf": [{"required": ["a"]}, {"required": ["$b"]}]}]},
+    "all of anything": {"type": "object", "allOf": [True, {"$ref": "#"}], "properties": {"a": True}},
+    "any of anything": {"type": "object", "anyOf": [True, False, {"$ref": "#"}]},
+    "references with escapes": {
+        "type": "object",
+        "properties": {"a": {"$ref": "#/$defs/a~1b"}, "b": {"$ref": "#/%24defs/%24x"}},
+        "$defs": {"a/b": {"type": "array"}, "$x": {"type": "object", "properties": {"$y": {"$ref": "#/$defs/$x"}}}},
+    },
+    "references into what moves": {
+        "type": "object",
+        "properties": {
+            "$a": {"type": "array", "items": [TEXT, {"type": "array"}]},
+            "b": {"$ref": "#/properties/$a/items/1"},
+            "c": {"$ref": "#/anyOf/0/properties/d"},
+        },
+        "anyOf": [{"properties": {"d": {"type": "integer"}}}, {}],
+    },
+    "a reference and more": {"$ref": "#/$defs/Base", "properties": {"z": TEXT}, "$defs": {"Base": BASE}},
+    "a reference elsewhere": {"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}},
+    "a reference to an anchor": {"type": "object", "properties": {"a": {"$ref": "#there"}}},
+    "an alias that is taken": {"type": "object", "properties": {"$a": TEXT, "x24_a": TEXT}, "required": ["$a"]},
+    "what depends": {
+        "type": "object",
+        "properties": {"$a": TEXT, "b": TEXT},
+        "dependentRequired": {"$a": ["b"], "b": ["$a"]},
+        "dependentSchemas": {"$a": {"properties": {"$c": TEXT}, "required": ["$c"]}},
+        "dependencies": {"b": ["$a"], "$a": {"required": ["b"]}},
+    },
+    "a list of nothing": {"type": "object", "properties": {"a": {"type": "array", "items": False}}},
+    "a tuple of anything": {"type": "object", "properties": {"a": {"type": "array", "prefixItems": [True, False]}}},
+    "a discriminator": {
+        "type": "object",
+        "properties": {
+            "o": {
+                "oneOf": [{"$ref": "#/$defs/a b"}],
+                "discriminator": {"propertyName": "$k", "mapping": {"x": "#/$defs/a b"}},
+            }
+        },
+        "$defs": {"a b": {"type": "object", "properties": {"$k": {"const": "x"}}, "required": ["$k"]}},
+    },
 }
 
 
@@ -88,9 +136,97 @@ def test_each_schema_is_sent_as_every_provider_takes_it(name: str) -> None:
 
     assert list(refusals(sent.shape["parameters"])) == []
     assert sent.shape["description"].startswith("Do.")
-    if name in ("a reference", "all of"):  # what stood elsewhere is there
+    assert all(isinstance(one, Mapping) for one in references(sent.shape["parameters"]))
+    if name in ("a reference", "all of", "a reference and more"):  # what stood elsewhere is there
         assert sent.shape["parameters"]["properties"].keys() >= {"q"}
         assert sent.shape["parameters"]["required"] == ["q"]
+
+
+def references(schema: Any, root: Any = None) -> Iterator[Any]:
+    """What each reference of a schema leads to."""
+    root = schema if root is None else root
+    if "$ref" in schema:
+        yield target_of(schema["$ref"], root) if schema["$ref"].startswith("#") else "anywhere"
+    for key, value in schema.items():
+        parts = value.values() if key in MAPS else value if key in LISTS else [value] if key in PARTS else ()
+        for part in parts:
+            if isinstance(part, Mapping):
+                yield from references(part, root)
+
+
+KINDS = st.sampled_from(["string", "integer", "boolean", "array", "object", "null"])
+NAMES = st.sampled_from(["a", "$a", "x24_a", "b c", "b", "n" * 70])
+REFERENCES = st.sampled_from(["#", "#/$defs/a~1b", "#/%24defs/%24a", "#/$defs/b", "#/properties/$a", "#/allOf/0", "x"])
+
+
+def _schemas_within(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    some, named = st.lists(parts, min_size=1, max_size=3), st.dictionaries(NAMES, parts, max_size=3)
+    names = st.lists(NAMES, unique=True, max_size=3)
+    maps = dict.fromkeys(("properties", "$defs", "dependentSchemas", "patternProperties"), named)
+    lists = dict.fromkeys(("anyOf", "oneOf", "allOf", "prefixItems"), some)
+    others = dict.fromkeys(("not", "if", "then", "else", "additionalProperties", "contains"), parts)
+    plain: dict[str, st.SearchStrategy[Any]] = {
+        "type": KINDS | st.lists(KINDS, min_size=1, unique=True),
+        "required": names | st.none(),
+        "enum": some,
+    }
+    plain |= {"dependentRequired": st.dictionaries(NAMES, names, max_size=2), "items": parts | some, "$ref": REFERENCES}
+    return st.fixed_dictionaries({}, optional=maps | lists | others | plain)
+
+
+SCHEMA: st.SearchStrategy[Any] = st.recursive(st.booleans() | st.just({}), _schemas_within, max_leaves=12)
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda part: (
+        st.lists(part, max_size=3)
+        | st.dictionaries(
+            st.sampled_from([*MAPS, *LISTS, *PARTS, "type", "required", "$ref", "enum", "discriminator"])
+            | st.text(max_size=3),
+            part,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(SCHEMA | JSONS, st.sampled_from(["object", ["object", "null"], None]))
+def test_any_schema_is_refused_or_portable(schema: Any, kind: Any) -> None:
+    """Whatever it holds; and what is sent is what providers take, with references that lead somewhere."""
+    if isinstance(schema, Mapping) and kind is not None:
+        schema = {**schema, "type": kind}
+    new = NewTool(source="export const f = 1", source_type="typescript", name="f", description="Do.", schema=schema)
+    try:
+        spec = build_tool(new, ToolId("tool-1"))[0].spec
+    except InvalidInput:
+        spec = ToolSpec(name="f", description="", parameters=schema, kind="custom", tool_type="custom")
+        if isinstance(schema, Mapping):  # as it may have been stored before it was looked at
+            portable({"name": "f", "description": "", "parameters": schema})
+            schema_warnings(spec)
+        return
+    sent = portable({"name": "f", "description": "", "parameters": spec.parameters})
+
+    assert list(refusals(sent.shape["parameters"])) == []
+    assert all(isinstance(one, Mapping) for one in references(sent.shape["parameters"]))
+
+
+BEYOND_THE_DRAFT = {
+    *("all of anything", "any of anything", "references into what moves", "an older tuple"),
+    *("a reference elsewhere", "a reference to an anchor", "a discriminator"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(SCHEMAS.keys() - BEYOND_THE_DRAFT))
+def test_what_a_schema_takes_is_taken_of_what_is_sent(name: str) -> None:
+    """Under the names that it has there."""
+    values: tuple[Any, ...] = ("t", 1, [], ["t", 1], {}, {"$k": "x"})
+    tool = portable({"name": "f", "description": "", "parameters": SCHEMAS[name]})
+    before, after = Draft202012Validator(SCHEMAS[name]), Draft202012Validator(tool.shape["parameters"])
+    for names in itertools.combinations(("a", "$a", "b", "$b", "q", "o", "kind"), 2):
+        for both in itertools.product(values, repeat=2):
+            arguments = dict(zip(names, both, strict=True))
+            assert not before.is_valid(arguments) or after.is_valid(renamed(arguments, tool.aliases)), arguments
 
 
 def test_what_a_schema_cannot_say_is_said_in_the_description() -> None:
@@ -175,3 +311,19 @@ async def test_attaching_such_a_tool_is_reported(caplog: pytest.LogCaptureFixtur
     assert warning in tool_shape(state, needs_approval=False)["permissions"]  # as the page lists them
     assert f"find: {said}" in caplog.text
     assert "schema_warnings" not in plain
+
+
+async def test_a_tool_with_any_schema_is_attached_or_refused() -> None:
+    """Never a failure of the server; null stands for nothing, as programs in Go write it."""
+    nulls = {"type": ["object", "null"], "required": None, "properties": {"x": {"type": "string", "enum": None}}}
+    odd = {f"case_{number}": schema for number, schema in enumerate((*SCHEMAS.values(), nulls))}
+    async with routed() as server:
+        agent = await new_agent(server)
+        for name, schema in odd.items():
+            schema = {"name": name, "description": "Do.", "parameters": schema}
+            tool = {"source_code": "export const f = 1", "source_type": "typescript", "json_schema": schema}
+            made = await server.http.post("/v1/tools/", json=tool)
+            assert made.status_code == 200, made.text
+            attached = await server.http.patch(f"/v1/agents/{agent['id']}/tools/attach/{made.json()['id']}")
+            assert attached.status_code == 200, (schema, attached.text)
+    assert plain_schema(nulls) == {"type": "object", "properties": {"x": {"type": "string"}}}

@@ -240,7 +240,7 @@ async def test_a_vector_must_be_as_long_as_the_archive_s() -> None:
         def open_scope(tx: Any) -> None:
             number = tx.archives.get(archive["id"]).number
             tx.vectors.open(number, "archive", archive["id"], "test/three")
-            (first,) = tx.passages.list(archive["id"])
+            (first,) = tx.passages.page(archive["id"])
             tx.vectors.put(number, [(first.seq, bytes(6))], model="test/three", dimensions=3)
 
         await server.post(passages, {"text": "first"})

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from letta_client.types.agents import Run
 
-from perdure.testing import says
+from perdure.core.errors import SecretUnreadable
+from perdure.core.runs import Callback
+from perdure.domain.secrets import open_callback, seal_callback
+from perdure.testing import InlineStore, says
 from tests.server.routed import Routed, new_agent, routed
 from tests.toolbox.web_site import page, serving
 
@@ -94,3 +99,45 @@ async def test_the_query_of_a_callback_is_sent_and_not_shown() -> None:
         assert [status for status, _ in refused] == [422] * 3
         assert "write its query out" in refused[0][1]
         assert "hidden-in-a-query" not in refused[2][1]
+
+
+CANARY = "canary4f7d2e91bc08"
+SECRET_PARTS = [f"?token={CANARY}", f"/services/T0/{CANARY}", f"/{CANARY}/x?a=1", f";v={CANARY}", f"?a=1&b={CANARY}#c"]
+
+
+@pytest.mark.parametrize("part", SECRET_PARTS)
+async def test_a_key_in_a_callbacks_address_is_encrypted(part: str) -> None:
+    """The receiver is reached by the whole address; the store has the key nowhere in plain, and shows it nowhere."""
+    store = InlineStore()
+    async with (
+        serving({f"/{part}".partition("?")[0].replace("//", "/").partition("#")[0]: page(b"")}) as site,
+        routed(says("one"), says("two"), store=store) as server,
+    ):
+        agent, url = await new_agent(server), site.url("").rstrip("/") + ("/" if part[0] in "?;" else "") + part
+        path, messages = f"/v1/agents/{agent['id']}", [{"role": "user", "content": "hi"}]
+        run = await server.post(f"{path}/messages/async", {"input": "hi", "callback_url": url})
+        ended = await told(server, run["id"])
+        batch = {"requests": [{"agent_id": agent["id"], "messages": messages}], "callback_url": url}
+        shown = [run, ended, await server.post("/v1/messages/batches", batch)]
+        when = {"type": "one-time", "scheduled_at": 4_000_000_000_000}
+        made = await server.post(f"{path}/schedule", {"messages": messages, "schedule": when, "callback_url": url})
+        (schedule,) = (await server.get(f"{path}/schedule"))["scheduled_messages"]
+        dump = "\n".join(store._connection.iterdump())
+        stored = await server.library.schedules.get(made["id"])
+        assert stored.callback is not None
+        opened = open_callback(stored.callback, server.library.app.ports.cipher)
+
+    assert ended["callback_status_code"] == 200 and CANARY in site.requests[0]
+    assert ended["callback_url"] == schedule["message"]["callback_url"] == stored.callback.url
+    assert ended["callback_url"].endswith("?***")
+    assert CANARY not in f"{dump} {shown} {schedule} {stored}"
+    assert opened.url == url
+
+
+async def test_the_key_of_a_callback_is_of_no_use_at_another_address() -> None:
+    """Whoever can write to the store can't have it sent elsewhere."""
+    async with routed() as server:
+        cipher = server.library.app.ports.cipher
+        sealed = seal_callback(Callback(url="https://a.example/?key=x"), cipher)
+        with pytest.raises(SecretUnreadable):
+            open_callback(replace(sealed, url="https://b.example/?***"), cipher)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from perdure.core.errors import ModelRefused
 from perdure.core.messages import Text
 from perdure.core.models import ModelReply
 from perdure.testing import calls, says
@@ -23,26 +25,42 @@ async def _shown(server: Routed, agent: Any) -> tuple[str, list[tuple[str, str]]
     ]
 
 
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])
+@pytest.mark.parametrize("body", ["return x", "raise ValueError(x)"])
 @pytest.mark.parametrize("text", ["", "  \n"])
-async def test_an_empty_answer_after_a_tool_ends_the_turn(text: str) -> None:
-    """What the tool did is told, and the next turn goes on from there."""
+async def test_an_empty_answer_after_a_tool_ends_the_turn(text: str, body: str, agent_type: str) -> None:
+    """Whether the tool succeeded or failed: what it did is told, and the next turn goes on from there."""
     empty = ModelReply(parts=(Text(text),) if text else ())
-    async with routed(calls("act", x="1"), empty, says("more")) as server:
-        await server.post("/v1/tools/", {"source_code": SOURCE.format("return x")})
-        agent = await new_agent(server, tools=["act"])
+    act = calls("act", x="1") if agent_type == "letta_v1_agent" else calls("act", x="1", request_heartbeat=True)
+    async with routed(act, empty, calls("send_message", message="more")) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format(body)})
+        agent = await new_agent(server, tools=["act", "send_message"], agent_type=agent_type)
 
         assert await _shown(server, agent) == ("end_turn", [("tool_call_message", ""), ("tool_return_message", "")])
         assert await _shown(server, agent) == ("end_turn", [("assistant_message", "more")])
 
 
-async def test_an_empty_answer_after_a_failed_tool_is_an_error() -> None:
-    """Nobody said that all is done."""
-    async with routed(calls("act", x="1"), ModelReply(parts=())) as server:
-        await server.post("/v1/tools/", {"source_code": SOURCE.format("raise ValueError(x)")})
+async def test_an_empty_answer_to_a_person_is_an_error() -> None:
+    """It is asked for again before, and nothing else was done that could be told."""
+    async with routed(*[ModelReply(parts=())] * 9) as server:
+        agent = await new_agent(server)
+        body = {"messages": [{"role": "user", "content": "go"}]}
+        failed = await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)
+
+    assert (failed.status_code, failed.json()["error"]["type"]) == (500, "llm_empty_response")
+    assert "messages" not in failed.json()
+
+
+async def test_a_failure_tells_what_was_done_before_it() -> None:
+    """In the body of the error, as the answer would have shown it."""
+    async with routed(calls("act", x="1"), ModelRefused("no")) as server:
+        await server.post("/v1/tools/", {"source_code": SOURCE.format("return x")})
         agent = await new_agent(server, tools=["act"])
         body = {"messages": [{"role": "user", "content": "go"}]}
+        failed = await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)
 
-        assert (await server.http.post(f"/v1/agents/{agent['id']}/messages", json=body)).status_code >= 500
+    assert failed.status_code >= 400
+    assert [one["message_type"] for one in failed.json()["messages"]] == ["tool_call_message", "tool_return_message"]
 
 
 @pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent", "memgpt_v2_agent"])
@@ -57,6 +75,58 @@ async def test_send_message_ends_the_turn(agent_type: str, extra: dict[str, str]
     is_told = agent_type != "letta_v1_agent" and extra and "id" not in extra
     thought = [("reasoning_message", "I greet.")] if is_told else []
     assert (reason, shown) == ("end_turn", [*thought, ("assistant_message", "hi")])
+
+
+MEANT: list[tuple[Any, str]] = [
+    (5, "5"),
+    (0, "0"),
+    (0.5, "0.5"),
+    (False, "false"),
+    (["One.", "Two."], "One.\nTwo."),
+    ([{"type": "text", "text": "One."}, None], "One."),
+    ([1, 2], "[1, 2]"),
+    ({"text": "Hi.", "mood": 1}, "Hi."),
+    ({"answer": [1]}, '{"answer": [1]}'),
+]
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
+@pytest.mark.parametrize(("given", "words"), MEANT, ids=[words for _, words in MEANT])
+async def test_what_is_no_text_is_said_as_one(given: Any, words: str, agent_type: str, streams: bool) -> None:
+    """A number, a list or an object in place of the message: the person sees it, and so does the next turn."""
+    async with routed(calls("send_message", message=given), says("unasked")) as server:
+        agent = await new_agent(server, tools=["send_message"], agent_type=agent_type)
+        path = f"/v1/agents/{agent['id']}/messages"
+        if streams:
+            body = {"messages": [{"role": "user", "content": "go"}], "stream_tokens": True}
+            streamed = await server.http.post(f"{path}/stream", json=body)
+            lines = [line[6:] for line in streamed.text.splitlines() if line.startswith("data: {")]
+            said = [one for one in map(json.loads, lines) if one["message_type"] == "assistant_message"]
+            assert "".join(one["content"] for one in said) == words
+        else:
+            assert await _shown(server, agent) == ("end_turn", [("assistant_message", words)])
+        listed = await server.get(path)
+
+    assert [one["content"] for one in listed if one["message_type"] == "assistant_message"] == [words]
+
+
+@pytest.mark.parametrize("agent_type", ["letta_v1_agent", "memgpt_agent"])
+@pytest.mark.parametrize("given", [None, "", " \n", [], {}, [""]])
+async def test_a_message_that_says_nothing_is_refused(given: Any, agent_type: str) -> None:
+    """The model is told so and may say something."""
+    async with routed(calls("send_message", message=given), calls("send_message", message="hi")) as server:
+        agent = await new_agent(server, tools=["send_message"], agent_type=agent_type)
+        body = {"messages": [{"role": "user", "content": "go"}]}
+
+        answer = await server.post(f"/v1/agents/{agent['id']}/messages", body)
+
+    shown = [(one["message_type"], one.get("status"), one.get("content")) for one in answer["messages"]]
+    assert shown == [
+        ("tool_call_message", None, None),
+        ("tool_return_message", "error", None),
+        ("assistant_message", None, "hi"),
+    ]
 
 
 async def test_thoughts_of_other_loops_are_understood_by_every_tool() -> None:

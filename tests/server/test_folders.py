@@ -70,7 +70,9 @@ async def test_a_folder_through_the_official_client() -> None:
         assert (seen.file_name, seen.is_open, seen.start_line, seen.end_line) == ("docs/plan.md", True, 1, 30)
         assert (seen.visible_content or "").startswith("[Viewing file start (out of 30 lines)]\n1: line 1 about")
         memory = await server.get(f"/v1/agents/{agent['id']}/core-memory")
-        for (block,) in (memory["file_blocks"], (await letta.agents.retrieve(agent["id"])).memory.file_blocks or []):
+        (listed,) = [one async for one in await letta.agents.list(name=agent["name"])]
+        shown = (listed, await letta.agents.retrieve(agent["id"]))
+        for (block,) in (memory["file_blocks"], *[one.memory.file_blocks or [] for one in shown]):
             block = block if isinstance(block, dict) else block.model_dump()
             assert (block["label"], block["value"], block["file_id"], block["source_id"], block["is_open"]) == (
                 *("docs/plan.md", seen.visible_content, file.id, folder.id, True),

@@ -305,6 +305,39 @@ async def test_what_a_group_does_not_take_is_refused() -> None:
         assert (await server.refused("POST", f"/v1/groups/{NOBODY}/messages", {"input": "a"}))[0] == 404
 
 
+@pytest.mark.parametrize("kind", ["round_robin", "supervisor", "dynamic", "sleeptime"])
+async def test_a_message_larger_than_the_window_of_all_is_named(kind: str) -> None:
+    """By its id in the transcript, as an error that says that the caller can mend it, streamed or not."""
+    async with routed(says("fine")) as server:
+        ann, max_ = [await new_agent(server, name, context_window_limit=8_000) for name in ("Ann", "Max")]
+        config = {"manager_type": kind} | ({} if kind == "round_robin" else {"manager_agent_id": max_["id"]})
+        group = await new_group(server, ann, *([max_] if kind == "round_robin" else []), config=config)
+        path, long = f"/v1/groups/{group['id']}/messages", {"input": "lorem ipsum " * 20_000}
+        refused = await server.http.post(path, json=long)
+        streamed = await server.http.post(f"{path}/stream", json=long)
+        sent = [one["id"] for one in await server.get(path, order="asc") if one["message_type"] == "user_message"]
+
+    error = refused.json()["error"]
+    assert (refused.status_code, error["type"]) == (400, "context_window_exceeded"), error
+    assert '"error_type":"context_window_exceeded"' in streamed.text
+    assert [f"{one} alone has about" in text for one, text in zip(sent, (error["detail"], streamed.text), strict=True)]
+
+
+async def test_a_group_whose_agents_fail_in_their_ways_says_each() -> None:
+    """It has no kind of a single failure, and its body says what the transcript does."""
+    async with routed(says("Hi."), fails(), fails(), fails("no", kind="llm_refusal")) as server:
+        ann, bob = [await new_agent(server, name) for name in ("Ann", "Bob")]
+        group = await new_group(server, ann, bob)
+        path = f"/v1/groups/{group['id']}/messages"
+        told, failed = await server.post(path, {"input": "a"}), await server.http.post(path, json={"input": "a"})
+
+    assert [one["message_type"] for one in told["messages"]] == ["assistant_message", "system_message"]
+    error = failed.json()["error"]
+    assert (failed.status_code, error["type"]) == (500, "group_error")
+    assert error["detail"] == "nobody in the group could speak: Ann: the provider is down; Bob: no"
+    assert [one["message_type"] for one in failed.json()["messages"]] == ["system_message"] * 2
+
+
 async def test_a_group_says_one_thing_at_a_time() -> None:
     """A message meanwhile is refused with an answer that may be tried again, or waits, as it asks."""
     model = SlowSpeaker("To ", "Turin.")

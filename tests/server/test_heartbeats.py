@@ -141,7 +141,7 @@ async def test_a_token_stream_shows_what_the_agent_says_while_it_writes(backgrou
 
 NOT_SENT: dict[str, tuple[dict[str, Any], list[Any], str]] = {
     "forbidden by a rule": ({"message": "Too early."}, [{"type": "run_first", "tool_name": "memory_insert"}], "call"),
-    "unusable": ({"message": {"text": "Hello."}}, [], "call"),
+    "unusable": ({"message": {}}, [], "call"),
     "waiting": (
         {"message": "May I?"},
         [{"type": "requires_approval", "tool_name": "send_message"}],

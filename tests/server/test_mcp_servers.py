@@ -39,6 +39,38 @@ async def registered(server: Routed, web: Running, name: str = "web") -> str:
     return made.id
 
 
+async def test_a_tool_has_its_servers_name_at_every_door(web: Running) -> None:
+    """In lists, of agents too, and where it is found, given, run and taken away; unless another tool has the name."""
+    async with routed() as server:
+        server_id = await registered(server, web)
+        agent = await new_agent(server, tools=["add"])
+        path = f"/v1/agents/{agent['id']}"
+        (add,) = agent["tools"]
+        doors = {
+            "agent": (await server.get(path))["tools"],
+            "agents": (await server.get("/v1/agents/"))[0]["tools"],
+            "tools of the agent": await server.get(f"{path}/tools"),
+            "tools": await server.get("/v1/tools/", name="add"),
+            "one": [await server.get(f"/v1/tools/{add['id']}")],
+            "search": [one["tool"] for one in await server.post("/v1/tools/search", {"query": "add", "limit": 1})],
+            "of the server": await server.get(f"{path}/mcp-servers/{server_id}/tools"),
+        }
+        ran = await server.post(f"{path}/tools/add/run", {"args": {"a": 2, "b": 3}})
+        await server.patch(f"{path}/tools/approval/add", {"requires_approval": True})
+        rules = (await server.get(path))["tool_rules"]
+        await server.library.agent_of(agent["id"]).tools.detach("add")
+        left = (await server.get(path))["tools"]
+        source = 'def add() -> int:\n    """Add."""\n    return 1\n'
+        own = await server.post("/v1/tools/", {"source_code": source})
+        both = [(await new_agent(server, name, tools=["add", "web__add"]))["tools"] for name in ("one", "two")]
+
+    assert doors == {door: [add] for door in doors}
+    assert (add["name"], ran["func_return"], left) == ("add", "5", [])
+    assert [rule["tool_name"] for rule in rules if rule["type"] == "requires_approval"] == ["web__add"]
+    assert [sorted(tool["name"] for tool in tools) for tools in both] == [["add", "web__add"]] * 2
+    assert own["id"] in {tool["id"] for tool in both[0]}
+
+
 async def test_a_server_is_registered_called_and_removed_by_the_official_client(web: Running) -> None:
     """Its tools are there at once, can be given to an agent, and go with it."""
     async with routed() as server:
@@ -61,7 +93,7 @@ async def test_a_server_is_registered_called_and_removed_by_the_official_client(
         assert (add.tool_type, add.tags) == ("external_mcp", ["mcp:web"])
         assert (ran.status, ran.func_return) == ("success", "5")
         assert json.loads(str(sent.func_return))["headers"]["authorization"] == f"Bearer {CANARY}"
-        assert [tool["name"] for tool in agent["tools"]] == ["web__add"]
+        assert [(tool["name"], tool["json_schema"]["name"]) for tool in agent["tools"]] == [("add", "web__add")]
         same = await server.letta.mcp_servers.tools.retrieve(add.id, mcp_server_id=server_id)
         assert same == add
         await server.letta.mcp_servers.delete(server_id)

@@ -90,6 +90,29 @@ async def test_a_page_takes_as_many_statements_as_a_few_things() -> None:
     assert set(short) <= set(FEWER), sorted(set(short) - set(FEWER))
 
 
+async def test_a_search_of_all_agents_takes_three_statements_for_each() -> None:
+    """One for its words, however many, one for the texts, one for its hits; none of these where nothing is found."""
+    store, counts = Counting(), dict[int, list[int]]()
+    async with routed(store=store, model=talkative(), embedding="none") as server:
+        for number in range(MANY):
+            agent = await new_agent(server, f"agent {number}")
+            path = f"/v1/agents/{agent['id']}/messages"
+            await server.post(path, {"messages": [{"role": "user", "content": "The boat lies in Bergen."}]})
+            if number + 1 in (FEW, MANY):
+                for query in ("Bergen", "a boat that lies in Bergen", "walrus"):
+                    tries = []
+                    for _ in range(3):
+                        store.statements.clear()
+                        found = await server.post("/v1/messages/search", {"query": query})
+                        tries.append(len(store.statements))
+                    counts.setdefault(number + 1, []).append(min(tries))
+
+                    assert len(found) == (0 if query == "walrus" else number + 1)
+    each = [(many - few) / (MANY - FEW) for few, many in zip(counts[FEW], counts[MANY], strict=True)]
+    # With room for what works in the background.
+    assert each[0] < 3.9 and each[1] < 3.9 and each[2] < 2.9, counts
+
+
 async def test_when_many_agents_were_used_last_takes_as_many_statements_as_of_one() -> None:
     """`perdure agent list` asks for all of them."""
     store = Counting()

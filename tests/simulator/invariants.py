@@ -111,7 +111,7 @@ def _check_captures(tx: Tx, agent_id: AgentId, messages: Sequence[Message]) -> N
     captured = Counter(
         turn["id"]
         for archive in tx.archives.list_by_agent(agent_id)
-        for passage in tx.passages.list(archive.id, limit=_EVERYTHING)
+        for passage in tx.passages.page(archive.id, limit=_EVERYTHING)
         if passage.source.get("type") == CAPTURED
         for turn in passage.metadata["turns"]
     )

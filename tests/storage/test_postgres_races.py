@@ -91,7 +91,7 @@ def both_changes_hold(tx: Tx, agent_id: AgentId) -> None:
 
 def captured_once(tx: Tx, agent_id: AgentId) -> None:
     (archive,) = tx.archives.list_by_agent(agent_id)
-    texts = [passage.text for passage in tx.passages.list(archive.id)]
+    texts = [passage.text for passage in tx.passages.page(archive.id)]
     assert len(texts) == 1
     assert ("first" in texts[0], "second" in texts[0]) == (True, True)
 

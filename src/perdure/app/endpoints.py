@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from perdure.core.errors import InvalidInput, SecretKeyMissing, SecretUnreadable, StoreClosed, StoreError
 from perdure.core.models import EXTRACTIVE, ModelProvider, unseal_provider
-from perdure.core.secrets import Cipher
-from perdure.core.text.reprs import HIDDEN_QUERY
+from perdure.core.secrets import HIDDEN_QUERY, Cipher
 from perdure.domain.rotation import seal_queries
 from perdure.engine.process import LOOK_S, Signals
 from perdure.providers.choosing import Choice

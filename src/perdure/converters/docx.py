@@ -12,6 +12,7 @@ from perdure.converters.archives import open_archive, title_of
 from perdure.converters.html import html_to_markdown
 from perdure.converters.limits import Limits, Refusal
 from perdure.converters.mathml import office_formula
+from perdure.converters.numbering import Numbering, with_numbers
 from perdure.core.documents import Document
 from perdure.core.errors import ExtraMissing
 
@@ -42,7 +43,7 @@ def docx_document(name: str, file: BinaryIO, limits: Limits) -> Document:
     except Exception as error:  # mammoth raises whatever a broken structure leads to
         raise Refusal(f"it is damaged: {' '.join(str(error).split())[:200] or type(error).__name__}") from error
     limits.check_text(len(markup) // 4)
-    text, heading = html_to_markdown(markup)
+    text, heading = html_to_markdown(with_numbers(markup))
     limits.check_text(len(text))
     if not text.strip():
         raise Refusal("it holds no text: it is empty, or all of it is images")
@@ -53,13 +54,15 @@ def _for_mammoth(archive: zipfile.ZipFile, warnings: list[str]) -> BinaryIO:
     """The archive with text in place of what mammoth leaves out, and warnings of what is left out all the same."""
     out = io.BytesIO()
     unknown: set[str] = set()
+    numbering = Numbering(archive)
     with zipfile.ZipFile(out, "w") as copy:
         for part in archive.infolist():
             if part.filename.startswith(("word/media/", "word/embeddings/")):
                 continue  # large, and never opened
             data = archive.read(part)
-            if part.filename in _WITH_TEXT and _CHANGES.search(data):
+            if part.filename in _WITH_TEXT and (numbering.lists or _CHANGES.search(data)):
                 root = ElementTree.fromstring(data)  # `open_archive` has refused documents with entities
+                numbering.mark(root)
                 for parent in list(root.iter()):
                     for at, child in enumerate(parent):
                         parent[at] = _readable(child, root.tag.rpartition("}")[0] + "}", unknown)

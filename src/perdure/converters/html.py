@@ -9,13 +9,14 @@ of it, nothing else is taken.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 
 from perdure.converters.charset import decode
 from perdure.converters.limits import Limits
 from perdure.converters.mathml import Formula
+from perdure.converters.numbering import number_text, whole_number
 from perdure.converters.tables import has_outlier_rows, markdown_table
 from perdure.core.documents import Document
 from perdure.core.text.markup import strip_unreadable
@@ -43,6 +44,7 @@ _ENDS = {  # of blocks whose end may be left out, what ends them
     **{"tr": _tags("tr tbody tfoot"), "li": _tags("li"), "dt": _tags("dt dd"), "dd": _tags("dt dd"), "p": _BLOCKS},
 }
 _HIDDEN_STYLE = re.compile("display:none|visibility:hidden")
+_CLASS = re.compile(r"\.([\w-]+)\s*(?:,|$)")
 _LANGUAGE = re.compile(r"(?:language|lang|highlight)-([\w+#-]{1,30})")
 _LINKS = re.compile(r"(?:https?://|mailto:|/(?!/)|\.{0,2}/|[\w-]+[/.])", re.IGNORECASE)
 _LOOKS_LIKE_MARKUP = re.compile(r"(#{1,6}\s|```|~~~)")
@@ -63,11 +65,12 @@ IS_NO_POWER = re.compile(r"\[.*\](?:\(.*\))?|st|nd|rd|th|TM|SM|[*†‡§®™]+
 
 def html_to_markdown(markup: str) -> tuple[str, str]:
     """The content of a page as Markdown, and its title; empty: it has none."""
+    classes = _classes(markup)
     markup = strip_unreadable(markup)
-    page = _Page(leave_out=_NEVER_CONTENT | _NOT_CONTENT)
+    page = _Page(classes, leave_out=_NEVER_CONTENT | _NOT_CONTENT)
     page.read(markup)
     if not page.blocks:  # an unclosed menu takes the whole page with it
-        page = _Page(leave_out=_NEVER_CONTENT)
+        page = _Page(classes, leave_out=_NEVER_CONTENT)
         page.read(markup)
     return page.markdown(), page.title[:200]
 
@@ -83,15 +86,16 @@ class _Cell:
 
 @dataclass(slots=True)
 class _List:
-    """An open list: the number of its next item, None without numbers; and where a count down to 1 begins."""
+    """An open list: the number of its next item, None without numbers; its form; and where a count down to 1 begins."""
 
     number: int | None = None
     step: int = 1
+    form: str = ""
     first_block: int | None = None
 
 
 class _Page(HTMLParser):
-    def __init__(self, *, leave_out: frozenset[str]) -> None:
+    def __init__(self, classes: Mapping[str, str], *, leave_out: frozenset[str]) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
         self.blocks: list[tuple[str, bool, bool]] = []  # text, is a list's item, is in the main part
@@ -110,6 +114,7 @@ class _Page(HTMLParser):
         self._lists: list[_List] = []
         self._item = ""  # the mark of the item whose first block is still to come
         self._quotes = 0
+        self._classes = classes
         self._pre: str | None = None  # the language of the code we are in
         self._tables: list[list[list[_Cell]] | None] = []  # of each open one its rows; None: for the layout only
 
@@ -150,7 +155,9 @@ class _Page(HTMLParser):
         if self._formula is not None:
             self._formula.start(tag, attributes)
             return
-        style = "".join(attributes.get("style", "").lower().split())
+        styles = [attributes.get("style", "")]
+        styles += (self._classes[name] for name in attributes.get("class", "").split() if name in self._classes)
+        style = "".join(";".join(styles).lower().split())
         is_hidden = "hidden" in attributes or attributes.get("aria-hidden") == "true" or _HIDDEN_STYLE.search(style)
         in_sentence = tag == "button" and any(part.strip() for part in self._inline[-8:])
         if tag not in _VOID and ((tag in self._leave_out and not in_sentence) or is_hidden):
@@ -172,7 +179,7 @@ class _Page(HTMLParser):
             case "ul" | "ol" | "menu":
                 self._lists.append(self._list(attributes) if tag == "ol" else _List())
             case "li":
-                self._begin_item(whole_number(attributes.get("value")))
+                self._begin_item(attributes)
             case "dt" | "summary":
                 self._item = ""
             case "blockquote":
@@ -329,7 +336,7 @@ class _Page(HTMLParser):
         rows = self._open_rows()
         if rows and rows[-1]:
             if text.strip():
-                number = self._item if self._item[:1].isdigit() else ""
+                number = "" if self._item == "- " else self._item
                 rows[-1][-1].blocks.append(number + text.replace(BREAK, " "))
                 self._item = ""
             return
@@ -352,18 +359,25 @@ class _Page(HTMLParser):
     def _list(self, attributes: dict[str, str]) -> _List:
         """A list with numbers, as its attributes count them."""
         start = whole_number(attributes.get("start"))
+        form = _form(attributes) or "1"
         if "reversed" not in attributes:
-            return _List(1 if start is None else start)
+            return _List(1 if start is None else start, 1, form)
         # Only the end of the list tells how many items it has; the depth bounds how often a block is changed.
         counted = start is None and len(self._lists) < INDENT_DEPTH and not self._open_rows()
-        return _List(start or 0, -1, len(self.blocks) if counted else None)
+        return _List(start or 0, -1, form, len(self.blocks) if counted else None)
 
-    def _begin_item(self, number: int | None) -> None:
+    def _begin_item(self, attributes: dict[str, str]) -> None:
         """Set the mark of the item that begins."""
-        self._item = "- "
+        number, self._item = whole_number(attributes.get("value")), "- "
         if self._lists and (inner := self._lists[-1]).number is not None:
             inner.number = inner.number if number is None else number
-            self._item = f"{OPEN if inner.first_block is not None else ''}{inner.number}. "
+            form = _form(attributes) or inner.form
+            shown = (
+                f"{OPEN}{inner.number}:{form}{CLOSE}"
+                if inner.first_block is not None
+                else number_text(inner.number, form)
+            )
+            self._item = "- " if form == "none" else attributes.get("data-number", f"{shown}.") + " "
             inner.number += inner.step
 
     def _end_list(self) -> None:
@@ -371,10 +385,10 @@ class _Page(HTMLParser):
         inner = self._lists.pop()
         self._item = ""
         if inner.first_block is not None:
-            mark = re.compile(rf"{OPEN}(-?\d+)")
+            mark = re.compile(rf"{OPEN}(-?\d+):([^{CLOSE}]*){CLOSE}")
             count = -(inner.number or 0)
             self.blocks[inner.first_block :] = [
-                (mark.sub(lambda found: str(count + int(found[1])), text, count=1), item, main)
+                (mark.sub(lambda found: number_text(count + int(found[1]), found[2]), text, count=1), item, main)
                 for text, item, main in self.blocks[inner.first_block :]
             ]
 
@@ -449,9 +463,23 @@ def _grid(table: Sequence[Sequence[_Cell]]) -> list[list[str]]:
     return rows
 
 
-def whole_number(text: str | None) -> int | None:
-    """A small whole number in an attribute; None: there is none."""
-    return int(text) if text and re.fullmatch(r"\s*[+-]?[0-9]{1,9}\s*", text) else None
+def _form(attributes: dict[str, str]) -> str:
+    """The form of a list's numbers by its attributes; empty: they do not say."""
+    style = re.search(
+        r"list-style(?:-type)?:[^;]*?([a-z]+-[a-z]+(?:-[a-z]+)?|none|decimal)\b", attributes.get("style", "").lower()
+    )
+    return style[1] if style else attributes.get("type", "").strip()
+
+
+def _classes(markup: str) -> Mapping[str, str]:
+    """The style of each class of a page that carries meaning, by its style sheets, or by its usual name."""
+    classes = dict.fromkeys(("line-through", "strikethrough"), "line-through")
+    for sheet in re.split("<style", markup, flags=re.IGNORECASE)[1:]:
+        for rule in sheet.partition("</")[0].split("}"):
+            selectors, _, style = rule.rpartition("{")
+            if any(name in "".join(style.lower().split()) for name in _STYLES):
+                classes |= dict.fromkeys(_CLASS.findall(selectors), style)
+    return classes
 
 
 def _code_language(attributes: dict[str, str]) -> str:

@@ -15,9 +15,10 @@ from decimal import Decimal
 from typing import BinaryIO
 
 from perdure.converters.archives import open_archive, read_xml, title_of
-from perdure.converters.html import IS_NO_POWER, SPAN_CHARS, whole_number
+from perdure.converters.html import IS_NO_POWER, SPAN_CHARS
 from perdure.converters.limits import Limits, Refusal
 from perdure.converters.mathml import group
+from perdure.converters.numbering import whole_number
 from perdure.converters.tables import markdown_table
 from perdure.core.documents import Document
 

@@ -36,6 +36,8 @@ class Feature:
         nouns: noun of the command line -> its commands.
         routes: modules with a `router` of the HTTP API.
         sections: page of the dashboard -> the `Section` that it shows as well.
+        tools: a module whose functions of these names are memory tools, and beside it a `NAME.toml` that describes them
+            as `core/tools/engine_tools.toml` does.
         models: what makes the models that this process serves itself, of the settings.
     """
 
@@ -43,12 +45,18 @@ class Feature:
     nouns: Mapping[str, Noun] = field(default_factory=dict)
     routes: Sequence[str] = ()
     sections: Mapping[str, str] = field(default_factory=dict)
+    tools: str = ""
     models: str = ""
 
     @property
     def package(self) -> str:
         """The package of its folder."""
         return f"perdure.features.{self.name}"
+
+    @property
+    def tool_file(self) -> Path:
+        """The file that describes its tools."""
+        return Path(__file__).parents[1] / "features" / self.name / f"{self.tools}.toml"
 
     def load(self, reference: str) -> Any:
         """The module, or the name in one, that a reference means."""

@@ -15,10 +15,9 @@ from urllib.parse import urlsplit
 from perdure.core.errors import DataTooLarge, InvalidInput
 from perdure.core.ids import McpServerId, OrgId, ToolId
 from perdure.core.incoming.json_limits import JsonLimits, check_json
-from perdure.core.secrets import Cipher
+from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.text.json_strings import compact_json, sorted_json
-from perdure.core.text.reprs import HIDDEN_QUERY
-from perdure.core.tools.schema import check_schema
+from perdure.core.tools.schema import check_schema, plain_schema
 
 Transport = Literal["stdio", "streamable_http", "sse"]
 McpToolStatus = Literal["active", "pending", "changed", "missing", "removed", "unusable"]
@@ -232,31 +231,6 @@ def seal_server(server: McpServer, secrets: ServerSecrets, *, cipher: Cipher) ->
     )
 
 
-_SECRET_PART = re.compile(
-    r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
-)
-
-
-def hide_secret(url: str) -> tuple[str, str]:
-    """Return the address of a server with `HIDDEN_QUERY` in place of what may hold a key, and that part; empty: it has
-    none, or it is hidden. It is all from the query on, or from `;`, `#` or a part of the path that looks like a key."""
-    found = _SECRET_PART.search(url, url.find("//") + 2)
-    if found is None or url.endswith(HIDDEN_QUERY):
-        return url, ""
-    base, secret = url[: found.start()], url[found.start() :]
-    is_query = secret[0] == "?" and secret[1:2] not in (*"/;#?", "")
-    return base + HIDDEN_QUERY, secret[1:] if is_query else secret
-
-
-def whole_url(server: McpServer, secrets: ServerSecrets) -> str:
-    """The address of a server with its query."""
-    if not secrets.query:
-        return server.url
-    # A query is kept without its `?`, the other parts with their sign.
-    sign = "" if secrets.query[0] in "/;#?" else "?"
-    return server.url.removesuffix(HIDDEN_QUERY) + sign + secrets.query
-
-
 def unseal_server(server: McpServer, *, cipher: Cipher) -> ServerSecrets:
     """Its secrets as they were given: those named by `secret:NAME` stay names.
 
@@ -358,12 +332,15 @@ def parse_definition(listing: Mapping[str, Any]) -> Definition:
         raise InvalidInput(f"its name {name!r:.80} can't be used: a text of printable characters")
     if len(name) > NAME_CHARS_MAX:
         raise InvalidInput(f"its name has {len(name):,} characters, limit {NAME_CHARS_MAX}")
-    if not isinstance(schema, Mapping) or schema.get("type", "object") != "object":
+    if not isinstance(schema, Mapping):
         raise InvalidInput("its input schema is no object's")
     try:
         check_json(sorted_json(schema).encode("utf-8", "surrogatepass"), _SCHEMA_LIMITS)
     except (DataTooLarge, RecursionError):
         raise InvalidInput(f"its input schema nests deeper than {DEPTH_MAX}") from None
+    schema = plain_schema(schema)
+    if schema.get("type", "object") != "object":
+        raise InvalidInput("its input schema is no object's")
     annotations = listing.get("annotations")
     definition = Definition(
         name=name,

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from perdure.core.errors import InvalidInput
-from perdure.core.ids import PREFIXES, AgentId, MessageId, RunId, StepId
+from perdure.core.ids import PREFIXES, AgentId, GraphId, MessageId, RunId, StepId
 from perdure.core.provenance.sources import Source
 from perdure.core.text.json_strings import compact_json, read_string
 from perdure.core.text.reprs import short_repr
@@ -420,6 +420,21 @@ class MessageFilter:
     since: datetime | None = None
     until: datetime | None = None
     before_seq: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageScope:
+    """What a search of an agent's messages begins with: numbers of the agent, whether a reset is carried out, the graph
+    of its facts, and number and words of the messages that the index does not have yet, the newest first.
+    Only `scopes` makes one, of agents of its organisation."""
+
+    number: int
+    words_seq: int
+    next_seq: int
+    count: int
+    is_resetting: bool
+    graph_id: GraphId | None
+    waiting: list[tuple[int, str]] = field(default_factory=list)
 
 
 TURN_FORMAT = "<qdiihb?"

@@ -14,8 +14,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import OrgId, ProviderId
 from perdure.core.messages import Message, Part, Text
 from perdure.core.runs import StopReason, Usage
-from perdure.core.secrets import Cipher
-from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
+from perdure.core.secrets import Cipher, hide_secret, with_secret
 
 ToolChoice: TypeAlias = Literal["auto", "required", "none"] | tuple[str, ...]
 """Which tools may be called: the model's choice, at least one, none; or at least one of these names."""
@@ -89,10 +88,9 @@ class ModelRequest:
     @property
     def may_stay_empty(self) -> bool:
         """Whether an answer without text and calls ends the turn, as providers document it: what stands last are
-        results of tools, and all of them successes."""
+        results of tools."""
         last = next((message for message in reversed(self.messages) if message.kind == "message"), None)
-        results = last.results if last is not None and last.role == "tool" else ()
-        return bool(results) and all(result.status == "success" for result in results)
+        return last is not None and last.role == "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,8 +295,8 @@ class ModelProvider:
 
     Args:
         provider_type: whose API it speaks, in the client's words.
-        base_url: its address; empty: that of its type. With `HIDDEN_QUERY` in place of its query, which often holds a
-            key; of one that was stored before that was so, as it is.
+        base_url: its address; empty: that of its type. With `HIDDEN_QUERY` in place of what may hold a key; of one that
+            was stored before that was so, as it is.
         private: whether that address may be on this machine or in a private network.
         sealed: its key and, behind a line break, the query of its address, encrypted; empty: there is neither.
         region, api_version: stored and returned, as clients set them.
@@ -321,8 +319,8 @@ class ModelProvider:
 
     @property
     def shown_url(self) -> str:
-        """The address without its query."""
-        return hide_query(self.base_url)[0]
+        """The address without what may hold a key."""
+        return hide_secret(self.base_url)[0]
 
     @property
     def binding(self) -> str:
@@ -355,13 +353,13 @@ def unseal_provider(provider: ModelProvider, cipher: Cipher) -> tuple[str, str]:
     """The key of a provider, and its whole address. Raises: SecretKeyMissing, SecretUnreadable."""
     text = cipher.decrypt(provider.sealed, bound_to=provider.binding).decode() if provider.sealed else ""
     key, _, query = text.partition("\n")
-    return key, provider.base_url.replace(HIDDEN_QUERY, f"?{query}")
+    return key, with_secret(provider.base_url, query)
 
 
 def seal_provider(provider: ModelProvider, api_key: str, cipher: Cipher) -> ModelProvider:
-    """The provider with this key, and with the query of its whole address encrypted beside it. Raises:
+    """The provider with this key, and with what may hold one in its whole address encrypted beside it. Raises:
     SecretKeyMissing."""
-    url, query = hide_query(provider.base_url)
+    url, query = hide_secret(provider.base_url)
     text = f"{api_key}\n{query}" if query else api_key
     sealed = cipher.encrypt(text.encode(), bound_to=provider.binding) if text else b""
     return replace(provider, base_url=url, sealed=sealed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 from perdure.core.ids import AgentId, BatchId, ConversationId, RunId, StepId
 from perdure.core.text.json_strings import compact_json
@@ -168,12 +168,13 @@ class Callback:
     """Where the end of a run or batch is reported, and what became of the last try.
 
     Args:
-        tries: how many reports were begun.
+        sealed: what is hidden in `url`, encrypted. `tries`: how many reports were begun.
         status_code: of the answer; None: there was none.
         private: whether the receiver may be on this machine or in a private network.
     """
 
     url: str = field(repr=False)
+    sealed: str = field(default="", repr=False)
     tries: int = 0
     sent_at: datetime | None = None
     status_code: int | None = None
@@ -304,18 +305,8 @@ ChangedThing = Literal[
 ]
 Change = Literal["added", "removed", "changed", "summarised", "merged", "cut", "revised"]
 
-_PART_KINDS: Mapping[str, ChangedThing] = {
-    "model": "model",
-    "agent type": "agent type",
-    "setting": "setting",
-    "system prompt": "system prompt",
-    "tool": "tool",
-    "skills": "skills",
-    "block": "block",
-    "files": "files",
-    "words": "engine messages",
-    "profile": "profile",
-}
+_PART_KINDS = {"words": "engine messages"}
+"""Parts of a prefix that are called otherwise where they change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +346,7 @@ def compare_parts(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[Prefi
         change: Change = "added" if key not in old else "removed" if key not in new else "changed"
         if kind == "model":
             name = f"{old.get(key, '?')} → {new.get(key, '?')}"
-        changes.append(PrefixChange(_PART_KINDS[kind], name, change))
+        changes.append(PrefixChange(cast(ChangedThing, _PART_KINDS.get(kind, kind)), name, change))
     return tuple(changes)
 
 

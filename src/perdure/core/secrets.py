@@ -96,6 +96,29 @@ class NoCipher:
         raise SecretKeyMissing
 
 
+HIDDEN_QUERY = "?***"
+_SECRET_PART = re.compile(
+    r"[?#;]|/(?=[\w.~-]*\d)(?=[\w.~-]*[A-Za-z])(?:[\w.~-]*[A-Za-z0-9]{16}|[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-)"
+)
+
+
+def hide_secret(url: str) -> tuple[str, str]:
+    """Return an address with `HIDDEN_QUERY` in place of what may hold a key, and that part; empty: it has none, or it
+    is hidden. It is all from the query on, or from `;`, `#` or a part of the path that looks like a key."""
+    found = _SECRET_PART.search(url, url.find("//") + 2)
+    if found is None or url.endswith(HIDDEN_QUERY):
+        return url, ""
+    base, secret = url[: found.start()], url[found.start() :]
+    is_query = secret[0] == "?" and secret[1:2] not in (*"/;#?", "")
+    return base + HIDDEN_QUERY, secret[1:] if is_query else secret
+
+
+def with_secret(url: str, secret: str) -> str:
+    """The address with the part that was hidden; empty: none was."""
+    # A query is kept without its `?`, the other parts with their sign.
+    return url.removesuffix(HIDDEN_QUERY) + ("" if secret[0] in "/;#?" else "?") + secret if secret else url
+
+
 def check_secret(name: str, value: str) -> None:
     """Check that name and value fit a process's environment. Raises: InvalidInput, never with the value in it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):

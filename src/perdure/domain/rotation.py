@@ -13,9 +13,10 @@ from perdure.core.errors import SecretUnreadable
 from perdure.core.ids import ToolId
 from perdure.core.mcp import reseal_server
 from perdure.core.models import ModelProvider, seal_provider, unseal_provider
+from perdure.core.runs import Callback
 from perdure.core.secrets import ORGANISATION, Cipher, Secret
 from perdure.core.tools.spec import ToolFilter
-from perdure.domain.secrets import open_secret, open_variable, put_secret, seal_variable
+from perdure.domain.secrets import open_callback, open_secret, open_variable, put_secret, seal_callback, seal_variable
 from perdure.domain.tools.environment import reseal_environment
 from perdure.storage.tx import Tx
 
@@ -93,6 +94,23 @@ def rotate_registered(tx: Tx, *, cipher: Cipher) -> Rotated:
         except SecretUnreadable:
             rotated += Rotated(unreadable=(f"the key of provider {provider.name}",))
     return rotated
+
+
+def rotate_callbacks(tx: Tx, *, cipher: Cipher) -> Rotated:
+    """Encrypt the addresses of callbacks again, and what an older version stored of them in plain text. Raises:
+    SecretKeyMissing."""
+    unreadable: list[str] = []
+
+    def seal(callback: Callback) -> Callback:
+        try:
+            if callback.sealed and cipher.is_current(base64.b64decode(callback.sealed)):
+                return callback
+            return seal_callback(open_callback(callback, cipher), cipher)
+        except SecretUnreadable:
+            unreadable.append(f"the callback {callback.url}")
+            return callback
+
+    return Rotated(tx.callbacks.change_all(seal), tuple(unreadable))
 
 
 def seal_queries(tx: Tx, *, cipher: Cipher) -> Sequence[ModelProvider]:

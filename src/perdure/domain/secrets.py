@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -9,7 +10,17 @@ from datetime import datetime
 from perdure.core.errors import NotFound
 from perdure.core.ids import DEFAULT_ORG, AgentId
 from perdure.core.mcp import McpServer, ServerSecrets, unseal_server
-from perdure.core.secrets import ORGANISATION, REFERENCE, Cipher, Secret, Variable, check_secret
+from perdure.core.runs import Callback
+from perdure.core.secrets import (
+    ORGANISATION,
+    REFERENCE,
+    Cipher,
+    Secret,
+    Variable,
+    check_secret,
+    hide_secret,
+    with_secret,
+)
 from perdure.core.tools.spec import ToolCode
 from perdure.storage.tx import Tx
 
@@ -90,6 +101,23 @@ def open_server(tx: Tx, server: McpServer, *, cipher: Cipher) -> ServerSecrets:
         environment=resolve_values(tx, secrets.environment, cipher=cipher),
         query=secrets.query,
     )
+
+
+def seal_callback(callback: Callback, cipher: Cipher) -> Callback:
+    """The callback with what may hold a key in its address encrypted. Raises: SecretKeyMissing."""
+    url, secret = hide_secret(callback.url)
+    if not secret:
+        return callback
+    sealed = cipher.encrypt(secret.encode("utf-8", "surrogatepass"), bound_to=f"callback/{url}")
+    return replace(callback, url=url, sealed=base64.b64encode(sealed).decode())
+
+
+def open_callback(callback: Callback, cipher: Cipher) -> Callback:
+    """The callback with its whole address. Raises: SecretKeyMissing, SecretUnreadable."""
+    if not callback.sealed:
+        return callback
+    secret = cipher.decrypt(base64.b64decode(callback.sealed), bound_to=f"callback/{callback.url}")
+    return replace(callback, url=with_secret(callback.url, secret.decode("utf-8", "surrogatepass")), sealed="")
 
 
 def seal_variable(tx: Tx, variable: Variable, value: str, *, cipher: Cipher) -> Variable:

@@ -21,7 +21,6 @@ from perdure.library.agent import AsyncAgent
 from perdure.library.archives import AsyncArchive
 from perdure.library.facts.facts import FactHistory
 from perdure.library.files.folders import AsyncFolder
-from perdure.library.groups.companions import CompanionInfo, PassEdit, PassInfo
 from perdure.library.groups.groups import AsyncGroup
 from perdure.library.groups.replies import GroupReply, SpeakerReply
 from perdure.library.messages.paging import ImportResult
@@ -50,7 +49,6 @@ __all__ = [
     "AsyncFolder",
     "AsyncGroup",
     "AsyncPerdure",
-    "CompanionInfo",
     "ContextOverview",
     "CostLedger",
     "Explanation",
@@ -68,8 +66,6 @@ __all__ = [
     "MessageHit",
     "NewBlock",
     "NewPassage",
-    "PassEdit",
-    "PassInfo",
     "PassageHit",
     "Perdure",
     "Recalled",

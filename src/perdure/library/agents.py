@@ -289,9 +289,10 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
     ids = [agent.id for agent in agents]
     managed = {one: with_turns_counter(tx, group) for one, group in tx.groups.list_managed(ids).items()}
     blocks, tools = tx.blocks.list_by_agents(ids), tx.tools.list_by_agents(ids)
-    custom = {tool.id for some in tools.values() for tool in some if tool.spec.kind == "custom"}
+    named = {tool.id: tool for some in tools.values() for tool in some}
+    named |= {tool.id: tool for tool in tx.tools.with_own_names([*named.values()])}
     codes, folders, secrets = (
-        tx.tools.codes([*custom]),
+        tx.tools.codes([tool.id for tool in named.values() if tool.spec.kind == "custom"]),
         tx.folders.list_by_agents(ids),
         tx.secrets.list_by_owners(ids),
     )
@@ -307,7 +308,7 @@ def _load_states(app: App, tx: Tx, agents: Sequence[Agent]) -> Sequence[AgentSta
         AgentState(
             agent=_in_effect(app, agent),
             blocks=blocks[agent.id],
-            tools=tools[agent.id],
+            tools=[named[tool.id] for tool in tools[agent.id]],
             codes=codes,
             folders=folders[agent.id],
             identities=[states[identity.id] for identity in identities[agent.id]],

@@ -374,5 +374,5 @@ def _find_named(tx: Tx, archive_id: ArchiveId, name: Sequence[str]) -> Sequence[
     things lead to a passage by its id, so they keep theirs."""
     forms = (name_form(name), name, [unicodedata.normalize("NFD", part) for part in name])
     ids = dict.fromkeys(_named_passage(archive_id, form) for form in forms)
-    found = tx.passages.find_archives(list(ids))
+    found = tx.passages.find_places(list(ids))
     return [id_ for id_ in ids if id_ in found]

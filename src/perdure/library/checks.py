@@ -15,9 +15,10 @@ from perdure.core.ids import DEFAULT_USER
 from perdure.core.limits import Limits
 from perdure.core.messages import ENGINE_SENDER
 from perdure.core.runs import Callback
+from perdure.core.secrets import HIDDEN_QUERY, Cipher, hide_secret
 from perdure.core.text.forms import in_name_form as in_name_form
 from perdure.core.text.forms import name_form as name_form
-from perdure.core.text.reprs import HIDDEN_QUERY, hide_query
+from perdure.domain.secrets import seal_callback
 
 
 def outside(otherwise: str = DEFAULT_USER) -> Author:
@@ -78,10 +79,10 @@ def check_sender(limits: Limits, sender_id: str | None = None, **names: str | No
         raise InvalidInput(f"sender_id is {ENGINE_SENDER!r}, the name of the engine: give another one")
 
 
-def check_callback(callback: Callback | None) -> None:
-    """Check that a report can be sent to the callback's URL, or that there is none. Raises: InvalidInput."""
+def callback_to_store(callback: Callback | None, cipher: Cipher) -> Callback | None:
+    """The callback with an encrypted address, to which a report can be sent. Raises: InvalidInput, SecretKeyMissing."""
     if callback is None:
-        return
+        return None
     url, problem = callback.url, ""
     try:
         parts = urlsplit(url)
@@ -96,7 +97,8 @@ def check_callback(callback: Callback | None) -> None:
     if len(url) > URL_MAX_CHARS:
         problem = f"give at most {URL_MAX_CHARS:,} characters"
     if problem:
-        raise InvalidInput(f"callback_url is {hide_query(url)[0]!r:.80}: {problem}")
+        raise InvalidInput(f"callback_url is {hide_secret(url)[0]!r:.80}: {problem}")
+    return seal_callback(callback, cipher)
 
 
 def utc(name: str, moment: datetime | None) -> datetime | None:

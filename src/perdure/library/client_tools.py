@@ -14,7 +14,7 @@ from perdure.core.errors import InvalidArguments, InvalidInput
 from perdure.core.ids import ToolId
 from perdure.core.ports import CallContext
 from perdure.core.tools.arguments import parse_arguments
-from perdure.core.tools.schema import check_schema
+from perdure.core.tools.schema import check_schema, plain_schema
 from perdure.core.tools.spec import Tool
 
 ClientTool = Callable[..., Any] | Mapping[str, Any]
@@ -96,7 +96,8 @@ def _check_shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
         raise InvalidInput(f"client tool {name!r}: parameters is {parameters!r:.80}: give a JSON schema, of an object")
     try:
         json.dumps(parameters, allow_nan=False)
-        check_schema(parameters or {})
+        parameters = plain_schema(parameters or {})
+        check_schema(parameters)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"client tool {name!r}: its parameters can't be written as JSON: {error}") from error
     except InvalidInput as error:
@@ -104,5 +105,5 @@ def _check_shape(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return {
         "name": name,
         "description": description or "",
-        "parameters": {"type": "object", "properties": {}, **(parameters or {})},
+        "parameters": {"type": "object", "properties": {}, **parameters},
     }

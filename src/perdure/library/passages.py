@@ -21,6 +21,7 @@ from perdure.domain.archives.passages import (
     insert_passage,
     list_passages,
     own_archive,
+    page_of_text,
     restore_passage,
     update_passage,
 )
@@ -273,7 +274,7 @@ def passages_page(
 ) -> Sequence[Passage]:
     """A page of an archive's passages. Raises: NotFound: no such archive, or the cursor is not one of its passages."""
     tx.archives.get(archive_id)
-    query = partial(tx.passages.page, archive_id, where=where, text=text)
+    query = partial(page_of_text, tx, archive_id, text, where=where)
 
     def place_of(cursor: str) -> int:
         owner, seq = tx.passages.place(PassageId(cursor))
@@ -308,10 +309,11 @@ def _load_agent_page(
         for place in range(last, first - 1, -1) if newest_first else range(first, last + 1):
             if len(found) == limit:
                 break
-            found += tx.passages.page(
+            found += page_of_text(
+                tx,
                 archives[place],
+                text,
                 where=where,
-                text=text,
                 above=above[1] if above is not None and place == above[0] else None,
                 below=below[1] if below is not None and place == below[0] else None,
                 newest_first=newest_first,

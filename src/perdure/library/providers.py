@@ -19,7 +19,7 @@ from perdure.core.models import (
     seal_provider,
     unseal_provider,
 )
-from perdure.core.text.reprs import HIDDEN_QUERY
+from perdure.core.secrets import HIDDEN_QUERY
 from perdure.library.checks import Page, check_page
 from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx

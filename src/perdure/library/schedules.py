@@ -23,7 +23,7 @@ from perdure.domain.schedules import NewSchedule, create_schedule, next_times
 from perdure.engine.budget import check_agent_size
 from perdure.engine.run.accept import Accepted
 from perdure.engine.schedules.worker import UserEvent, check_schedule, event_request
-from perdure.library.checks import check_callback, check_choice, check_limit, check_number, check_sender, check_text
+from perdure.library.checks import callback_to_store, check_choice, check_limit, check_number, check_sender, check_text
 from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.parts import AsyncAgentPart, AsyncPart, reads
 from perdure.storage.tx import Tx
@@ -101,7 +101,7 @@ class AsyncSchedules(AsyncPart):
     async def add(self, messages: Sequence[NewMessage], new: NewSchedule) -> Schedule:
         """A new schedule that sends these messages; those of `new` are not looked at. Raises: also ToolError."""
         ports, agent_id = self._ports, self._id
-        check_callback(new.callback)
+        new = replace(new, callback=callback_to_store(new.callback, ports.cipher))
         for message in messages:
             check_sender(ports.settings.limits, message.sender_id, name=message.name, otid=message.otid)
         messages, _ = await fetch_images(self._app, messages, None)

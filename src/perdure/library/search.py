@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, TypedDict, get_args
 
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.ids import AgentId, ArchiveId, ConversationId
 from perdure.core.messages import MessageFilter, Role
@@ -202,13 +202,18 @@ class AsyncSearch(AsyncAgentPart):
         Raises: NotFound; InvalidInput: a value that can't be used, no vectors here.
         """
         agents, seq = await self._ports.store.read(_agents, agent_id, conversation_id)
-        zone = agents[0][1] if len(agents) == 1 else "UTC"
+        zone = agents[0].timezone if len(agents) == 1 else "UTC"
         first, last = period(since, until, zone)
         where = MessageFilter(conversation_seq=seq, roles=tuple(roles), since=first, until=last)
         by_vector = mode == "vector"
         search, most = self._search(mode), HITS_MAX if by_vector else limit
+        scopes = await self._ports.store.read(lambda tx: tx.messages.scopes([one.id for one in agents], where=where))
         found = [
-            await search.messages(one, text, where=where, limit=most, explain=explain or by_vector) for one, _ in agents
+            await search.messages(
+                one.id, text, where=where, limit=most, explain=explain or by_vector, known=(one, scopes[one.id])
+            )
+            for one in agents
+            if one.id in scopes
         ]
         hits = _by_cosine(found) if by_vector else _by_score(found)
         del hits[limit:]
@@ -271,19 +276,16 @@ def _archives(
     return own if archive_id is None else [archive_id], tx.agents.get(agent_id).timezone
 
 
-def _agents(
-    tx: Tx, agent_id: AgentId | None, conversation_id: str | None
-) -> tuple[list[tuple[AgentId, str]], int | None]:
-    """(id, time zone) of the agents to search, and the number of the conversation. Raises: NotFound, InvalidInput."""
+def _agents(tx: Tx, agent_id: AgentId | None, conversation_id: str | None) -> tuple[Sequence[Agent], int | None]:
+    """The agents to search, and the number of the conversation. Raises: NotFound, InvalidInput."""
     seq: int | None = None
     if conversation_id is not None:
         first = conversation_id == "default"
         conversation = find_conversation(tx, agent_id, None if first else ConversationId(conversation_id))
         agent_id, seq = conversation.agent_id, conversation.seq
     if agent_id is not None:
-        return [(agent_id, tx.agents.get(agent_id).timezone)], seq
-    agents = tx.agents.page(where=AgentFilter(hidden=False), order="used", limit=OWNERS_MAX)
-    return [(agent.id, agent.timezone) for agent in agents], None
+        return [tx.agents.get(agent_id)], seq
+    return tx.agents.page(where=AgentFilter(hidden=False), order="used", limit=OWNERS_MAX), None
 
 
 def _by_score(found: Sequence[Hits[MessageHit]]) -> Hits[MessageHit]:

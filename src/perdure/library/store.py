@@ -12,7 +12,7 @@ from perdure.library.agent import AsyncAgentById
 from perdure.library.agents import Agents
 from perdure.library.archives import AsyncArchiveById
 from perdure.library.facts.facts import AsyncFacts
-from perdure.library.files.folders import AsyncFolderById
+from perdure.library.files.folders import AsyncAgentFiles, AsyncFolderById
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById
 from perdure.library.identities import Identities
@@ -38,6 +38,7 @@ class StoreParts:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        self.agent_files = AsyncAgentFiles(app)
         self.all_agents = Agents(app)
         self.approvals = AsyncApproval(app)
         self.companions = AsyncCompanion(app)

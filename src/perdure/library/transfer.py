@@ -148,6 +148,6 @@ def _no_archive(number: int) -> InvalidInput:
 
 
 def _passages_after(tx: Tx, archive_id: ArchiveId, after: int) -> Sequence[Passage]:
-    passages = tx.passages.list(archive_id, limit=BATCH, after_seq=after)
+    passages = tx.passages.page(archive_id, limit=BATCH, above=after)
     writes = {write.ref: write for write in tx.sources.list_by_refs(archive_id, [one.id for one in passages])}
     return [replace(one, sources=writes[one.id].sources) if one.id in writes else one for one in passages]

@@ -15,6 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from perdure.core.errors import BodyUnreadable, DataTooLarge
 from perdure.core.incoming.bodies import read_body, unpack
 from perdure.core.incoming.json_limits import JsonLimits, parse_json
+from perdure.core.secrets import HIDDEN_QUERY, hide_secret
 
 if TYPE_CHECKING:
     import ssl
@@ -92,12 +93,10 @@ def api_path(path: str) -> str:
 
 
 def without_secrets(url: str) -> str:
-    """The address without user, password and query."""
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        scheme, rest = "", url
+    """The address without user, password, and what may hold a key."""
+    scheme, separator, rest = url.partition("://") if "://" in url else ("", "", url)
     place, slash, path = rest.partition("/")
-    return f"{scheme}{separator}{place.rpartition('@')[2].partition('?')[0]}{slash}{path.partition('?')[0]}"
+    return hide_secret(f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}")[0].removesuffix(HIDDEN_QUERY)
 
 
 def is_loopback(url: str) -> bool:
@@ -162,11 +161,13 @@ def mask_headers(headers: Mapping[str, str], secrets: Iterable[str] = ()) -> dic
 
 
 def request_secrets(headers: Mapping[str, str], url: str) -> tuple[str, ...]:
-    """The secrets of a request: headers and query fields with secret names, the address's password."""
+    """The secrets of a request: headers and query fields with secret names, the address's password, and what looks like
+    a key in its path."""
     parts = urlsplit(url)
     named = (*headers.items(), *parse_qsl(parts.query))
     values = [value for name, value in named if _SECRET_NAME.search(name)]
     values += [_SCHEME_START.sub("", value) for value in values]
+    values += [part for part in parts.path.split("/") if hide_secret(f"//x/{part}")[1]]
     return tuple(dict.fromkeys(filter(None, (*values, parts.password, unquote(parts.password or "")))))
 
 

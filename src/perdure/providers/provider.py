@@ -10,13 +10,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from perdure.core.models import NO_TRAITS, Model, ModelRequest, ModelTraits
 from perdure.providers.masking import Guard, is_near, without_secrets
-
-if TYPE_CHECKING:
-    from perdure.providers.openai_chat.endpoint import Connections
 
 NO_KEY = "none"  # what servers without keys are sent; some refuse a request without the header
 
@@ -129,6 +126,12 @@ class Endpoint:
         return self.entry.name != "openai" or is_openai(self.base_url)
 
 
+class Closable(Protocol):
+    """Connections that models of one provider share."""
+
+    async def aclose(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSource:
     """What a model is built with.
@@ -143,7 +146,7 @@ class ModelSource:
 
     endpoint: Endpoint
     name: str
-    connections: dict[str, Connections] = field(default_factory=dict)
+    connections: dict[str, Closable] = field(default_factory=dict)
     traits: Callable[[], ModelTraits] = lambda: NO_TRAITS
     learn: Callable[..., None] = lambda **traits: None
     look: Callable[[], Awaitable[None]] | None = None

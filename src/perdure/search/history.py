@@ -200,9 +200,9 @@ class Histories:
         self._lock = threading.Lock()
         self._empty = History()
 
-    def load(self, tx: Tx, agent_id: AgentId) -> History:
-        """Load the history that this transaction sees; it may hold later rows too."""
-        upto = tx.messages.next_seq(agent_id)
+    def load(self, tx: Tx, agent_id: AgentId, upto: int | None = None) -> History:
+        """Load the history that this transaction sees, or up to a number; it may hold later rows too."""
+        upto = tx.messages.next_seq(agent_id) if upto is None else upto
         with self._lock:
             history = self._entries.get(agent_id) or self._empty
         if history.upto < upto:

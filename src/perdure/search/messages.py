@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.core.agents import Agent
+from perdure.core.errors import NotFound
 from perdure.core.facts.values import Fact, FactFilter
-from perdure.core.messages import MessageFilter
+from perdure.core.ids import GraphId
+from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import PassageFilter
 from perdure.core.provenance.sources import TRUSTED
 from perdure.core.text.dates import Span, spans
@@ -73,15 +75,25 @@ def newest_messages(tx: Tx, agent: Agent, *, where: MessageFilter, limit: int) -
 
 
 def rank_messages(
-    tx: Tx, agent: Agent, request: SearchRequest, *, where: MessageFilter, limit: int = 0
+    tx: Tx,
+    agent: Agent,
+    request: SearchRequest,
+    *,
+    where: MessageFilter,
+    limit: int = 0,
+    scope: MessageScope | None = None,
 ) -> RankedMessages:
     """Rank the messages that match, and their neighbours, best first.
 
-    The ranking is long enough for `limit` hits, at most 1,000.
+    The ranking is long enough for `limit` hits, at most 1,000. `scope`: as it was loaded of the agent with this filter.
+    Raises: NotFound.
     """
-    history = request.histories.load(tx, agent.id)
+    scope = scope or tx.messages.scopes([agent.id], where=where).get(agent.id)
+    if scope is None:
+        raise NotFound("agent", agent.id)
+    history = request.histories.load(tx, agent.id, scope.next_seq)
     few = max(FEWEST_CANDIDATES, min(history.rows // CANDIDATE_OF, MOST_CANDIDATES))
-    out_of_view = tx.resets.get_pending_seqs(agent.id)
+    out_of_view = tx.resets.get_pending_seqs(agent.id) if scope.is_resetting else {}
     mask = history.mask(where, out_of_view=out_of_view)
     # The newest rows, where they alone are left out, are few: the search skips them one by one.
     only_newest = where == MessageFilter(before_seq=where.before_seq) and not out_of_view
@@ -95,18 +107,20 @@ def rank_messages(
     # A name in the query matches the speaker: as a word it would find the messages to that person.
     query, (matches,) = match_words(
         without_names(request.text, history.names),
-        lambda query: [tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)))],
+        lambda query: [
+            tx.messages.match(agent.id, query, where=where, limit=max(words_max, min(limit, HITS_MAX)), known=scope)
+        ],
     )
     now = _history_clock(history, request.now)
     named = spans(request.text, now=now, timezone=request.timezone)
     in_spans = history.seq[:0]
     if named:  # a cached history still has the rows of a reset, and they must not take the places of others
         in_spans = _rows_in_spans(history, history.mask(where, out_of_view=tx.resets.get_last_seqs(agent.id)), named)
-    facts = match_facts(tx, agent, request, query)
+    facts = match_facts(tx, agent, request, query, scope.graph_id)
     by_facts = _select_masked(history, mask, np.array(list(facts), np.int64))
     candidates = np.concatenate([np.asarray(matches.seqs, np.int64), nearest, in_spans, by_facts])
     seqs, at = _with_neighbours(history, mask, candidates, few // NEIGHBOURED_OF if meaning.rows else WORDS_NEIGHBOURED)
-    texts = tx.messages.texts(agent.id, seqs.tolist())
+    texts = tx.messages.texts(agent.id, seqs.tolist()) if len(seqs) else {}
     if len(texts) < len(seqs):
         present = [seq in texts for seq in seqs.tolist()]
         seqs, at = seqs[present], at[present]
@@ -118,7 +132,7 @@ def rank_messages(
     )
     pool = _pool(history, at, seqs, texts, query, matches, meaning, facts, timed=hints.when)
     ranked = rank(pool, hints, HYBRID if meaning.rows else LEXICAL)
-    ran = report_search(query, [meaning], named, rows=tx.messages.count(agent.id), pool=len(seqs))
+    ran = report_search(query, [meaning], named, rows=scope.count, pool=len(seqs))
     return RankedMessages(agent, seqs, ranked, texts, facts, ran)
 
 
@@ -130,10 +144,8 @@ def read_messages(tx: Tx, ranking: RankedMessages, *, limit: int, explain: bool 
     best = scores[relevant].tolist()
     seqs = ranking.seqs[order].tolist()
     chosen = merge_duplicates([ranking.texts[seq] for seq in seqs], seqs, limit=limit)
-    messages = {
-        message.seq: message
-        for message in tx.messages.list_by_seqs(ranking.agent.id, [seqs[index] for index, _ in chosen])
-    }
+    found = tx.messages.list_by_seqs(ranking.agent.id, [seqs[index] for index, _ in chosen]) if chosen else ()
+    messages = {message.seq: message for message in found}
     hits = []
     for index, same in chosen:
         message = messages.get(seqs[index])
@@ -245,11 +257,13 @@ FACTS_MAX = 10
 """The best facts by the words of a query. More find nothing more."""
 
 
-def match_facts(tx: Tx, agent: Agent, request: SearchRequest, query: Query) -> Mapping[int, Sequence[Fact]]:
+def match_facts(
+    tx: Tx, agent: Agent, request: SearchRequest, query: Query, graph_id: GraphId | None
+) -> Mapping[int, Sequence[Fact]]:
     """The numbers of messages -> the facts that they say and that the words of a query find, from trusted sources."""
-    graph = tx.graphs.find_by_agent(agent.id)
-    if graph is None or not query.clauses:
+    if graph_id is None or not query.clauses:
         return {}
+    graph = tx.graphs.get(graph_id)
     archive, everything = tx.archives.get(graph.fact_archive_id), PassageFilter()
     postings = request.archives.postings(archive, everything)
     found = tx.passages.match(archive.id, query, where=everything, limit=FACTS_MAX, postings=postings).seqs[:FACTS_MAX]

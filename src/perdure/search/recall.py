@@ -419,8 +419,10 @@ def _add_newest(tx: Tx, agent: Agent, request: SearchRequest, scope: RecallScope
     for place, message in enumerate(messages):
         line = message.conversation_seq
         if line not in from_outside:
-            entered = tx.sources.list_by_conversation(agent.id, line, from_seq=0, before_seq=message.seq + 1)
-            from_outside[line] = {one.seq for one in entered}
+            since = min(one.seq for one in messages if one.conversation_seq == line)
+            entered = tx.sources.list_by_conversation(agent.id, line, from_seq=since, before_seq=message.seq + 1)
+            earlier = tx.sources.list_by_conversation(agent.id, line, before_seq=since, limit=1)
+            from_outside[line] = {one.seq for one in (*earlier, *entered)}
         seqs = from_outside[line]
         if message.seq in seqs or (message.role == "assistant" and any(seq < message.seq for seq in seqs)):
             continue

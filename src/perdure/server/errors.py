@@ -152,8 +152,9 @@ _FINAL_ERRORS: Sequence[tuple[UnionType | type[errors.PerdureError], int, int]] 
 """Errors that a retry can't change -> status, and level in the log; 0: not logged."""
 
 
-def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
-    """The answer for a failed run. The message is stored, so clients must not send it again."""
+def failure_answer(failure: Failure, *, run_id: str | None = None, messages: Sequence[Any] = ()) -> Response:
+    """The answer for a failed run, with the messages that it made before. The message is stored, so clients must not
+    send it again."""
     default = "The model did not answer." if failure.kind.startswith("llm_") else "The run failed."
     status, title = FAILURES.get(failure.kind, (500, default))
     shape: dict[str, Any] = {"type": failure.kind, "message": title, "detail": failure.message}
@@ -161,7 +162,7 @@ def failure_answer(failure: Failure, *, run_id: str | None = None) -> Response:
         shape["run_id"] = run_id
     if status >= 500:  # without the provider's text, which may quote the message
         log.warning("%s failed: %s, answered with %d", run_id or "a model", failure.kind, status)
-    return _answer(status, {"error": shape}, NO_RETRY)
+    return _answer(status, {"error": shape} | ({"messages": messages} if messages else {}), NO_RETRY)
 
 
 def continuing_run_answer(error: errors.PerdureError | None, run_id: str) -> Response:
@@ -249,8 +250,8 @@ def methods_at(request: Request) -> Sequence[str]:
     paths = [route.path for route in routes if any(route.matches(scope)[0] is not Match.NONE for scope in scopes)]
     if not paths:
         return ()
-    first = min(paths, key=_parameters)  # `.../passages/delete` rather than `.../passages/{passage_id}`
-    return sorted(_methods_of(routes, first))
+    # `.../passages/delete` rather than `.../passages/{passage_id}`
+    return sorted(_methods_of(routes, min(paths, key=lambda path: path.count("{"))))
 
 
 def method_not_allowed_routes(routes: Sequence[BaseRoute]) -> list[Route]:
@@ -287,8 +288,3 @@ def _methods_of(routes: Sequence[Route], path: str) -> set[str]:
     """The methods of all routes of this path."""
     same = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
     return {method for route in same for method in route.methods or ()}
-
-
-def _parameters(path: str) -> int:
-    """How many parameters a path has."""
-    return len(_PARAMETER.findall(path))

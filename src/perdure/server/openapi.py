@@ -100,6 +100,7 @@ _SCHEMAS: Mapping[str, Shape] = {
                 "required": ["type", "message", "detail"],
                 "properties": {"type": _TEXT, "message": _TEXT, "detail": _TEXT, "run_id": _TEXT},
             },
+            "messages": {"type": "array", "description": "What the run did before it failed, if anything."},
             "trace_id": _TEXT,
         },
     },

@@ -124,7 +124,8 @@ def citus_statements() -> Sequence[str]:
     return [
         *(f"SELECT create_reference_table('{table}')" for table in REFERENCE),
         *(
-            f"SELECT create_distributed_table('{table}', '{column}', colocate_with => '{_beside(first, table)}')"
+            f"SELECT create_distributed_table('{table}', '{column}', colocate_with =>"
+            f" '{'none' if table == first else first}')"
             for first, tables in FAMILIES.items()
             for table, column in tables.items()
         ),
@@ -144,11 +145,6 @@ def _preparation() -> Iterator[tuple[str, str]]:
         yield table, f"ALTER TABLE {table} DROP CONSTRAINT {table}_pkey, ADD PRIMARY KEY ({key})"
         if column:
             yield table, f"CREATE INDEX {table}_by_{column} ON {table} ({column})"
-
-
-def _beside(first: str, table: str) -> str:
-    """The table beside whose rows those of another one lie."""
-    return "none" if table == first else first
 
 
 def main() -> None:

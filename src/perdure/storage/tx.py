@@ -43,6 +43,7 @@ from perdure.storage.tables.turns import Turns
 from perdure.storage.tables.vectors import Vectors
 from perdure.storage.upkeep.corrections import Corrections, Erasures
 from perdure.storage.upkeep.derived import Upkeep
+from perdure.storage.upkeep.mentions import TEXT_TABLES as TEXT_TABLES  # which units of work look through
 from perdure.storage.upkeep.mentions import Mentions
 
 

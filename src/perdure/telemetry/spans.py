@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
-from perdure.core.messages import Message, Part, Text, ToolCall, ToolResult
+from perdure.core.messages import Part, Text, ToolCall, ToolResult
 from perdure.core.models import ModelReply, ModelRequest
 from perdure.core.runs import Usage
 from perdure.core.telemetry.port import (
@@ -188,7 +188,10 @@ class Spans:
         if self._content:
             texts = [{"type": "text", "content": text} for text in (request.system, request.opening) if text]
             span.set_attribute("gen_ai.system_instructions", _json(texts))
-            span.set_attribute("gen_ai.input.messages", _json([_message(one) for one in request.messages]))
+            span.set_attribute(
+                "gen_ai.input.messages",
+                _json([{"role": one.role, "parts": _parts(one.parts)} for one in request.messages]),
+            )
 
     def _put_reply(self, span: Span, reply: ModelReply) -> None:
         span.set_attribute("gen_ai.response.finish_reasons", [reply.stop_reason])
@@ -224,11 +227,6 @@ def _put_usage(span: Span, usage: Usage) -> None:
         span.set_attribute("gen_ai.usage.cache_creation.input_tokens", usage.cache_write_tokens)
     if usage.reasoning_tokens:
         span.set_attribute("gen_ai.usage.reasoning.output_tokens", usage.reasoning_tokens)
-
-
-def _message(message: Message) -> dict[str, Any]:
-    """A message in the conventions' shape."""
-    return {"role": message.role, "parts": _parts(message.parts)}
 
 
 def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:

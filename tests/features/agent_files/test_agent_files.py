@@ -214,6 +214,55 @@ async def test_images_come_with_their_messages() -> None:
     assert "image" in str(made)
 
 
+async def test_images_in_results_of_tools_come_too() -> None:
+    """After export and import the same history is shown; also by a file that has them in the results themselves."""
+    bytes_ = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": bytes_}}
+    tool = {"name": "look", "description": "d", "parameters": {"type": "object", "properties": {}}}
+    async with routed(calls("look"), says("A dot.")) as server:
+        first = await new_agent(server)
+        path = f"/v1/agents/{first['id']}/messages"
+        await server.post(path, {"input": "Look.", "client_tools": [tool]})
+        answer = {"type": "tool", "tool_call_id": "call_1_0", "tool_return": [{"type": "text", "text": "Here."}, image]}
+        await server.post(path, {"messages": [{"type": "approval", "approvals": [answer | {"status": "success"}]}]})
+        file = json.loads(await server.letta.agents.export_file(first["id"]))
+        within = copy.deepcopy(file)
+        (line,) = [one for one in within["agents"][0]["messages"] if one["role"] == "tool"]
+        (returned,) = line["tool_returns"]
+        returned["func_response"], line["content"] = [{"type": "text", "text": returned["func_response"]}, image], []
+        without = copy.deepcopy(file)
+        (line,) = [one for one in without["agents"][0]["messages"] if one["role"] == "tool"]
+        line["content"][-1]["source"] = {"type": "letta", "file_id": "x"}
+        made = [await import_file(server, one) for one in (file, within, without)]
+        agents = [first["id"], *(one.agent_ids[0] for one in made)]
+        shown = [await server.get(f"/v1/agents/{agent}/messages") for agent in agents]
+
+    lines = [one for line in shown for one in line if one["message_type"] == "tool_return_message"]
+    returns = [one["tool_returns"][0]["tool_return"] for one in lines]
+    warned = ["image" in str((one.model_extra or {})["warnings"]) for one in made]
+    assert returns[0][-1]["source"]["data"] == bytes_
+    assert returns == [returns[0]] * 3 + ["Here."]
+    assert warned == [False, False, True]
+
+
+async def test_what_a_person_says_of_memory_blocks_is_no_compiled_prompt() -> None:
+    """Only the prompt of the agent with its blocks is left out, wherever it stands."""
+    said = "Explain what <memory_blocks> means."
+    async with routed(says("Blocks.")) as server:
+        first = await new_agent(server, system="You are Loop.")
+        body = {"messages": [{"role": "system", "content": said}, {"role": "user", "content": said}]}
+        await server.post(f"/v1/agents/{first['id']}/messages", body)
+        file = json.loads(await server.letta.agents.export_file(first["id"]))
+        lines = file["agents"][0]["messages"]
+        anew = [{"type": "text", "text": "You are Loop.\n\n<memory_blocks>\n</memory_blocks>"}]
+        lines.append({**lines[0], "id": "message-9", "content": anew})
+        made = await import_file(server, file)
+        shown = await server.get(f"/v1/agents/{made.agent_ids[0]}/messages", order="asc")
+
+    texts = [(one["message_type"], one["content"]) for one in shown[1:]]
+    assert texts == [("system_message", said), ("user_message", said), ("assistant_message", "Blocks.")]
+
+
 def test_of_the_first_layout_only_what_somebody_said_is_read() -> None:
     """Also with a name or a place beside it, and not what the engine told itself."""
     at = "2024-01-01 10:00:00 AM"

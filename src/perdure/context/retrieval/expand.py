@@ -93,9 +93,9 @@ class Lines:
 _SPAN = re.compile(r"(?P<one>\d{1,15})|(?P<first>\d{1,15})?(?:\.\.|-)(?P<last>\d{1,15})?", re.ASCII)
 
 
-def parse_rows(text: str) -> Span:
-    """Parse numbers of messages or nodes, `20..30`. Raises: ToolError."""
-    return _span(text, "rows", "20..30, 20.. or 20")
+def parse_rows(text: str, argument: str = "rows", least: int = 0) -> Span:
+    """Parse numbers of messages, nodes, rows or lines, `20..30`. Raises: ToolError."""
+    return _span(text, argument, "20..30, 20.. or 20", least)
 
 
 def parse_lines(text: str) -> Lines:
@@ -104,24 +104,29 @@ def parse_lines(text: str) -> Lines:
     line, colon, chars = text.strip().strip("\"'`").partition(":")
     span = _span(line, "lines", how)
     if not colon:
-        return Lines(max(1, span.first or 1), span.last)
+        return Lines(span.first or 1, span.last)
     chars_span = _span(chars, "lines", how)
     if span.first is None or span.first != span.last:
         raise ToolError(f"lines={text[:40]!r} can't be used: write {how}")
-    return Lines(max(1, span.first), max(1, span.first), max(1, chars_span.first or 1), chars_span.last)
+    return Lines(span.first, span.first, chars_span.first or 1, chars_span.last)
 
 
-def _span(text: str, argument: str, how: str) -> Span:
-    """Parse `20..30`, `20..`, `..30` or `20`. Raises: ToolError."""
-    match = _SPAN.fullmatch("".join(text.split()).strip("\"'`"))
-    if match is None:
-        raise ToolError(f"{argument}={text[:40]!r} can't be used: write {how}")
-    if (one := match["one"]) is not None:
-        return Span(int(one), int(one))
-    first, last = (None if end is None else int(end) for end in (match["first"], match["last"]))
-    if first is not None and last is not None and first > last:
-        raise ToolError(f"{argument}={text[:40]!r} ends before it begins: write {how}")
-    return Span(first, last)
+def _span(text: str, argument: str, how: str, least: int = 1) -> Span:
+    """Parse `20..30`, `20..`, `..30` or `20`, from `least`. Raises: ToolError."""
+    plain = "".join(text.split()).strip("\"'`")
+    match, problem = _SPAN.fullmatch(plain), "can't be used"
+    if match is not None:
+        ends = match["one"] or match["first"], match["one"] or match["last"]
+        first, last = (None if end is None else int(end) for end in ends)
+        if first is not None and last is not None and first > last:
+            problem = "ends before it begins"
+        elif plain.startswith("-"):
+            problem = "can't be used: they are not counted from the end"
+        elif any(end is not None and end < least for end in (first, last)):
+            problem = f"can't be used: they are counted from {least}"
+        else:
+            return Span(first, last)
+    raise ToolError(f"{argument}={text[:40]!r} {problem}: write {how}")
 
 
 @dataclass(frozen=True, slots=True)

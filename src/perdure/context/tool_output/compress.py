@@ -214,7 +214,7 @@ def expand(
         lines: `120..180`, from 1.
         rows: `3..5`, from 1, of the list at `path`, or of the largest one.
         path: `items[3].status`, in a JSON document.
-        where: `status=Pending and restarts>3`; the rows for which all of it holds. `~` means contains.
+        where: `status=Pending and took>100ms`; the rows for which all of it holds. `~` means contains.
         query: words; what has the rarest of them comes first.
         count: an estimate of tokens; None: the one for an unknown model.
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
-from decimal import Decimal
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from perdure.context.retrieval.expand import Span, largest, parse_rows
+from perdure.context.retrieval.expand import largest, parse_rows
 from perdure.context.tool_output.constants import EXPAND_TOKENS
 from perdure.context.tool_output.excerpt import Piece, part_line
-from perdure.context.tool_output.interest import plain_number
 from perdure.context.tool_output.json_document import parse_json, parse_path, path_name
+from perdure.context.tool_output.quantities import parse_quantity
 from perdure.context.tool_output.search_results import parse_csv
 from perdure.context.tool_output.table import dump
 from perdure.context.window.tokens import ScriptTokenCounter
@@ -30,9 +30,15 @@ _BETWEEN = re.compile(
     r"(?P<quoted>(?<=[=~<>≥≤≠ ])\"[^\"]*\"|(?<=[=~<>≥≤≠ ])'[^']*')"
     rf"|(?<!\s)\s+(?i:(?P<or>or)|and)\s+(?=[^\s=!<>~≥≤≠]+\s?{_SIGNS})|(?P<either>\|\|)|&&|,\s?(?=[\w.]+\s?{_SIGNS})"
 )
-_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?", re.ASCII)
-_PLAIN_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,400})(?:\.\d{1,400})?", re.ASCII)
+# Such as 007 or 1e5: that is a text, while 12.50 equals 12.5, and 1s 1000ms.
+_ID = re.compile(r"\D*0\d|.*\d[eE][+-]?\d", re.DOTALL)
+# The steps of a path, and a key as Python writes it.
+_ZEROS = re.compile(r"\D*0\d")
+_PATH = re.compile(r'(?:\.?[^.\[\]"]++|\[\d{1,15}\]|\["(?:[^"\\]|\\["\\/bfnrt])*+"\])*')
+_QUOTED_KEY = re.compile(r"\[\s*'([^'\\]*)'\s*\]")
 _SIGN = re.compile(r"==|!=|<>|>=|<=|=>|=<|[=><~≥≤≠]")
+_EQUALS = ("=", "==", "!=", "<>", "≠")
+_ENDS_OPEN = re.compile(r"(?:\s(?:and|or)|&&|\|\|)\s*$", re.IGNORECASE)
 _JSON_WORDS = {"None": "null", "True": "true", "False": "false"}
 _SAME_SIGNS = {"==": "=", "<>": "!=", "≠": "!=", "≥": ">=", "=>": ">=", "≤": "<=", "=<": "<="}
 
@@ -58,14 +64,15 @@ def look_up(
     Raises: ToolError: an argument can't be used, or there is no such place.
     """
     counter = count or ScriptTokenCounter().count
+    unlike = _Unlike()
     if lines is not None:
-        pieces = _span(_lines(text), parse_rows(lines), "lines")
+        pieces = _span(_lines(text), lines, "lines")
     elif rows is not None or where is not None:
         pieces = _rows(text, path)
         if rows is not None:
-            pieces = _span(pieces, parse_rows(rows), "rows")
+            pieces = _span(pieces, rows, "rows")
         if where is not None:
-            pieces = _where(pieces, where)
+            pieces = _where(pieces, where, unlike)
         pieces = [Piece(piece.name, dump(value)) for piece, value in pieces]
     elif path is not None:
         pieces = list(_json_pieces(_at(_parsed(text), path), path))
@@ -76,7 +83,8 @@ def look_up(
         pieces = [piece for piece in pieces if matches(piece.text)]
     if query is not None:
         pieces = _ranked(pieces, query)
-    return _fit(pieces, max_tokens, counter)
+    note = unlike.note()
+    return _fit(pieces, max_tokens - counter(note), counter) + note
 
 
 def pieces_of(text: str, most_chars: int = PIECE_CHARS, line_chars: int = PIECE_CHARS) -> list[Piece]:
@@ -133,17 +141,18 @@ def _parsed(text: str) -> Any:
 
 def _at(value: Any, path: str) -> Any:
     """Return the value at a path. Raises: ToolError."""
-    for step in parse_path(path):
+    plain = _QUOTED_KEY.sub(lambda found: f"[{json.dumps(found[1])}]", re.sub(r"^\$(?=[.\[]|$)", "", path.strip()))
+    if not _PATH.fullmatch(plain):
+        raise ToolError(
+            f'path={path[:60]!r} can\'t be used: write items[3].status, or labels["a.b"] for a key with a point in it;'
+            " a path leads to one place, and counts from 0"
+        )
+    for step in parse_path(plain):
         try:
             value = value[step]
         except (KeyError, IndexError, TypeError):
-            keys = (
-                ", ".join(map(str, value))
-                if isinstance(value, dict)
-                else f"0..{len(value) - 1}"
-                if isinstance(value, list)
-                else "nothing"
-            )
+            keys = ", ".join(map(str, value)) if isinstance(value, dict) else ""
+            keys = f"0..{len(value) - 1}" if isinstance(value, list) and value else keys or "nothing"
             raise ToolError(f"path={path[:60]!r}: there is no {step!r}; there is {keys[:300]}") from None
     return value
 
@@ -171,28 +180,48 @@ def _lists(value: Any, name: str) -> Iterator[tuple[list[Any], str]]:
             yield from _lists(inner, f"{name}.{key}" if name else key)
 
 
-def _span(pieces: Sequence[Any], span: Span, argument: str) -> list[Any]:
-    first, last = span.within(1, len(pieces))
+def _span(pieces: Sequence[Any], text: str, argument: str) -> list[Any]:
+    first, last = parse_rows(text, argument, 1).within(1, len(pieces))
     if first > last:
-        raise ToolError(f"there are {argument} 1..{len(pieces)}")
+        raise ToolError(f"{argument}={text[:40]!r} is outside: there are {argument} 1..{len(pieces)}")
     return list(pieces[first - 1 : last])
 
 
-def _where(rows: Sequence[tuple[Piece, Any]], conditions: str) -> list[tuple[Piece, Any]]:
+@dataclass(slots=True)
+class _Unlike:
+    """What conditions could not compare, by what was wanted: texts of another kind; and a text of each unit."""
+
+    texts: dict[str, dict[str, None]] = field(default_factory=dict)
+    units: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def note(self) -> str:
+        """Return lines that say so; empty: all could be compared."""
+        why = "left out: they have another unit, or are no numbers"
+        found = [(wanted, [*of], why) for wanted, of in self.texts.items()]
+        mixed = [(wanted, [*of.values()]) for wanted, of in self.units.items() if len(of) > 1]
+        found += [(wanted, texts, "compared without units") for wanted, texts in mixed]
+        return "".join(
+            f"\n[where {wanted[:20]!r} is wanted, {', '.join(f'{text[:20]!r}' for text in texts[:3])}"
+            f"{f' and {len(texts) - 3} more' if len(texts) > 3 else ''} were {why}]"
+            for wanted, texts, why in found[:3]
+        )
+
+
+def _where(rows: Sequence[tuple[Piece, Any]], conditions: str, unlike: _Unlike) -> list[tuple[Piece, Any]]:
     """Return the rows for which the conditions hold; `and` goes before `or`. Raises: ToolError: one can't be read."""
     names = dict.fromkeys(path for _, row in rows for path, _ in _leaves(row, "") if path)
     tests: list[list[tuple[Callable[[str], bool], str, str]]] = [[]]
     for condition, follows_or in _conditions(conditions):
         sign = _SIGN.search(condition, 1)
-        if sign is None:
-            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, restarts>3 or name~web")
-        name, value = condition[: sign.start()].rstrip(), condition[sign.end() :].strip()
+        name, value = (condition[: sign.start()].rstrip(), condition[sign.end() :].strip()) if sign else ("", "")
+        if sign is None or (sign[0] not in _EQUALS and not value) or _ENDS_OPEN.search(condition):
+            raise ToolError(f"where={condition[:60]!r} can't be used: write status=Pending, took>100ms or name~web")
         if value[:1] in ("'", '"') and value[-1:] == value[:1]:
             value = value[1:-1]
         if follows_or:
             tests.append([])
         tests[-1].append((_named(name, names), _SAME_SIGNS.get(sign[0], sign[0]), value))
-    return [row for row in rows if any(all(_holds(row[1], *test) for test in one) for one in tests)]
+    return [row for row in rows if any(all(_holds(row[1], *test, unlike) for test in one) for one in tests)]
 
 
 def _conditions(text: str) -> Iterator[tuple[str, bool]]:
@@ -214,8 +243,8 @@ def _named(name: str, names: Collection[str]) -> Callable[[str], bool]:
     raise ToolError(f"where: there is no {name[:60]!r}; there is {', '.join(names)[:300] or 'nothing'}")
 
 
-def _holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str) -> bool:
-    return any(_compare(value, sign, wanted) for path, value in _leaves(row, "") if is_named(path))
+def _holds(row: Any, is_named: Callable[[str], bool], sign: str, wanted: str, unlike: _Unlike) -> bool:
+    return any(_compare(value, sign, wanted, unlike) for path, value in _leaves(row, "") if is_named(path))
 
 
 def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
@@ -228,30 +257,30 @@ def _leaves(value: Any, name: str) -> Iterator[tuple[str, Any]]:
             yield from _leaves(inner, name)
 
 
-def _compare(value: Any, sign: str, wanted: str) -> bool:
+def _compare(value: Any, sign: str, wanted: str, unlike: _Unlike) -> bool:
     text = value if isinstance(value, str) else dump(value)
     if value is None or isinstance(value, bool):
         wanted = _JSON_WORDS.get(wanted, wanted)
     if sign == "~":
         return wanted.lower() in text.lower()
+    left, right = parse_quantity(text), parse_quantity(wanted)
+    order = left.compare(right) if left and right else None
     if sign in ("=", "!="):
-        # An id such as 007 or 1e5 is a text; only a number as it is usually written equals 12.50 and 12.5.
-        are_numbers = _PLAIN_NUMBER.fullmatch(wanted) and (not isinstance(value, str) or _PLAIN_NUMBER.fullmatch(text))
-        is_equal = text == wanted or bool(are_numbers and _decimal(text) == Decimal(wanted))
-        return is_equal is (sign != "!=")
-    if value is None or isinstance(value, (dict, list)):
+        may_be_equal = left and right and bool(left.unit) == bool(right.unit)
+        is_id = (_ID if isinstance(value, str) else _ZEROS).match(wanted) or (
+            isinstance(value, str) and _ID.match(text)
+        )
+        return (text == wanted or bool(order == 0 and may_be_equal and not is_id)) is (sign != "!=")
+    if value is None or isinstance(value, (dict, list)) or not text:
         return False
-    left, right = _decimal(text), _decimal(wanted)
-    order = (
-        (left > right) - (left < right) if left is not None and right is not None else (text > wanted) - (text < wanted)
-    )
+    if left and right and not right.unit:
+        unlike.units.setdefault(wanted, {}).setdefault(left.unit, text)
+    elif order is None and right and (left or right.unit or not text[0].isdigit()):  # 2026-11-27 is more than 2026
+        unlike.texts.setdefault(wanted, {})[text] = None
+        return False
+    if order is None:
+        order = (text > wanted) - (text < wanted)
     return order == (1 if sign[0] == ">" else -1) or (order == 0 and len(sign) > 1)
-
-
-def _decimal(text: str) -> Decimal | None:
-    """Return the number that a text is, with all its digits; None: it is none."""
-    number = text if _NUMBER.fullmatch(text) else plain_number(text)
-    return None if number is None else Decimal(number)
 
 
 def _ranked(pieces: Sequence[Piece], query: str) -> list[Piece]:

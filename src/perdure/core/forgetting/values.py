@@ -54,49 +54,6 @@ PLACE_NAMES: Mapping[Place, str] = {
 }
 """Place -> its name for people, in the order in which they are shown."""
 
-PLACES: Mapping[str, Place] = {
-    "blocks": "block",
-    "block_versions": "block_version",
-    "passages": "passage",
-    "archives": "settings",
-    "folders": "settings",
-    "files": "file",
-    "file_parts": "file",
-    "facts": "graph",
-    "entities": "graph",
-    "episodes": "graph",
-    "fact_rules": "graph",
-    "communities": "graph",
-    "graphs": "graph",
-    "messages": "message",
-    "message_revisions": "earlier_message",
-    "summary_nodes": "summary",
-    "conversations": "settings",
-    "identities": "settings",
-    "batches": "request",
-    "agent_details": "settings",
-    "client_tools": "settings",
-    "runs": "request",
-    "steps": "request",
-    "step_exchanges": "request",
-    "prefixes": "request",
-    "system_messages": "request",
-    "events": "event",
-    "schedules": "schedule",
-    "schedule_firings": "schedule",
-    "groups": "group",
-    "group_turns": "group",
-    "group_messages": "group",
-    "message_sources": "source",
-    "memory_sources": "source",
-    "corrections": "correction",
-    "correction_items": "correction",
-}
-"""Table with texts -> the place that its rows are, in the order in which they are looked through."""
-
-AGENT_TABLES = tuple(list(PLACES)[list(PLACES).index("messages") :])
-"""Those whose rows belong to one agent."""
-
 IN_VIEW: tuple[Place, ...] = ("block", "passage", "message", "summary", "file", "fact")
 """The places that forgetting takes a text out of; the others need `erase`."""
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection
 from operator import attrgetter
 from typing import Any
 
-HIDDEN_QUERY = "?***"
 TEXT_CHARS = 60
 """A longer text is cut, and its length follows."""
 
@@ -29,15 +28,6 @@ def describe_value(value: Any) -> str:
         return f"{value!r:.80}"
     except (ValueError, RecursionError):  # what can't be written as JSON may have no repr either
         return f"a {type(value).__name__}"
-
-
-def hide_query(url: str) -> tuple[str, str]:
-    """Return an address with `HIDDEN_QUERY` in place of its query, which often holds a key, and the query; empty: it
-    has none, or it is hidden."""
-    base, _, query = url.partition("?")
-    if not query:
-        return url, ""
-    return base + HIDDEN_QUERY, "" if f"?{query}" == HIDDEN_QUERY else query
 
 
 def attributes(value: object, *names: str, **others: str) -> dict[str, Any]:

@@ -175,8 +175,7 @@ def _parse(text: str) -> Query:
             continue
         for kind, tokens in _tokens(piece):
             if kind == "run":
-                bigrams = tuple(tokens[:-1][:MAX_PHRASE_TOKENS])
-                clauses[Clause(bigrams) if bigrams else Clause((tokens[-1],), prefix=True)] = None
+                clauses[_run_clause(tokens)] = None
             elif kind == "word" and tokens[1] in STOP_WORDS:
                 weak[Clause((tokens[0],))] = None
             else:
@@ -186,6 +185,30 @@ def _parse(text: str) -> Query:
         longest = set(sorted(selected, key=lambda clause: -sum(map(len, clause.tokens)))[:MAX_CLAUSES])
         selected = [clause for clause in selected if clause in longest]
     return Query(tuple(selected))
+
+
+def part_clauses(text: str) -> tuple[Clause, ...]:
+    """What each text holds that has this one as a part which begins where a word begins; nothing without words.
+
+    A word that may go on behind the part is looked for by its beginning, if that has three letters, for too many words
+    begin with fewer. One that may have begun before the part says nothing if there are others.
+    """
+    found = list(_tokens(text[:MAX_QUERY_CHARS]))
+    clauses: dict[Clause, None] = {}
+    for place, (kind, tokens) in enumerate(found):
+        if kind == "run":
+            clauses[_run_clause(tokens)] = None
+        elif kind == "word" and place == len(found) - 1:
+            clauses[Clause((tokens[1],), prefix=True) if len(tokens[1]) > 2 else Clause((tokens[0],))] = None
+        elif kind == "symbol" or place:
+            clauses[Clause((tokens[0],))] = None
+    return tuple(clauses)[-MAX_CLAUSES:]
+
+
+def _run_clause(tokens: Sequence[str]) -> Clause:
+    """What holds a run of letters without spaces, as its tokens are."""
+    bigrams = tuple(tokens[:-1][:MAX_PHRASE_TOKENS])
+    return Clause(bigrams) if bigrams else Clause((tokens[-1],), prefix=True)
 
 
 @functools.cache

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from perdure.core.features import find_features
 from perdure.core.tools.spec import ToolSpec, ToolTrait, object_schema
 
 CHECKPOINT_TOOL: Final = "update_working_checkpoint"
@@ -25,10 +26,10 @@ _FAMILIES: Final[Mapping[str, Mapping[str, Any]]] = {
 _ORDER: Final = ("type", "enum", "items", "description")
 
 
-def _load_specs(data: Mapping[str, Mapping[str, Any]], family: str) -> dict[str, ToolSpec]:
-    """Return the tools of a family by name, in the order of the file."""
+def _load_specs(family: str) -> dict[str, ToolSpec]:
+    """Return the tools of a family by name, in the order of the files."""
     specs = {}
-    for name, table in data[family].items():
+    for name, table in (pair for tools in _TOOLS for pair in tools.get(family, {}).items()):
         values = {
             **_FAMILIES[family],
             **table,
@@ -57,19 +58,23 @@ def _schema(value: Any) -> dict[str, Any]:
     return {key: own[key] for key in _ORDER if key in own}
 
 
-_DATA = tomllib.loads(Path(__file__).with_name("engine_tools.toml").read_text(encoding="utf-8"))
+_FILES = [
+    Path(__file__).with_name("engine_tools.toml"),
+    *(feature.tool_file for feature in find_features() if feature.tools),
+]
+_TOOLS: list[Mapping[str, Mapping[str, Any]]] = [tomllib.loads(file.read_text(encoding="utf-8")) for file in _FILES]
 
-MEMORY_TOOL_SPECS: Final = _load_specs(_DATA, "memory")
+MEMORY_TOOL_SPECS: Final = _load_specs("memory")
 """Name -> spec, of every built-in memory tool."""
 
-CONTEXT_TOOL_SPECS: Final = _load_specs(_DATA, "context")
+CONTEXT_TOOL_SPECS: Final = _load_specs("context")
 """Name -> spec, of the tools that open what is out of view. The engine adds them to every request with tools; they are
 not stored. So each word counts: one description names all arguments."""
 
-BUILTIN_TOOL_SPECS: Final = _load_specs(_DATA, "builtin")
+BUILTIN_TOOL_SPECS: Final = _load_specs("builtin")
 """Name -> spec, of every built-in tool."""
 
-AGENT_TOOL_SPECS: Final = _load_specs(_DATA, "agents")
+AGENT_TOOL_SPECS: Final = _load_specs("agents")
 """Name -> spec, of every tool that writes to agents."""
 
 ENGINE_TOOL_SPECS: Final[Mapping[str, ToolSpec]] = {**MEMORY_TOOL_SPECS, **CONTEXT_TOOL_SPECS, **BUILTIN_TOOL_SPECS}

@@ -102,6 +102,27 @@ def loop_of(agent_type: str, settings: Mapping[str, Any]) -> AgentLoop:
     return _NATIVE if reasons else _WITH_THOUGHTS
 
 
+def with_words(arguments: str, name: str) -> str:
+    """The arguments, with the one of this name as a text if it was given as another value that surely means one: a
+    number, texts in a list, the text of an object, any other value as JSON."""
+    rest, taken = split_arguments(arguments, (name,))
+    if not taken or isinstance(taken[name], str | None) or not (words := _words(taken[name])):
+        return arguments
+    return json.dumps({name: words, **json.loads(rest)}, ensure_ascii=False)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, str) or not (value or value in (0, False)):
+        return value or ""
+    if isinstance(value, dict):
+        return next((one for key in ("text", "content", "message") if isinstance(one := value.get(key), str)), "") or (
+            json.dumps(value, ensure_ascii=False)
+        )
+    if isinstance(value, list) and all(isinstance(one, str | dict | None) for one in value):
+        return "\n".join(filter(None, map(_words, value)))
+    return json.dumps(value, ensure_ascii=False)
+
+
 def split_arguments(text: str, names: Sequence[str]) -> tuple[str, Mapping[str, Any]]:
     """(A call's arguments as JSON without those of these names, the values of these). What is no JSON object stays."""
     if not names:

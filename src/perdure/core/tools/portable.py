@@ -7,21 +7,28 @@ over all arguments; an object without `properties`; names of arguments with othe
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from perdure.core.text.json_strings import compact_json
-from perdure.core.tools.schema import LISTS, MAPS, PARTS, resolve
+from perdure.core.tools.schema import LISTS, MAPS, PARTS, target_of
 from perdure.core.tools.spec import ToolSpec
 
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_.-]")
-_IN_REFERENCE = re.compile(r"(?<=/properties/)[^/]+")
+_AT_ITS_PLACE = re.compile(r"#(/(\$defs|definitions)/[a-zA-Z0-9_.-]+)?")
+"""A reference that also leads to its schema in what is sent."""
+_PLAIN_TEXT = re.compile(r'"([a-zA-Z0-9_.-]+)"')
 _NAME_CHARS_MAX = 64
-_AT_ROOT = ("allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
+_AT_ROOT = ("$ref", "allOf", "anyOf", "oneOf", "not", "if", "then", "else", "enum", "const", "dependentSchemas")
 """Keywords that no schema of arguments may have at its root."""
+_DEPENDENT = ("dependentRequired", "dependentSchemas", "dependencies")
+_OLD_TUPLES = {"items": "prefixItems", "additionalItems": "items"}
+"""How older drafts write a tuple: as a list of items."""
+_SAID = ("type", "properties", "required", "title", "description", "$defs", "definitions")
+"""What a part of the root says there too, or need not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +53,14 @@ def portable(tool: Mapping[str, Any]) -> PortableTool:
     {'$top': 'x24_top'}
     """
     schema: Mapping[str, Any] = tool["parameters"]
-    converter = _Converter({}, [])
-    converted = converter.convert(schema)
-    root, notes = _without_root_choices({"type": "object", "properties": {}, **resolve(converted, converted)})
+    try:
+        converter = _Converter(schema)
+        root, unsaid = _flat(converted := converter.convert_root(), converted, {"#"})
+    except Exception as error:  # a schema that makes no sense, stored before it was looked at: it never ends a run
+        problem = f"its schema can't be read ({type(error).__name__}: {error!s:.200}): arguments of any kind"
+        return PortableTool({**tool, "parameters": {"type": "object", "properties": {}}}, problems=[problem])
+    root = {"type": "object", "properties": {}, **root} | {"type": "object"}
+    notes = [one if isinstance(one, str) else f"All arguments together must fit {compact_json(one)}" for one in unsaid]
     problems = [f"the name {name!r} is sent as {alias!r}" for name, alias in converter.aliases.items()]
     problems += [*converter.problems, *notes]
     if not problems and root == schema:
@@ -70,91 +82,149 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     return [renamed(one, names) for one in value] if isinstance(value, list) else value
 
 
-def _alias(name: str) -> str:
-    """A portable name, of which no other name is the alias."""
-    alias = _FOREIGN.sub(lambda found: f"x{ord(found[0]):x}_", name)
-    if len(alias) <= _NAME_CHARS_MAX:
-        return alias
-    return f"{alias[:50]}_{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:12]}"
-
-
-@dataclass(frozen=True, slots=True)
 class _Converter:
     """Converts a schema and its parts; it collects aliases and problems, as `PortableTool` has them."""
 
-    aliases: dict[str, str]
-    problems: list[str]
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._taken = set(_PLAIN_TEXT.findall(compact_json(root)))
+        self._moved: dict[str, str] = {}
+        self._definitions: dict[str, Any] = {}
+        self.aliases: dict[str, str] = {}
+        self.problems: list[str] = []
 
-    def convert(self, schema: Any, name: str = "") -> Any:
+    def convert_root(self) -> dict[str, Any]:
+        """The whole schema; what references lead to that stood elsewhere stands in its `$defs`."""
+        shape = self.convert(self._root)
+        if self._definitions:
+            shape["$defs"] = {**shape.get("$defs", {}), **self._definitions}
+        return shape
+
+    def convert(self, schema: Any, name: str = "") -> dict[str, Any]:
         """The schema of what has this name."""
         if not isinstance(schema, Mapping):
-            return schema
+            return {"not": {}} if schema is False else {}
         shape: dict[str, Any] = {}
-        for key, value in schema.items():
-            if key == "items" and isinstance(value, list | tuple):  # older drafts' `prefixItems`
-                key = "prefixItems"
+        is_old = isinstance(schema.get("items"), list)
+        for given, value in schema.items():
+            key: str = (_OLD_TUPLES.get(given) if is_old else None) or given
             if key == "properties":
                 shape[key] = dict(self._argument(one, part) for one, part in value.items())
-            elif key in MAPS:
-                shape[key] = {one: self.convert(part, one) for one, part in value.items()}
+            elif key in _DEPENDENT:
+                shape[key] = {self._alias(one): self._names_or_schema(part, one) for one, part in value.items()}
+            elif key in MAPS:  # a definition with another name than providers take is moved where it is referred to
+                own = (one for one in value if key == "patternProperties" or not _FOREIGN.search(one))
+                shape[key] = {one: self.convert(value[one], one) for one in own}
             elif key in LISTS:
                 shape[key] = [self.convert(part, name) for part in value]
             elif key in PARTS:
-                shape[key] = self.convert(value, name)
+                shape[key] = value if isinstance(value, bool) else self.convert(value, name)
             elif key == "required":
-                shape[key] = list(map(_alias, value))
+                shape[key] = self._names_or_schema(value, name)
             elif key == "$ref":
-                shape[key] = _IN_REFERENCE.sub(lambda found: _alias(found[0]), value)
+                shape |= self._reference(value, name)
+            elif key == "discriminator" and isinstance(value, Mapping):
+                mapping = value.get("mapping") or {}
+                shape[key] = {**value, "propertyName": self._alias(str(value.get("propertyName")))}
+                shape[key]["mapping"] = {one: self._reference(to, name).get("$ref", to) for one, to in mapping.items()}
             else:
                 shape[key] = value
         kinds = shape.get("type")
         is_list = "array" in (kinds if isinstance(kinds, list) else [kinds])
-        if "prefixItems" in shape or (is_list and "items" not in shape):
+        if "prefixItems" in shape or (is_list and not isinstance(shape.get("items"), Mapping)):
             self._list(shape, name)
         return shape
 
+    def _names_or_schema(self, value: Any, name: str) -> Any:
+        return [self._alias(one) for one in value] if isinstance(value, list | tuple) else self.convert(value, name)
+
+    def _alias(self, name: str) -> str:
+        """A portable name, which nothing else in the schema has."""
+        if not _FOREIGN.search(name) and len(name) <= _NAME_CHARS_MAX:
+            return name
+        if name not in self.aliases:
+            self.aliases[name] = self._free(_FOREIGN.sub(lambda found: f"x{ord(found[0]):x}_", name)[:50])
+        return self.aliases[name]
+
+    def _free(self, plain: str) -> str:
+        """This name, with a number if something has it."""
+        tries = chain([plain], (f"{plain}_{number}" for number in count(1)))
+        name = next(one for one in tries if one and one not in self._taken)
+        self._taken.add(name)
+        return name
+
+    def _reference(self, reference: str, name: str) -> dict[str, str]:
+        """The reference to the same schema in what is sent."""
+        target = target_of(reference, self._root)
+        if target is None:
+            self.problems.append(f"{name!r} is described outside of the schema ({reference:.80}): it may be anything")
+            return {}
+        if _AT_ITS_PLACE.fullmatch(reference):
+            return {"$ref": reference}
+        if reference not in self._moved:
+            self._moved[reference] = moved = self._free("part")
+            self._definitions[moved] = self.convert(target, name)
+        return {"$ref": f"#/$defs/{self._moved[reference]}"}
+
     def _argument(self, name: str, schema: Any) -> tuple[str, Any]:
         """An argument's name there, and its schema, whose description then says the tool's name of it."""
-        shape, alias = self.convert(schema, name), _alias(name)
+        shape, alias = self.convert(schema, name), self._alias(name)
         if alias != name:
-            self.aliases[name] = alias
-            note = f"{shape.get('description') or ''} (its own name is {name})" if isinstance(shape, Mapping) else ""
-            shape = {**shape, "description": note.strip()} if note else shape
+            shape["description"] = f"{shape.get('description') or ''} (its own name is {name})".strip()
         return alias, shape
 
     def _list(self, shape: dict[str, Any], name: str) -> None:
         """Say what a list holds, and in the description what stands at which place."""
         firsts, rest = shape.pop("prefixItems", ()), shape.get("items")
+        if rest is False:
+            shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
         if not firsts:
             self.problems.append(f"{name!r} is a list that does not say what it holds: it may hold anything")
             shape["items"] = {}
             return
         self.problems.append(f"{name!r} is a list with places of their own: they are said in its description")
         kinds = list({compact_json(kind): kind for kind in (*firsts, rest) if isinstance(kind, Mapping)}.values())
-        shape["items"] = kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
-        if rest is False:
-            shape["maxItems"] = min(shape.get("maxItems", len(firsts)), len(firsts))
+        shape["items"] = {} if {} in kinds else kinds[0] if len(kinds) == 1 else {"anyOf": kinds}
         places = ", ".join(map(compact_json, firsts))
         shape["description"] = f"{shape.get('description') or ''} Its items in order: {places}.".strip()
 
 
-def _without_root_choices(root: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The schema of all arguments without what may not stand there, and sentences that say it."""
-    notes: list[str] = []
-    for key in [key for key in _AT_ROOT if key in root]:
-        value = root.pop(key)
-        parts = [resolve(part, root) for part in value] if key in LISTS else []
-        properties, needed = dict(root["properties"]), [set(part.get("required", ())) for part in parts]
-        for name, one in [item for part in parts for item in part.get("properties", {}).items()]:
-            known = properties.get(name, one)
-            properties[name] = one if known == one else {"anyOf": [*known.get("anyOf", [known]), one]}
-        root["properties"] = properties
-        shared = set[str]().union(*needed) if key == "allOf" else set.intersection(*needed) if needed else set()
-        if shared:
-            root["required"] = list(dict.fromkeys((*root.get("required", ()), *sorted(shared))))
-        if parts and all(part.keys() == {"required"} for part in parts):
-            choices = "; or ".join(", ".join(part["required"]) for part in parts)
-            notes.append(f"Give {'exactly one of these' if key == 'oneOf' else 'at least one of these'}: {choices}.")
-        elif key != "allOf":
-            notes.append(f"All arguments together must fit {key}: {compact_json(value)}")
-    return root, notes
+def _flat(
+    schema: Mapping[str, Any], root: Mapping[str, Any], seen: set[str]
+) -> tuple[dict[str, Any], list[str | Mapping[str, Any]]]:
+    """(The schema without what may not stand at its root, what it no longer says, as sentences or as schemas).
+
+    `seen`: the references that were followed; each is so once.
+    """
+    flat = {key: value for key, value in schema.items() if key not in _AT_ROOT}
+    rest = {key: schema[key] for key in _AT_ROOT if key in schema}
+    properties, required = dict(flat.get("properties", {})), list(flat.get("required", ()))
+    parts, unsaid = list(rest.pop("allOf", ())), list[str | Mapping[str, Any]]()
+    reference = rest.pop("$ref", "#")
+    if reference not in seen:
+        seen.add(reference)
+        parts.append(target_of(reference, root))
+    for part in parts:
+        inner, more = _flat(part, root, seen)
+        unsaid += more
+        if len(parts) == 1 and not properties:
+            flat = {**inner, **flat}
+        elif any(key not in _SAID for key in inner):
+            unsaid.append({key: value for key, value in inner.items() if key not in _SAID[3:]})
+        for name, one in inner["properties"].items():
+            properties[name] = one if properties.get(name, one) == one else {"allOf": [properties[name], one]}
+        required += inner.get("required", ())
+    for key in [key for key in ("anyOf", "oneOf") if key in rest]:
+        branches = [_flat(part, root, seen)[0] for part in rest[key]]
+        for name in dict.fromkeys(name for branch in branches for name in branch["properties"]):
+            kinds = [branch["properties"][name] for branch in branches if name in branch["properties"]]
+            kinds = [kind for index, kind in enumerate(kinds) if kind not in kinds[:index]]
+            properties.setdefault(name, kinds[0] if len(kinds) == 1 else {"anyOf": kinds})
+        required += sorted(set.intersection(*[set(branch.get("required", ())) for branch in branches]))
+        if all(part.keys() == {"required"} and part["required"] for part in rest[key]):
+            choices = "; or ".join(", ".join(part["required"]) for part in rest.pop(key))
+            unsaid.append(f"Give {'exactly one of these' if key == 'oneOf' else 'at least one of these'}: {choices}.")
+    flat["properties"] = properties
+    if required:
+        flat["required"] = list(dict.fromkeys(required))
+    return flat, [*unsaid, rest] if rest else unsaid

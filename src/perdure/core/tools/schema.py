@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, NoReturn, get_type_hints
+from urllib.parse import unquote
 
 from perdure.core.errors import InvalidInput
 from perdure.core.text.reprs import describe_value
@@ -160,7 +161,10 @@ TYPES = ("string", "integer", "number", "boolean", "object", "array", "null")
 
 MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
-PARTS = ("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items")
+PARTS = (
+    *("additionalProperties", "not", "contains", "propertyNames", "if", "then", "else", "items"),
+    *("additionalItems", "unevaluatedItems", "unevaluatedProperties"),
+)
 
 
 def _is_number(value: Any) -> bool:
@@ -194,6 +198,38 @@ _VALUES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     ),
     **dict.fromkeys(("$ref", "format", "pattern"), (lambda value: isinstance(value, str), "give a text")),
 }
+
+
+def plain_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments as it is stored: of an object if it may be one, without keywords that are null,
+    as Go writes an empty list. Raises: InvalidInput: nested too deep."""
+    kinds = schema.get("type")
+    try:
+        plain: dict[str, Any] = _without_nulls(schema)
+    except RecursionError:
+        raise InvalidInput("the tool's schema is nested too deep") from None
+    return plain | {"type": "object"} if isinstance(kinds, list) and "object" in kinds else plain
+
+
+def _without_nulls(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    own = {key: value for key, value in schema.items() if value is not None or key in ("const", "default")}
+    return with_parts(own, _without_nulls)
+
+
+def with_parts(schema: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+    """The schema with each schema right within it changed."""
+    shape: dict[str, Any] = {}
+    for key, value in schema.items():
+        if key in MAPS and isinstance(value, Mapping):
+            value = {name: change(part) for name, part in value.items()}
+        elif key in LISTS and isinstance(value, list):
+            value = [change(part) for part in value]
+        elif key in PARTS:
+            value = change(value)
+        shape[key] = value
+    return shape
 
 
 def check_schema(schema: Any) -> None:
@@ -251,18 +287,22 @@ def resolve(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Mapping[str, 
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#"):
             return schema
-        target = _target(reference, root)
+        target = target_of(reference, root)
         beside = {key: keyword for key, keyword in schema.items() if key != "$ref"}
         schema = {**target, **beside} if isinstance(target, Mapping) else beside
     return schema
 
 
-def _target(reference: str, root: Mapping[str, Any]) -> Any:
-    """What stands at the place of a reference; None: nothing."""
-    target: Any = root
-    for name in reference.split("/")[1:]:
+def target_of(reference: str, root: Mapping[str, Any]) -> Any:
+    """What stands at the place of a reference within the schema; None: nothing, or it leads elsewhere."""
+    start, *names = unquote(reference).split("/")
+    target: Any = root if start == "#" else None
+    for name in names:
         name = name.replace("~1", "/").replace("~0", "~")
-        target = target.get(name) if isinstance(target, Mapping) else None
+        if isinstance(target, list) and name.isdecimal():
+            target = target[int(name)] if int(name) < len(target) else None
+        else:
+            target = target.get(name) if isinstance(target, Mapping) else None
     return target
 
 
@@ -271,12 +311,12 @@ def _check_reference(reference: str, path: str, root: Mapping[str, Any]) -> None
     visited: list[str] = []
     target: Any = {"$ref": reference}
     while isinstance(target, Mapping) and isinstance(reference_ := target.get("$ref"), str):
-        if not reference_.startswith("#"):
+        if reference_.partition("/")[0] != "#":
             return
         if reference_ in visited:
             _refuse(path, f"is {describe_value(reference)}, which leads back to itself")
         visited.append(reference_)
-        target = _target(reference_, root)
+        target = target_of(reference_, root)
     if not isinstance(target, Mapping | bool):
         _refuse(path, f"is {describe_value(reference)}, which leads nowhere: references are such as '#/$defs/Place'")
 

@@ -90,7 +90,10 @@ def object_schema(properties: Mapping[str, Any], required: Sequence[str] = ()) -
 @dataclass(frozen=True, slots=True, kw_only=True)
 @in_name_form("tags")
 class Tool:
-    """A tool as an object of an organisation, which agents have attached."""
+    """A tool as an object of an organisation, which agents have attached.
+
+    `own_name`: what its MCP server calls it, if no other tool has that name. It is looked up, not stored.
+    """
 
     __repr__ = short_repr("id", "name")
 
@@ -98,6 +101,7 @@ class Tool:
     spec: ToolSpec
     tags: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    own_name: str = field(default="", compare=False)
 
     @property
     def name(self) -> str:

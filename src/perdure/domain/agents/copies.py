@@ -41,7 +41,7 @@ def copy_agent(tx: Tx, agent_id: AgentId, lines: Mapping[int, Sequence[MessageId
     archive = find_own_archive(tx, agent_id)
     if archive is not None and list(tx.mentions.list_agents("archives", archive.id)) != [agent_id]:
         archive = None  # what it holds may be others'
-    passages = [] if archive is None else tx.passages.list(archive.id, limit=_ALL)
+    passages = [] if archive is None else tx.passages.page(archive.id, limit=_ALL)
     if archive is not None:
         writes = {one.ref: one.sources for one in tx.sources.list_by_refs(archive.id, [one.id for one in passages])}
         passages = [replace(one, sources=writes.get(one.id, ())) for one in passages]
@@ -138,7 +138,7 @@ def restore_agent(
         new = {one.id: PassageId(derived_id("passage", archive.id, one.id)) for one in copy.passages}
         moved = [check_passage(replace(one, id=new[one.id], archive_id=archive.id)) for one in copy.passages]
         import_passages(tx, archive.id, moved)
-        found = {one.id: one for one in tx.passages.list(archive.id, limit=_ALL)}
+        found = {one.id: one for one in tx.passages.page(archive.id, limit=_ALL)}
         passages = {old: found[now] for old, now in new.items()}
     turns: list[Message] = []
     for line, seq in zip(copy.conversations, lines, strict=False):

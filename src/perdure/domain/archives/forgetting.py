@@ -130,7 +130,7 @@ def restore_passages(
 def _judge_all(tx: Tx, archive: Archive, policy: Forgetting, *, at: datetime) -> Iterator[_Judged]:
     """Yield the passages of an archive that are not archived, oldest first, with their worth."""
     after, where = -1, PassageFilter(states=SEARCHED_STATES)
-    while page := tx.passages.list(archive.id, where=where, limit=forgetting.PAGE, after_seq=after):
+    while page := tx.passages.page(archive.id, where=where, limit=forgetting.PAGE, above=after):
         after = page[-1].seq
         uses = tx.passages.use_counts(archive.id, [passage.seq for passage in page])
         for passage in page:
@@ -199,7 +199,7 @@ def _of_passes(tx: Tx, archives: Sequence[Archive]) -> Iterator[Passage]:
     where = PassageFilter(states=("faded", "archived"))
     for archive in archives:
         after = -1
-        while page := tx.passages.list(archive.id, where=where, limit=forgetting.PAGE, after_seq=after):
+        while page := tx.passages.page(archive.id, where=where, limit=forgetting.PAGE, above=after):
             after = page[-1].seq
             yield from (passage for passage in page if "pass" in passage.state_origin)
 

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypedDict
 
 from perdure.core.errors import EmbeddingMismatch, InvalidInput, NotFound, TooMany
@@ -15,11 +16,15 @@ from perdure.core.ids import AgentId, ArchiveId, Ids, PassageId, is_id
 from perdure.core.limits import Limits
 from perdure.core.passages import Archive, Passage, PassageFilter
 from perdure.core.provenance.sources import WriteSource
+from perdure.core.text.words import part_clauses
 from perdure.domain.archives.units import archives_of, check_changeable
 from perdure.domain.facts.retraction import retract_changed, retract_deleted
 from perdure.domain.values import as_tags, check_fields, check_item_limits, check_json
 from perdure.storage.tx import Tx
 
+PARTS_ROWS, WORDS_ROWS = 2_000, 5_000
+"""In so many passages of a page a text is looked for one by one, so that any part of a word finds them: 1 ms.
+Behind these, so many at once of those that the index finds."""
 MAX_PASSAGE_CHARS = 1_000_000
 
 
@@ -197,7 +202,40 @@ def list_passages(
         archive = find_own_archive(tx, AgentId(owner_id))
     else:
         archive = tx.archives.get(ArchiveId(owner_id))
-    return () if archive is None else tx.passages.list(archive.id, where=where, limit=limit, after_seq=after_seq)
+    return () if archive is None else tx.passages.page(archive.id, where=where, limit=limit, above=after_seq)
+
+
+def page_of_text(
+    tx: Tx,
+    archive_id: ArchiveId,
+    text: str | None,
+    *,
+    where: PassageFilter | None = None,
+    above: int | None = None,
+    below: int | None = None,
+    newest_first: bool = False,
+    limit: int = 100,
+) -> Sequence[Passage]:
+    """Return the passages of a page that contain a text in any case. Behind the first `PARTS_ROWS` they are those in
+    which a word begins with the first one of the text: the index finds them, however many there are."""
+    page = partial(tx.passages.page, archive_id, where=where, text=text, newest_first=newest_first)
+    words, edge = part_clauses(text) if text else (), None
+    if words:
+        edge = tx.passages.find_edge(archive_id, PARTS_ROWS, above=above, below=below, newest_first=newest_first)
+    if edge is None:
+        return page(above=above, below=below, limit=limit)
+    last = edge + 1 if newest_first else edge - 1
+    found = [*page(above=edge if newest_first else above, below=below if newest_first else edge, limit=limit)]
+    while len(found) < limit:
+        above, below = (above, last) if newest_first else (last, below)
+        seqs = tx.passages.seqs_with(
+            archive_id, words, above=above, below=below, newest_first=newest_first, limit=WORDS_ROWS
+        )
+        found += page(among=seqs, limit=limit - len(found)) if seqs else ()
+        if len(seqs) < WORDS_ROWS:
+            break
+        last = seqs[-1]
+    return found
 
 
 def delete_passage(tx: Tx, passage: Passage, *, at: datetime) -> None:

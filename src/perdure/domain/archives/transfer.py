@@ -137,12 +137,12 @@ def import_passages(tx: Tx, archive_id: ArchiveId, passages: Sequence[Passage]) 
     passage_ids = [
         passage.id or PassageId(derived_id("passage", archive_id, passage_line(passage))) for passage in passages
     ]
-    owners = tx.passages.find_archives(passage_ids)
+    owners = {id_: owner for id_, (owner, _) in tx.passages.find_places(passage_ids).items()}
     ids = [
         id_ if owners.get(id_, archive_id) == archive_id else PassageId(derived_id("passage", archive_id, id_))
         for id_ in passage_ids
     ]
-    existing = set(tx.passages.find_archives(ids))
+    existing = set(tx.passages.find_places(ids))
     new: dict[PassageId, Passage] = {}
     for id_, passage in zip(ids, passages, strict=True):
         if id_ not in existing:

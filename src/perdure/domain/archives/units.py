@@ -101,7 +101,7 @@ def delete_archive_rows(tx: Tx, archive_id: ArchiveId, *, limit: int, at: dateti
     check_changeable(tx, archive_id, help="delete the folder")
     if tx.archives.detach_all(archive_id, limit=limit):
         return 0
-    passages = tx.passages.list(archive_id, limit=limit)
+    passages = tx.passages.page(archive_id, limit=limit)
     if passages:
         return _delete(tx, archive_id, next(batches(passages)), at=at)
     if not tx.vectors.close(tx.archives.get(archive_id).number, limit=limit):

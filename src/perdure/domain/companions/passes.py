@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, tzinfo
 from perdure.core.errors import NotFound
 from perdure.core.groups.group import FINISH_TOOLS, FREQUENCY, SLEEPTIME_KINDS, Group, Pass, PassCause, PassOutcome
 from perdure.core.ids import AgentId, Ids, RunId
-from perdure.core.messages import Message, ToolCall
+from perdure.core.messages import Message
 from perdure.core.ports import TokenCounter
 from perdure.core.provenance.sources import Source
 from perdure.core.text.markup import escape_tags
@@ -303,7 +303,7 @@ def build_pass_input(
 def _line(message: Message, zone: tzinfo, *, several: bool) -> str:
     """A message as the text behind its number; empty: there is nothing to read in it."""
     said = message.text.strip() if message.role in ("user", "assistant", "system") else ""
-    calls = [_call(call) for call in message.calls if not call.speech]
+    calls = [f"[called {call.name} with {_cut(call.own_arguments)}]" for call in message.calls if not call.speech]
     results = [f"{result.name} returned: {_cut(result.text)}" for result in message.results]
     text = "\n".join(filter(None, (said, *calls, *results)))
     if not text:
@@ -315,11 +315,6 @@ def _line(message: Message, zone: tzinfo, *, several: bool) -> str:
     name = f" {message.name}" if message.name and message.role == "user" else ""
     text = f"{message.role}{name} ({time}{place}): {escape_tags(text, (TAG,))}"
     return f"\n{CONTINUATION}".join(text.splitlines())
-
-
-def _call(call: ToolCall) -> str:
-    """A call in a few words."""
-    return f"[called {call.name} with {_cut(call.own_arguments)}]"
 
 
 def _failed_calls(messages: Sequence[Message]) -> Iterator[str]:

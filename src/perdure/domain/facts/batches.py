@@ -104,7 +104,7 @@ def count_waiting(tx: Tx, agent_id: AgentId) -> int:
             count += tx.captures.get_backlog(agent_id, seq, after_seq=last, before_seq=open_).turns
     if (archive := find_own_archive(tx, agent_id)) is not None:
         last = tx.episodes.last_seq(agent_id, -1 - archive.number)
-        rows = tx.passages.list(archive.id, after_seq=last, limit=COUNTED_MAX)
+        rows = tx.passages.page(archive.id, above=last, limit=COUNTED_MAX)
         count += sum(row.source.get("type") != CAPTURED for row in rows)
     return count
 
@@ -239,7 +239,7 @@ def _load_passages(
         return None
     line = (agent.id, -1 - archive.number)  # conversations have the other numbers
     last = tx.episodes.last_seq(*line)
-    rows = tx.passages.list(archive.id, after_seq=last, limit=most or settings.batch_turns)
+    rows = tx.passages.page(archive.id, above=last, limit=most or settings.batch_turns)
     passages: list[Passage] = []
     tokens, upto = 0, last
     for row in rows:

@@ -115,7 +115,7 @@ def _text_of(tx: Tx, episode: Episode) -> str:
         messages = tx.messages.list_by_seqs(episode.agent_id, [episode.message_seq])
         return messages[0].text if messages else ""
     passage_id = PassageId(episode.ref)
-    return tx.passages.get(passage_id).text if tx.passages.find_archives([passage_id]) else ""
+    return tx.passages.get(passage_id).text if tx.passages.find_places([passage_id]) else ""
 
 
 def _as_read(text: str) -> str:

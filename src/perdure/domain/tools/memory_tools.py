@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,6 +28,7 @@ from perdure.core.blocks import (
     rewrite,
 )
 from perdure.core.errors import BlockReadOnly, InvalidArguments, ToolError
+from perdure.core.features import find_features
 from perdure.core.ids import ArchiveId, BlockId
 from perdure.core.tools.engine_specs import CHECKPOINT_TOOL
 from perdure.core.tools.spec import ToolOutcome
@@ -251,13 +253,19 @@ def _archival_memory_insert(tx: Tx, call: MemoryCall, content: str, tags: list[s
     return ToolOutcome(text=json.dumps({"id": passage.id, "archived_chars": len(content), "tags": list(passage.tags)}))
 
 
+def _send_message(tx: Tx, call: MemoryCall, message: str) -> ToolOutcome:
+    """Nothing more is to do: the call itself is the message, and clients are shown it in the agent's words."""
+    if not message.strip():
+        raise InvalidArguments("send_message", "'message' is empty: say something, or don't call it")
+    return ToolOutcome(text="Sent message successfully.")
+
+
 _rethink = _editing(
     lambda block, new_memory: rewrite(check_no_line_numbers(block, new_memory=new_memory), new_memory), whole=True
 )
 
 MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
-    # The call itself is the message: clients are shown it in the agent's words.
-    "send_message": lambda tx, call, message: ToolOutcome(text="Sent message successfully."),
+    "send_message": _send_message,
     "core_memory_append": _editing(lambda block, content: append_text(block, content)),
     "core_memory_replace": _editing(
         lambda block, old_content, new_content: replace_text(block, old_content, new_content)
@@ -288,6 +296,12 @@ MEMORY_TOOLS: Mapping[str, Callable[..., ToolOutcome]] = {
     "context_expand": context_expand,
     "context_grep": context_grep,
     **SCHEDULE_TOOLS,
+    **{
+        name: getattr(feature.load(feature.tools), name)
+        for feature in find_features()
+        if feature.tools
+        for name in tomllib.loads(feature.tool_file.read_text(encoding="utf-8"))["memory"]
+    },
 }
 """Name -> function `(tx, call, **checked_arguments)`.
 

@@ -20,7 +20,7 @@ from perdure.core.text.reprs import describe_value
 from perdure.core.text.words import index_words
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS, MEMORY_TOOL_SPECS
 from perdure.core.tools.sandbox import check_hosts, is_requirement
-from perdure.core.tools.schema import check_schema
+from perdure.core.tools.schema import check_schema, plain_schema
 from perdure.core.tools.source import SOURCE_MAX_CHARS, check_tool_name, parse_source
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolKind, ToolSpec
 from perdure.domain.tools.environment import seal_environment
@@ -115,6 +115,7 @@ def build_tool(new: NewTool, tool_id: ToolId) -> tuple[Tool, ToolCode]:
     _check_values(new)
     if new.schema is not None:
         check_json("the tool's schema", new.schema)
+        new = replace(new, schema=plain_schema(new.schema))
         check_schema(new.schema)
     if new.source_type == "typescript":
         name, description, parameters, code = _typescript(new)

@@ -30,7 +30,7 @@ from perdure.core.provenance.sources import Source
 from perdure.core.runs import Run, RunKey
 from perdure.core.tools.arguments import ARGUMENTS, fit_arguments, parse_arguments, read_json
 from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
-from perdure.core.tools.loops import FREE
+from perdure.core.tools.loops import FREE, with_words
 from perdure.core.tools.rules import rules_in
 from perdure.core.tools.spec import Tool, ToolCode, ToolOutcome, ToolSpec
 from perdure.domain.provenance.policy import describe_sources, load_gate, writes_memory
@@ -212,12 +212,15 @@ def with_waits(
         tool = tools.get(call.name)
         speaks = call.name == SEND_MESSAGE  # what else it was given is no reason to refuse the message
         parameters = {} if tool is None else tool.spec.parameters
-        arguments, ignored = loop.read(parameters, call.arguments, strict=speaks)
+        says = speaks and tool is not None and tool.spec.kind == "memory"
+        arguments = with_words(call.arguments, "message") if says else call.arguments
+        arguments, ignored = loop.read(parameters, arguments, strict=speaks)
         call = replace(call, loop_arguments=loop.added(parameters), ignored=tuple(ignored))
         arguments = prefill(arguments, states[place].arguments.get(call.name)) if states else arguments
         call = replace(call, arguments=arguments)
         broken = call.call_id in refused or (bool(states) and states[place].violation(call.name) is not None)
         broken = broken or tool is None or not is_usable(tool.spec, call.own_arguments)
+        broken = broken or (says and not call.speech.strip())
         wait = None if broken else waits.get(call.name)
         digest = tool_digest(tx, tools[call.name]) if wait == "approval" else None
         changed[call.call_id] = replace(call, awaits=wait, tool_digest=digest, refused=broken)

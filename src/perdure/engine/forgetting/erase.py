@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,18 +17,18 @@ from functools import partial
 from perdure.core.blocks import Author
 from perdure.core.errors import Conflict, NotFound, PerdureError, StoreUnavailable
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, PLACES, Erasure, ForgetResult, Key, Place
+from perdure.core.forgetting.values import Erasure, ForgetResult, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId
 from perdure.domain.facts.retraction import retract_deleted
 from perdure.engine.compaction.revise import revise_nodes
 from perdure.engine.conversations.reset import delete
 from perdure.engine.forgetting.facts import erase_entities, erase_episodes, erase_episodes_of, erase_texts
-from perdure.engine.forgetting.find import OWNER_TABLES, Progress, find_mentions
+from perdure.engine.forgetting.find import Progress, find_mentions, targets_of
 from perdure.engine.forgetting.forget import check_idle, put_block_value
 from perdure.engine.ports import Ports, UnitInputs
 from perdure.engine.run.leases import is_dead
 from perdure.engine.run.system_messages import renew_system_message
-from perdure.storage.tx import Tx
+from perdure.storage.tx import TEXT_TABLES, Tx
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,7 @@ async def erase(
     preview = await find_mentions(ports, agent_id, text_or_id, progress=progress)
     agents = [agent_id, *preview.shared_with]
     owners = await ports.store.read(lambda tx: tx.mentions.owners(agent_id))
-    targets = _targets_of(owners)
-    targets += [(table, one) for one in agents for table in AGENT_TABLES]
+    targets = targets_of([*owners, *(("agents", one) for one in agents)])
     now = ports.clock.now()
 
     def begin(tx: Tx) -> Erasure:
@@ -82,11 +81,6 @@ async def finish_erasures(ports: Ports, is_dead: Callable[[str], bool] = is_dead
             if erasure is not None:
                 log.warning("an erasure of %s was left unfinished, and goes on", erasure.agent_id)
                 await _finish(ports, erasure, lambda what, done, total: None)
-
-
-def _targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The tables of blocks, archives, files and graphs that are looked through."""
-    return [(table, owner_id) for kind, owner_id in owners for table in OWNER_TABLES[kind]]
 
 
 def _claim(tx: Tx, seen: Erasure, owner: str, now: datetime) -> Erasure | None:
@@ -182,10 +176,10 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
         except NotFound:  # deleted since; its rows are removed at the end
             rows, after = 0, None
         changed += rows
-        counts[PLACES[table]] += rows
+        counts[TEXT_TABLES[table].place] += rows
         if after is None:
             target += 1
-            if table == AGENT_TABLES[-1]:
+            if table == [*TEXT_TABLES][-1]:
                 tx.mentions.revise_settings(AgentId(owner_id))
                 with contextlib.suppress(NotFound):
                     renew_system_message(tx, AgentId(owner_id), 0, inputs)
@@ -194,7 +188,7 @@ def _erase_step(tx: Tx, agent_id: AgentId, number: int, inputs: UnitInputs) -> E
     if target == len(targets):
         passes += 1
         # What the agent has got meanwhile, such as a graph with its first facts, was not looked at yet.
-        new = [one for one in _targets_of(tx.mentions.owners(agent_id)) if one not in targets]
+        new = [one for one in targets_of(tx.mentions.owners(agent_id)) if one not in targets]
         targets = [*new, *targets]
         if not (changed or new) or passes == PASSES_MAX:
             text = ""
@@ -274,7 +268,7 @@ def _erase_passages(
 
 def _mask_passages(tx: Tx, archive_id: ArchiveId, redactor: Redactor, after: Key | None) -> tuple[int, Key | None]:
     """Mask the text in the passages of a folder's files, also where it begins in one and ends in the next."""
-    passages = tx.passages.list(archive_id, limit=PAGE, after_seq=-1 if after is None else int(after[0]))
+    passages = tx.passages.page(archive_id, limit=PAGE, above=-1 if after is None else int(after[0]))
     changed = 0
     masked = redactor.mask([one.text for one in passages], between="\n")
     for passage, text in zip(passages, masked, strict=True):

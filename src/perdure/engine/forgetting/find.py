@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from perdure.core.errors import InvalidInput
 from perdure.core.forgetting.redaction import Redactor
-from perdure.core.forgetting.values import AGENT_TABLES, IN_VIEW, PLACES, ForgetPreview, Found, Key, Mention, Place
+from perdure.core.forgetting.values import IN_VIEW, ForgetPreview, Found, Key, Mention, Place
 from perdure.core.ids import AgentId, ArchiveId, BlockId, FileId, GraphId, MessageId, PassageId, is_id
 from perdure.core.messages import Message, parts_to_json
 from perdure.domain.archives.passages import get_passage
 from perdure.engine.forgetting.facts import believed_facts
 from perdure.engine.ports import Ports
-from perdure.storage.tx import Tx
+from perdure.storage.tx import TEXT_TABLES, Tx
 
 PAGE = 500
 MENTIONS_MAX = 200
@@ -22,19 +22,6 @@ MENTIONS_MAX = 200
 EXCERPT_CHARS = 120
 ID_CHARS_MIN = 8
 """The fewest characters of a text that is named by an id: a shorter one stands in too many places."""
-
-OWNER_TABLES = {
-    "blocks": ("blocks", "block_versions"),
-    "archives": ("passages", "archives", "folders"),
-    "files": ("files", "file_parts"),
-    "graphs": ("facts", "entities", "episodes", "fact_rules", "communities", "graphs"),
-}
-"""The tables of a block, archive, file or graph with texts."""
-
-_OWNERS = {table: kind for kind, tables in OWNER_TABLES.items() for table in tables} | dict.fromkeys(
-    AGENT_TABLES, "agents"
-)
-"""Table -> the table of its owners."""
 
 Progress = Callable[[str, int, int], None]
 """Takes what is being done, how much of it is done, and how much there is to do."""
@@ -81,7 +68,7 @@ async def find_mentions(
             kept = first[spot.mention.place in IN_VIEW]
             if len(kept) < MENTIONS_MAX:
                 kept.append(spot.mention)
-        for table, owner_id in dict.fromkeys((_OWNERS[spot.table], spot.owner_id) for spot in spots):
+        for table, owner_id in dict.fromkeys((TEXT_TABLES[spot.table].owners, spot.owner_id) for spot in spots):
             if table != "agents":
                 shared |= dict.fromkeys(
                     await ports.store.read(lambda tx, *owner: tx.mentions.list_agents(*owner), table, owner_id)
@@ -102,12 +89,9 @@ async def scan(
 ) -> AsyncIterator[Sequence[Spot]]:
     """The rows in which the text stands, page by page; with `places` only of these."""
     owners = await ports.store.read(lambda tx: tx.mentions.owners(agent_id))
-    targets = [
-        (table, id_) for of, tables in OWNER_TABLES.items() for kind, id_ in owners if kind == of for table in tables
-    ]
-    targets += [(table, agent_id) for table in AGENT_TABLES]
+    targets = targets_of([*owners, ("agents", agent_id)])
     if places is not None:
-        wanted = {"message_revisions", *(name for name, place in PLACES.items() if place in places)}
+        wanted = {"message_revisions", *(name for name, one in TEXT_TABLES.items() if one.place in places)}
         targets = [target for target in targets if target[0] in wanted]
     for done, (table, owner_id) in enumerate(targets):
         progress("looking", done, len(targets))
@@ -118,6 +102,11 @@ async def scan(
             if after is None:
                 break
     progress("looking", len(targets), len(targets))
+
+
+def targets_of(owners: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The tables with texts of these blocks, archives, files, graphs and agents, each with its owner's id."""
+    return [(table, id_) for kind, id_ in owners for table, one in TEXT_TABLES.items() if one.owners == kind]
 
 
 def _scan_page(
@@ -140,7 +129,7 @@ def _mention(
     tx: Tx, table: str, owner_id: str, found: Found, redactor: Redactor, messages: Mapping[int, Message]
 ) -> Mention:
     """How people are told of a row."""
-    place = PLACES[table]
+    place = TEXT_TABLES[table].place
     id_, name = owner_id, ""
     match table:
         case "blocks":
@@ -160,7 +149,7 @@ def _mention(
             id_, name = passage.id, tx.archives.get(passage.archive_id).name
             if tx.folders.find_by_archive(passage.archive_id) is not None:
                 place = "file"
-        case _ if _OWNERS[table] == "graphs":
+        case _ if TEXT_TABLES[table].owners == "graphs":
             name = tx.graphs.get(GraphId(owner_id)).name
         case "archives" | "folders":
             name = tx.archives.get(ArchiveId(owner_id)).name

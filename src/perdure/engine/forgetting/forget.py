@@ -320,7 +320,7 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
     for name in ("created_at", "occurred_at"):
         fields[name] = datetime.fromisoformat(fields[name])
     passage = Passage(id=PassageId(item.id), **fields | {"tags": tuple(fields["tags"])})
-    now = tx.passages.get(passage.id) if tx.passages.find_archives([passage.id]) else None
+    now = tx.passages.get(passage.id) if tx.passages.find_places([passage.id]) else None
     if (None if now is None else checksum(_fields_of(now))) != item.after:
         return f"{passage.id} was {'deleted' if now is None else 'changed'} since"
     if now is None:
@@ -333,7 +333,7 @@ def _restore_passage(tx: Tx, agent_id: AgentId, item: CorrectionItem, inputs: Un
 
 def _remove_passage(tx: Tx, item: CorrectionItem, *, at: datetime) -> str:
     """Remove a passage that was added."""
-    found = tx.passages.find_archives([PassageId(item.id)])
+    found = tx.passages.find_places([PassageId(item.id)])
     if not found or checksum(_fields_of(passage := tx.passages.get(PassageId(item.id)))) != item.after:
         return f"{item.id} was {'changed' if found else 'deleted'} since"
     delete_passage(tx, passage, at=at)

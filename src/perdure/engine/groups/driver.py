@@ -11,7 +11,7 @@ import hashlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from perdure.context.sections.envelopes import input_tokens
 from perdure.core.errors import (
@@ -28,7 +28,7 @@ from perdure.core.groups.group import SLEEPTIME_KINDS, GroupMessage, GroupMessag
 from perdure.core.ids import MessageId, RunId, id_in_run
 from perdure.core.incoming.backoff import backoff_s
 from perdure.core.messages import Draft, Message, Text, images_of, text_without_images
-from perdure.core.runs import NO_OPTIONS, Run, RunKey, Usage
+from perdure.core.runs import NO_OPTIONS, Failure, Run, RunKey, Usage
 from perdure.engine.groups.log import GroupLog, LiveSpeech, LiveTurn, load_group_log, member_of
 from perdure.engine.groups.next_action import Finish, Speak, next_action
 from perdure.engine.groups.texts import build_input, parse_choice
@@ -88,7 +88,9 @@ class TurnDriver:
             await asyncio.sleep(settings.beat_s)
             until = self._ports.clock.now() + timedelta(seconds=settings.lease_s)
             with contextlib.suppress(StoreError):  # the lease outlives several beats
-                stored = await self._ports.store.write(_extend_lease, self._turn, until)
+                stored = await self._ports.store.write(
+                    lambda tx, until: tx.group_turns.keep_lease(self._turn, until=until), until
+                )
                 if stored.cancel_requested:
                     await self.cancel()
 
@@ -187,10 +189,6 @@ class TurnDriver:
         """Cancel a run, if it is there still."""
         with contextlib.suppress(NotFound):
             await self._runner.cancel(run.id)
-
-
-def _extend_lease(tx: Tx, turn: GroupTurn, until: datetime) -> GroupTurn:
-    return tx.group_turns.keep_lease(turn, until=until)
 
 
 def _is_there(tx: Tx, turn: GroupTurn) -> bool:
@@ -339,7 +337,8 @@ def record_speeches(
     """
     tx.groups.lock(turn.group_id)
     turn = tx.group_turns.keep_lease(turn)
-    done = load_group_log(tx, turn.group_id, turn.seq).places
+    log = load_group_log(tx, turn.group_id, turn.seq)
+    done = log.places
     entries: list[GroupMessage] = []
     for speaker, outcome in speeches:
         if speaker.place in done:
@@ -348,8 +347,10 @@ def record_speeches(
         if outcome.run is not None:
             try:
                 run = tx.runs.get_by_key(outcome.run.key)
-                messages = [one for one in tx.messages.list_by_run(run) if _is_said(one)]
+                rows = tx.messages.list_by_run(run)
+                messages = [one for one in rows if _is_said(one)]
                 turn = _spent(tx, turn, run, price_of)
+                run = run if run.failure is None else replace(run, failure=_in_transcript(run.failure, rows, log))
             except NotFound:
                 outcome = replace(outcome, problem="it was deleted while it spoke")
         base = GroupMessage(
@@ -408,6 +409,16 @@ def _problem_of(run: Run | None, outcome: Outcome) -> tuple[str, bool]:
     if run.failure is not None:
         return run.failure.message, False
     return ("" if run.status == "completed" else f"its run ended with {run.stop_reason}"), False
+
+
+def _in_transcript(failure: Failure, rows: Sequence[Message], log: GroupLog) -> Failure:
+    """The failure of a run, with the user's message of the transcript in place of the one that passes it on."""
+    said = max((one for one in log.entries if one.kind == "user"), key=lambda one: len(one.text), default=None)
+    for row in rows:
+        is_hardly_more = said is not None and row.role == "user" and len(row.text) < 2 * len(said.text)
+        if said is not None and said.message_id is not None and is_hardly_more:
+            failure = replace(failure, message=failure.message.replace(row.id, said.message_id))
+    return failure
 
 
 def _is_said(message: Message) -> bool:

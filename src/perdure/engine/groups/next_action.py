@@ -17,6 +17,7 @@ from perdure.core.groups.group import (
     Speaker,
     SpeakerTask,
 )
+from perdure.core.ids import AgentId
 from perdure.engine.agent_messages.toolbox import HOPS_MAX
 from perdure.engine.groups.log import GroupLog
 
@@ -37,10 +38,11 @@ class Speak:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The turn ends. `problem`: what went wrong, for the reason `error`."""
+    """The turn ends. `problem`: what went wrong, for the reason `error`; `causes`: the entries that say why."""
 
     reason: GroupStopReason
     problem: str = ""
+    causes: tuple[GroupMessage, ...] = ()
 
 
 GroupAction = Speak | Finish
@@ -87,10 +89,10 @@ def _in_order(log: GroupLog, plan: GroupPlan) -> GroupAction:
     """Round robin: one after the other, each shown what the others said before it."""
     members, done = plan.participants, len(log.places)
     if done >= len(members) and all(_failed(log.places[done - 1 - back]) for back in range(len(members))):
-        return Finish("error", "nobody in the group could speak")
+        return _nobody([log.places[place] for place in range(done - len(members), done)])
     if done >= (plan.max_turns or len(members)):
         if all(_failed(entries) for entries in log.places.values()):
-            return Finish("error", "nobody in the group could speak")
+            return _nobody([*log.places.values()])
         return Finish("end_turn" if plan.max_turns is None else "max_turns")
     return Speak(speakers=(_speaker(members[done % len(members)], done),), seen_seq=log.last_seq)
 
@@ -114,14 +116,14 @@ def _answered(log: GroupLog, manager: GroupMember, place: int) -> GroupAction:
         return Speak(speakers=(_speaker(manager, place, "answer"),), seen_seq=log.last_seq)
     answer = log.places[place]
     if _failed(answer) and not _has(answer, "approval"):
-        return Finish("error", f"{manager.name}, the manager, could not answer: {_reason(answer)}")
+        return _end_by(answer[-1], f"{manager.name}, the manager, could not answer")
     return Finish("end_turn")
 
 
 def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction:
     """Dynamic: the manager chooses who speaks, that agent speaks, and so on."""
     asked, spoken, chosen = 0, 0, None
-    failed = set[str]()
+    failed: dict[AgentId | None, Sequence[GroupMessage]] = {}
     for place in sorted(log.places):
         entries = log.places[place]
         last = entries[-1]
@@ -129,12 +131,12 @@ def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction
             if any(one.ends_turn for one in entries):
                 return Finish("termination_token")
             asked, spoken, chosen = 0, spoken + 1, None
-            failed = failed | {last.sender_id or ""} if _failed(entries) else set()
+            failed = failed | {last.sender_id: entries} if _failed(entries) else {}
             continue
         if last.kind == "approval":
             return Finish("requires_approval")
         if last.kind == "failure":
-            return Finish("error", f"{manager.name}, the manager, could not choose: {last.text}")
+            return _end_by(last, f"{manager.name}, the manager, could not choose")
         if last.ends_turn:
             return Finish("termination_token")
         asked, chosen = asked + 1, last.chosen_id
@@ -143,7 +145,7 @@ def _chosen(log: GroupLog, plan: GroupPlan, manager: GroupMember) -> GroupAction
         member = next(one for one in plan.participants if one.agent_id == chosen)
         return Speak(speakers=(_speaker(member, place),), seen_seq=log.last_seq)
     if len(failed) == len(plan.participants):
-        return Finish("error", "nobody in the group could speak")
+        return _nobody([*failed.values()])
     if spoken >= (plan.max_turns or DYNAMIC_TURNS):
         return Finish("max_turns")
     if asked >= CHOICES_MAX:
@@ -164,6 +166,12 @@ def _has(entries: Sequence[GroupMessage], kind: str) -> bool:
     return any(one.kind == kind for one in entries)
 
 
-def _reason(entries: Sequence[GroupMessage]) -> str:
-    """Why an agent failed."""
-    return next((one.text for one in entries if one.kind == "failure"), "")
+def _end_by(cause: GroupMessage, problem: str) -> Finish:
+    return Finish("error", f"{problem}: {cause.text}", (cause,))
+
+
+def _nobody(places: Sequence[Sequence[GroupMessage]]) -> Finish:
+    """The end of a turn in which all failed, with what each says of it."""
+    causes = tuple(entries[-1] for entries in places)
+    reasons = "; ".join(dict.fromkeys(f"{one.sender_name}: {one.text:.600}" for one in causes))
+    return Finish("error", f"nobody in the group could speak: {reasons}", causes)

@@ -75,10 +75,10 @@ def build_input(
     for entry in reversed(entries):
         text = _render_entry(entry, spoken, labels, names)
         size += len(text)
-        if size > min(CHARS_MAX, limit_chars // 2) and parts:
+        is_asked = entry.kind == "user" and entry.turn_seq == entries[-1].turn_seq  # nobody answers without it
+        if size > min(CHARS_MAX, limit_chars // 2) and parts and not is_asked:
             left_out = True
-            break
-        if text:
+        elif text:
             parts.append(text)
     if left_out:
         parts.append("(Earlier messages are left out.)")

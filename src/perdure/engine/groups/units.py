@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -125,8 +126,19 @@ def cancel_turn(tx: Tx, group_id: GroupId, seq: int, at: datetime) -> GroupTurn:
 def finish_turn(tx: Tx, turn: GroupTurn, action: Finish, at: datetime) -> GroupTurn:
     """End a turn under its lease. Raises: LeaseLost."""
     tx.groups.lock(turn.group_id)
-    failure = Failure(kind="group_error", message=action.problem) if action.problem else None
+    failure = Failure(kind=_kind_of(tx, action), message=action.problem) if action.problem else None
     return tx.group_turns.end(tx.group_turns.keep_lease(turn), action.reason, failure=failure, at=at)
+
+
+def _kind_of(tx: Tx, action: Finish) -> str:
+    """The kind of failure that all causes of an end are of, so that it is answered as one of an agent alone."""
+    kinds = set[str]()
+    for cause in action.causes:
+        run = None
+        with suppress(NotFound):
+            run = None if cause.run_id is None else tx.runs.get(cause.run_id, hidden=True)
+        kinds.add("group_error" if run is None or run.failure is None else run.failure.kind)
+    return kinds.pop() if len(kinds) == 1 else "group_error"
 
 
 def _plan_of(tx: Tx, group: Group, inputs: UnitInputs) -> GroupPlan:

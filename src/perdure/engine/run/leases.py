@@ -9,14 +9,13 @@ import os
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 from perdure.core.errors import LeaseLost, StoreError
 from perdure.core.runs import Run
 from perdure.engine.ports import Ports
 from perdure.engine.run.interrupts import Interrupt
-from perdure.storage.tx import Tx
 
 
 @asynccontextmanager
@@ -55,7 +54,7 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
         interrupt.news.clear()
         until = ports.clock.now() + timedelta(seconds=settings.lease_s)
         try:
-            stored = await ports.store.write(_extend_lease, run, until)
+            stored = await ports.store.write(lambda tx, until: tx.runs.keep_lease(run, until=until), until)
         except LeaseLost as lost:
             interrupt.fire(lost)
             return
@@ -65,10 +64,6 @@ async def _beat(run: Run, ports: Ports, interrupt: Interrupt) -> None:
             if stored.cancel_requested:
                 interrupt.fire()
                 return
-
-
-def _extend_lease(tx: Tx, run: Run, until: datetime) -> Run:
-    return tx.runs.keep_lease(run, until=until)
 
 
 def process_owner(token: str = "") -> str:

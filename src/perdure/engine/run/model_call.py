@@ -372,7 +372,7 @@ def _checked_reply(reply: ModelReply | None, request: ModelRequest, tool_choice:
         isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts
     )
     if is_empty and reply.stop_reason == "end_turn":
-        if request.may_stay_empty and tool_choice in ("auto", "none"):
+        if request.may_stay_empty:
             return replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Text)))
         raise ModelReplyEmpty(f"{request.model} answered nothing: neither text nor a tool call")
     names = [part.name for part in reply.parts if isinstance(part, ToolCall)]

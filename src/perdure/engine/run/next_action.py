@@ -162,7 +162,7 @@ def _rule_action(log: RunLog, rule_scope: RuleScope, answer: Message) -> Action 
     if state.exit_tool is not None:
         return Finish("tool_rule")
     if state.refuses_answer and rule_scope.loop.heartbeats and not state.goes_on:
-        if log.must_speak:
+        if log.must_speak or not answer.text:
             return None
         return _remind(log, answer, "call a tool: what stands outside a call reaches nobody", kind="NoToolCall")
     if state.refuses_answer:

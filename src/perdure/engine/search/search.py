@@ -21,7 +21,7 @@ from perdure.core.errors import ModelError, NotFound
 from perdure.core.facts.values import FactFilter
 from perdure.core.ids import AgentId, ArchiveId, GraphId
 from perdure.core.limits import DEFAULT_LIMITS, Limits
-from perdure.core.messages import MessageFilter
+from perdure.core.messages import MessageFilter, MessageScope
 from perdure.core.passages import Archive, PassageFilter
 from perdure.core.ports import Clock, Embedder, EmbedPurpose, WordEmbedder
 from perdure.core.vectors import Scope
@@ -94,10 +94,12 @@ class Search:
         limit: int = 5,
         offset: int = 0,
         explain: bool = False,
+        known: tuple[Agent, MessageScope] | None = None,
     ) -> Hits[MessageHit]:
         """The messages of the agent's whole history that best match, best first; without a text the newest ones.
 
         Args:
+            known: the agent, and what was loaded for a search with this filter, with that of other agents.
             limit, offset: so many hits, and how many before them are passed over; together at most 1,000.
 
         Raises: NotFound, StoreError; TooMany, as of all searches: the query is too long.
@@ -114,15 +116,16 @@ class Search:
             return newest.page(offset, limit)
 
         def prepare(tx: Tx) -> tuple[Agent, Sequence[str]]:
-            agent = tx.agents.get(agent_id)
+            agent = tx.agents.get(agent_id) if known is None else known[0]
             # A name in the query is matched by itself: in its vector it would drown the rest.
-            return agent, self._caches.histories.load(tx, agent_id).names if self._embedder else ()
+            return agent, self._caches.histories.load(tx, agent_id, upto).names if self._embedder else ()
 
+        upto, scope = (None, None) if known is None else (known[1].next_seq, known[1])
         agent, names = await self._store.read(prepare)
         request = await self._request(text, names=names, timezone=agent.timezone)
 
         def rank(tx: Tx, limit: int = 0) -> RankedMessages:
-            return search.rank_messages(tx, agent, request, where=where, limit=limit)
+            return search.rank_messages(tx, agent, request, where=where, limit=limit, scope=scope)
 
         def read(tx: Tx, found: RankedMessages, limit: int = min(most, FIRST_HITS)) -> Hits[MessageHit]:
             return search.read_messages(tx, found, limit=limit, explain=explain)
@@ -261,21 +264,18 @@ class Search:
         else:
             request = await self._request(text, timezone=timezone, timeout_s=vector_timeout_s)
 
-        def unit(tx: Tx) -> Recalled:
-            return recall.recall(
-                tx,
-                scope,
-                turns,
-                request,
-                budget_tokens=budget_tokens,
-                count=count,
-                floor=floor,
-                explain=explain,
-                timezone=timezone,
-                in_words=in_words,
-            )
-
-        return await self._store.read(unit)
+        return await self._store.read(
+            recall.recall,
+            scope,
+            turns,
+            request,
+            budget_tokens=budget_tokens,
+            count=count,
+            floor=floor,
+            explain=explain,
+            timezone=timezone,
+            in_words=in_words,
+        )
 
     @property
     def has_embedder(self) -> bool:

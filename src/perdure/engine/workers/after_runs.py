@@ -21,6 +21,7 @@ from perdure.core.errors import AddressRefused, NotFound, PerdureError, StoreClo
 from perdure.core.ids import AgentId, BatchId, RunId
 from perdure.core.runs import Callback, DueCallback
 from perdure.domain.agents.capture import capture, capture_due
+from perdure.domain.secrets import open_callback
 from perdure.engine.compaction.prepare import Preparations
 from perdure.engine.context_engines.turns import EngineTurns
 from perdure.engine.facts.worker import Extractions
@@ -182,7 +183,8 @@ class Callbacks:
         callback, again = await self._try(claimed)
         wait_s = WAITS_S[callback.tries - 1] if again and callback.tries < TRIES else None
         due_at = None if wait_s is None else self._ports.clock.now() + timedelta(seconds=wait_s)
-        await self._ports.store.write(lambda tx: tx.callbacks.put(claimed, callback, due_at=due_at))
+        kept = replace(callback, sealed="") if due_at is None else callback  # of no more use
+        await self._ports.store.write(lambda tx: tx.callbacks.put(claimed, kept, due_at=due_at))
 
     async def _try(self, due: DueCallback) -> tuple[Callback, bool]:
         """The callback after a try, and whether another one may help. Raises: StoreError."""
@@ -193,11 +195,13 @@ class Callbacks:
             report = await self._ports.store.read(_report_of, due)
         except NotFound:  # deleted meanwhile
             return callback, False
+        whole = callback
         try:
-            status = await self._ports.send_report(callback, report)
-        except ToolError as error:
-            again = not isinstance(error, AddressRefused)
-            return replace(callback, status_code=None, error=str(error)), again
+            whole = open_callback(callback, self._ports.cipher)
+            status = await self._ports.send_report(whole, report)
+        except PerdureError as error:  # also: the key of its address can't be read
+            again = isinstance(error, ToolError) and not isinstance(error, AddressRefused)
+            return replace(callback, status_code=None, error=str(error).replace(whole.url, callback.url)), again
         except Exception as error:
             log.exception("the report of %s stopped at a defect", due.id)
             return replace(callback, status_code=None, error=f"{type(error).__name__}: {error}"), True

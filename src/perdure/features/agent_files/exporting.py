@@ -15,7 +15,7 @@ from perdure.features.agent_files.forgotten import hide_forgotten
 from perdure.features.agent_files.writing import write_agent_file
 from perdure.library.checks import Page
 from perdure.library.perdure import AsyncPerdure
-from perdure.server.routes.agents import agent_reply
+from perdure.server.routes.agents import agent_replies
 
 _PAGE = 500
 
@@ -35,7 +35,7 @@ async def export_text(
     held = {seq: [one.id for one in found if one.kind == "message"] for seq, found in lines.items()}
     copy = await library.transfer.copy_agent(agent_id, held)
     forgotten = await library.transfer.list_forgotten(agent_id)
-    agent, now = agent_reply(library, state), library.app.ports.clock.now()
+    agent, now = (await agent_replies(library, [state]))[0], library.app.ports.clock.now()
 
     def write() -> str:
         document = write_agent_file(agent, [*lines.values()], folders, shown=shown, copy=copy, at=now)

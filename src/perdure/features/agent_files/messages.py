@@ -8,11 +8,12 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from perdure.core.errors import InvalidInput
 from perdure.core.facts.copies import OpenCallCopy
-from perdure.core.messages import Image, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus
+from perdure.core.messages import Image, ImageLink, Part, Reasoning, Text, ToolCall, ToolResult, ToolStatus, images_of
 from perdure.domain.conversations.importing import NAME_MAX_CHARS, ImportedMessage, parse_time
 from perdure.server.errors import AgentFileInvalid
 from perdure.server.wire.base import parse_parts
@@ -50,6 +51,7 @@ class _Result:
     status: Any = "success"
     stdout: Any = ()
     stderr: Any = ()
+    images: tuple[Image, ...] = ()
 
 
 def messages_in(
@@ -58,8 +60,8 @@ def messages_in(
     """Read the messages of an agent, oldest first, each answer followed by the results of all its calls.
 
     A call without a result gets one that says so, results without a call are left out, and so is the compiled system
-    message with which a history begins. Ids are made from the place in the file, and a call whose id was there before
-    gets another one.
+    message with which a history begins, also where it is compiled anew. Ids are made from the place in the file, and a
+    call whose id was there before gets another one.
 
     Args:
         limit_chars: the length limit of what a person or the agent says.
@@ -75,8 +77,11 @@ def messages_in(
     begins: int | None = None
     for place, line in enumerate(lines):
         role, parts = line.get("role"), _parts_of(line)
-        images += sum(isinstance(one, dict) and one.get("type") == "image" for one in _contents(line))
-        images -= sum(isinstance(part, Image) for part in parts)
+        shown = [
+            *_contents(line.get("content")),
+            *chain(*(_contents(one.get("func_response")) for one in _returns(line))),
+        ]
+        images += sum(isinstance(one, dict) and one.get("type") == "image" for one in shown) - len(_images(shown))
         calls = _calls_of(line) if role in ("assistant", "approval") else []
         text = _text(parts)
         if len(text) > limit_chars and role != "tool":
@@ -94,9 +99,17 @@ def messages_in(
                 source = place if result is None else result.place
                 part = _tool_result(id_, call.name, result)
                 found.append(_imported({**lines[source], "name": call.name}, source, "tool", [part], len(found)))
-        elif parts and (role in ("user", "assistant") or (role == "system" and place and _COMPILED not in text)):
+        elif parts and (
+            role in ("user", "assistant") or (role == "system" and place and not _is_compiled(text, agent))
+        ):
             found.append(_imported(line, place, role, parts, len(found)))
     return FileMessages(found[:begins], () if begins is None else found[begins:], images)
+
+
+def _is_compiled(text: str, agent: Mapping[str, Any]) -> bool:
+    """Whether a system message is the agent's prompt with its blocks, and nobody's words."""
+    prompt = agent.get("system")
+    return _COMPILED in text and isinstance(prompt, str) and bool(prompt.strip()) and text.startswith(prompt.strip())
 
 
 def _as_stored(call: ToolCall, call_id: str, opened: OpenCallCopy | None) -> ToolCall:
@@ -172,26 +185,35 @@ def _text(parts: Iterable[Part]) -> str:
     return "\n".join(part.text for part in parts if isinstance(part, Text))
 
 
-def _contents(line: Mapping[str, Any]) -> Sequence[Any]:
-    content = line.get("content")
+def _contents(content: Any) -> Sequence[Any]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
     return content if isinstance(content, list) else []
 
 
+def _images(contents: Iterable[Any]) -> tuple[Image, ...]:
+    """The pictures among contents whose bytes are there."""
+    found: list[Part | ImageLink] = []
+    for one in contents:
+        match one:
+            case {"type": "image", "source": {"type": "base64"}}:
+                with contextlib.suppress(InvalidInput):
+                    found += parse_parts([one], "messages")
+    return tuple(part for part in found if isinstance(part, Image))
+
+
 def _parts_of(line: Mapping[str, Any]) -> list[Part]:
     """What a message says."""
     parts: list[Part] = []
-    for one in _contents(line):
+    for one in _contents(line.get("content")):
         match one:
             case {"type": "text", "text": str(text)}:
                 said = unpacked(text) if line.get("role") == "user" else text
                 parts += [Text(said)] if said.strip() else []
             case {"type": "reasoning", "reasoning": str(text)} if text.strip():
                 parts.append(Reasoning(text))
-            case {"type": "image", "source": {"type": "base64"}}:
-                with contextlib.suppress(InvalidInput):
-                    parts += [part for part in parse_parts([one], "messages") if isinstance(part, Image)]
+            case _:
+                parts += _images([one])
     return parts
 
 
@@ -205,28 +227,38 @@ def _calls_of(line: Mapping[str, Any]) -> list[ToolCall]:
     return calls
 
 
+def _returns(line: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """The results and decisions that a message holds."""
+    return [
+        *objects(line.get("tool_returns"), "tool_returns of a message"),
+        *objects(line.get("approvals"), "approvals of a message"),
+    ]
+
+
 def _results_in(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, deque[_Result]]:
-    """Id of a call -> its results, in order. A denied call has an error with the reason."""
+    """Id of a call -> its results, in order. A denied call has an error with the reason. The pictures of a message are
+    those of its only result."""
     found: dict[str, deque[_Result]] = {}
     for place, line in enumerate(lines):
-        returns = [
-            *objects(line.get("tool_returns"), "tool_returns of a message"),
-            *objects(line.get("approvals"), "approvals of a message"),
-        ]
-        if not returns and line.get("role") == "tool":
-            returns = [{"tool_call_id": line.get("tool_call_id"), "func_response": _text(_parts_of(line))}]
+        returns = _returns(line)
+        shown: tuple[Image, ...] = ()
+        if line.get("role") == "tool":
+            parts = _parts_of(line)
+            returns = returns or [{"tool_call_id": line.get("tool_call_id"), "func_response": _text(parts)}]
+            shown = images_of(parts) if len(returns) == 1 else ()
         for one in returns:
-            text, id_ = one.get("func_response", one.get("tool_return")), one.get("tool_call_id")
+            given, id_ = one.get("func_response", one.get("tool_return")), one.get("tool_call_id")
             if not isinstance(id_, str):
                 continue
-            if "approve" in one and not isinstance(text, str):
-                if one["approve"] is False:
-                    reason = f"A person denied this call. {one.get('reason') or ''}".strip()
-                    found.setdefault(id_, deque()).append(_Result(place, reason, "error"))
+            if one.get("approve") is False and not isinstance(given, str):
+                reason = f"A person denied this call. {one.get('reason') or ''}".strip()
+                result = _Result(place, reason, "error")
+            elif "approve" in one and not isinstance(given, str):
                 continue
-            result = _Result(
-                place, text if isinstance(text, str) else "", one.get("status"), one.get("stdout"), one.get("stderr")
-            )
+            else:
+                text = given if isinstance(given, str) else _text(_parts_of({"content": given}))
+                images = _images(_contents(given)) or shown
+                result = _Result(place, text, one.get("status"), one.get("stdout"), one.get("stderr"), images)
             found.setdefault(id_, deque()).append(result)
     return found
 
@@ -240,7 +272,8 @@ def _tool_result(call_id: str, name: str, result: _Result | None) -> ToolResult:
     if value.keys() == _PACKED_RESULT and isinstance(value["message"], str):
         text, succeeded = value["message"], succeeded and value["status"] != "Failed"
     status: ToolStatus = "success" if succeeded else "error"
-    return ToolResult(call_id, name, text, status, stdout=_texts(result.stdout), stderr=_texts(result.stderr))
+    stdout, stderr = _texts(result.stdout), _texts(result.stderr)
+    return ToolResult(call_id, name, text, status, stdout, stderr, images=result.images)
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from perdure.core.files import Folder
 from perdure.core.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from perdure.features.agent_files.messages import unpacked
 from perdure.features.agent_files.reading import own_part
+from perdure.server.wire.messages import image_shape
 
 _AGENT_FIELDS = (
     *("name", "system", "agent_type", "description", "metadata", "tags", "tool_rules", "llm_config", "model"),
@@ -48,7 +49,7 @@ def write_agent_file(
         {**_without(block, "created_by_id", "last_updated_by_id"), "id": f"block-{number}"}
         for number, block in enumerate(agent["blocks"])
     ]
-    tools = [{**tool, "id": f"tool-{number}"} for number, tool in enumerate(agent["tools"])]
+    tools = [tool | {"id": f"tool-{n}", "name": tool["json_schema"]["name"]} for n, tool in enumerate(agent["tools"])]
     sources: list[dict[str, Any]] = [
         {
             "id": f"source-{number}",
@@ -127,8 +128,7 @@ def _line(message: Message, number: int) -> dict[str, Any]:
         elif isinstance(part, Reasoning):
             content.append({"type": "reasoning", "reasoning": part.text, "is_native": True})
         elif isinstance(part, Image):
-            source = {"type": "base64", "media_type": part.media_type, "data": part.data, "detail": part.detail}
-            content.append({"type": "image", "source": source})
+            content.append(image_shape(replace(part, url=None)))  # with its bytes
     if message.role == "user":
         content = [_guarded(one, message) for one in content]
     calls = [
@@ -145,7 +145,11 @@ def _line(message: Message, number: int) -> dict[str, Any]:
         "type": "message",
         "id": f"message-{number}",
         "role": message.role,
-        "content": content or [{"type": "text", "text": one["func_response"]} for one in results[:1]],
+        "content": [
+            *content,
+            *({"type": "text", "text": one["func_response"]} for one in results[:1]),
+            *(image_shape(replace(image, url=None)) for one in message.results for image in one.images),
+        ],
         "name": message.name,
         "otid": message.otid,
         "sender_id": message.sender_id,

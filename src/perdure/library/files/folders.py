@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Unpack
 
 from perdure.app import App
-from perdure.core.agents import AgentFilter
+from perdure.core.agents import Agent, AgentFilter
 from perdure.core.errors import InvalidInput, NotFound
 from perdure.core.files import AgentFile, File
 from perdure.core.files import Folder as FolderInfo
@@ -61,14 +61,18 @@ class FolderSizes:
     folders: Sequence[FolderSize]
 
 
+FileInView = tuple[AgentFile, str | None]
+"""A file of an agent, and the text that is in view of it; None: it is not open."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFilePage:
-    """A page of an agent's files, each with the text that is in view of it, if it is open.
+    """A page of an agent's files.
 
     `has_more`: there are others behind the page, in the direction in which it was read.
     """
 
-    files: Sequence[tuple[AgentFile, str | None]]
+    files: Sequence[FileInView]
     has_more: bool
 
 
@@ -274,8 +278,25 @@ class AsyncAgentFiles(AsyncPart):
 
         found = one_more.load(partial(tx.agent_files.list, self._id, is_open=is_open), place)
         visible = found[-page.limit :] if page.from_end else found[: page.limit]
-        files = [(file, self._text_in_view(tx, file, limits) if file.is_open else None) for file in visible]
+        read = partial(self._text_in_view, tx)
+        files = [
+            (one, read(one.file, one.first_line, one.last_line, limits) if one.is_open else None) for one in visible
+        ]
         return AgentFilePage(files=files, has_more=len(found) > page.limit)
+
+    @reads
+    def first(self, tx: Tx, agents: Sequence[Agent], *, limit: int) -> Mapping[AgentId, Sequence[FileInView]]:
+        """Agent -> the first files of its folders, with the texts of open ones."""
+        window = self._ports.inputs().window
+        limits = {agent.id: limits_of(agent, window(agent)[0]) for agent in agents}
+        read = cache(partial(self._text_in_view, tx))  # many agents may show the same lines
+        return {
+            id_: [
+                (one, read(one.file, one.first_line, one.last_line, limits[id_]) if one.is_open else None)
+                for one in files
+            ]
+            for id_, files in tx.agent_files.list_first([*limits], limit=limit).items()
+        }
 
     @writes
     def open(self, tx: Tx, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
@@ -327,13 +348,13 @@ class AsyncAgentFiles(AsyncPart):
         agent = tx.agents.get(self._id)
         return limits_of(agent, self._ports.inputs().window(agent)[0])
 
-    def _text_in_view(self, tx: Tx, file: AgentFile, limits: FileLimits) -> str:
-        """The text of an open file in the agent's view."""
+    def _text_in_view(self, tx: Tx, file: File, first_line: int, last_line: int, limits: FileLimits) -> str:
+        """The text of these lines of an open file in an agent's view."""
         view = read_view(
             tx,
-            file.file,
-            file.first_line,
-            file.last_line,
+            file,
+            first_line,
+            last_line,
             max_chars=limits.view_chars,
             tokens=limits.section_tokens,
             counter=self._ports.counter,

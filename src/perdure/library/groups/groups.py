@@ -274,7 +274,10 @@ class AsyncGroupById(AsyncPart):
         check_number("after_seq", after_seq)
         tx.groups.get(self.id)
         found = tx.group_messages.list(self.id, after_seq=after_seq, newest_first=newest_first, limit=limit)
-        return [_with_text(entry, message) for entry, message in _with_messages(tx, found)]
+        return [
+            entry if message is None else replace(entry, parts=message.parts)
+            for entry, message in _with_messages(tx, found)
+        ]
 
     @reads
     def entries(self, tx: Tx, page: Page) -> Sequence[Entry]:
@@ -415,11 +418,6 @@ def _with_messages(tx: Tx, entries: Sequence[GroupMessage]) -> Sequence[Entry]:
             wanted[entry.sender_id].append(entry.message_seq)
     messages = {one.id: one for agent_id, seqs in wanted.items() for one in tx.messages.list_by_seqs(agent_id, seqs)}
     return [(entry, messages.get(entry.message_id) if entry.message_id else None) for entry in entries]
-
-
-def _with_text(entry: GroupMessage, message: Message | None) -> GroupMessage:
-    """The entry with the parts of the message that it stands for."""
-    return entry if message is None else replace(entry, parts=message.parts)
 
 
 def _resolve_group(tx: Tx, name: str) -> GroupInfo:

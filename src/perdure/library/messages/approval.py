@@ -296,9 +296,11 @@ def _arguments_json(arguments: Mapping[str, Any]) -> str:
 
 def _approval_settings(tx: Tx, agent: Agent, name: str, *, required: bool) -> dict[str, object]:
     """The agent's settings, in which calls of this tool need a person's approval, or do not."""
-    tool = next((tool for tool in tx.tools.list_by_agent(agent.id) if tool.spec.name == name), None)
+    tools = tx.tools.with_own_names(tx.tools.list_by_agent(agent.id))
+    tool = next((tool for tool in tools if name in (tool.spec.name, tool.own_name)), None)
     if tool is None:
         raise NotFound("tool", name, hint=f"agent {agent.name!r} has no such tool")
+    name = tool.spec.name
     rules = [
         shape
         for shape in agent.settings.get("tool_rules", ())

@@ -24,7 +24,7 @@ from perdure.engine.budget import check_budget
 from perdure.engine.ports import Ports
 from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
-from perdure.library.checks import check_callback, check_sender
+from perdure.library.checks import callback_to_store, check_sender
 from perdure.library.parts import AsyncAgentPart
 from perdure.library.providers import Handles
 from perdure.library.reply import Reply, Turn
@@ -138,7 +138,7 @@ class AsyncRequests(AsyncAgentPart):
         """
         options, answers, seq = sent.get("options", NO_OPTIONS), sent.get("answers"), sent.get("conversation_seq", 0)
         max_steps, renew_steps = sent.get("max_steps"), sent.pop("renew_steps", False)
-        check_callback(sent.get("callback"))
+        sent["callback"] = callback_to_store(sent.get("callback"), self._ports.cipher)
         check_budget(options)
         if options.model is not None:
             options = replace(options, model=await Handles(self._app).resolve(options.model))

@@ -25,6 +25,7 @@ from perdure.core.ids import (
 from perdure.core.nodes import parse_handle
 from perdure.core.text.forms import match_form
 from perdure.core.text.zones import local, zone
+from perdure.domain.archives.passages import page_of_text
 from perdure.domain.facts.graphs import zone_of
 from perdure.library.checks import check_text
 from perdure.library.origins.answers import answer_of, find_message, last_step
@@ -268,7 +269,7 @@ def _find_by_text(origins: MemoryOrigins, agent_id: AgentId, text: str) -> Origi
     exact = [found for found in lines if found[2].strip() == text]
     held = exact or [found for found in lines if match_form(text) in match_form(found[2])]
     archives = tx.archives.list_by_agent(agent_id)
-    passages = [one for archive in archives for one in tx.passages.page(archive.id, text=text, limit=NAMED_MAX + 1)]
+    passages = [one for archive in archives for one in page_of_text(tx, archive.id, text, limit=NAMED_MAX + 1)]
     if (not exact and len(held) + len(passages) > 1) or len(exact) > 1:
         named = [f"{block.id}:{place + 1}" for block, place, _ in held] + [passage.id for passage in passages]
         more = " and more" if len(named) > NAMED_MAX else ""

@@ -11,7 +11,7 @@ from perdure.core.ids import PREFIXES, AgentId, BatchId, RunId, derived_id
 from perdure.core.messages import Message
 from perdure.core.runs import Batch, Callback, Run, RunFilter
 from perdure.engine.run.batch import digest_of
-from perdure.library.checks import Page, check_callback
+from perdure.library.checks import Page, callback_to_store
 from perdure.library.messages.requests import BatchPart, prepare_batch
 from perdure.library.parts import AsyncPart, reads
 from perdure.library.runs.runs import AsyncRuns
@@ -36,7 +36,7 @@ class Jobs(AsyncPart):
             idempotency_key: the same key again is the same batch.
         Raises: InvalidInput, RequestRefused, IdempotencyMismatch, StoreError.
         """
-        check_callback(callback)
+        callback = callback_to_store(callback, self._ports.cipher)
         requests = await prepare_batch(self._app, parts)
         batch_id = self._ports.ids.new("job")
         if idempotency_key is not None:

@@ -12,7 +12,6 @@ from typing import Any, Unpack
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.ids import AgentId, McpServerId, ToolId, is_id
 from perdure.core.mcp import SERVER_TOOLS_MAX, McpServer, McpTool, ServerSecrets, ToolListing
-from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.spec import Tool, ToolFilter, ToolOutcome
 from perdure.domain.mcp import (
     McpChanges,
@@ -212,13 +211,6 @@ class AsyncMcp(AsyncPart):
         """The server's tools that agents can be given, by name. Raises: NotFound."""
         return await self._ports.store.read(_list_tools, server_id)
 
-    @reads
-    def own_names(self, tx: Tx, server_id: McpServerId) -> Mapping[ToolId, str]:
-        """The server's own names of its tools, of those that no other tool has the name of. Raises: NotFound."""
-        known = {one.tool_id: one.name for one in tx.mcp.tools(server_id) if one.tool_id is not None}
-        taken = {tool.spec.name for tool in tx.tools.page(where=ToolFilter(names=tuple(known.values())), limit=1_000)}
-        return {id_: name for id_, name in known.items() if name not in taken | {*CONTEXT_TOOL_SPECS}}
-
     async def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
         """Raises: NotFound: another server's, or none."""
         for tool in await self.list_tools(server_id):
@@ -240,7 +232,7 @@ class AsyncMcp(AsyncPart):
         tool_id = mcp_tool.tool_id
         if tool_id is None:
             raise NotFound("MCP tool", name)
-        return await self._ports.store.read(lambda tx: tx.tools.get(tool_id))
+        return await self._ports.store.read(lambda tx: tx.tools.with_own_names([tx.tools.get(tool_id)])[0])
 
     async def run(self, name: str, tool: str, arguments: Mapping[str, Any] | None = None) -> ToolOutcome:
         """Call a tool of a server, to try it out. Raises: NotFound: no such server, or no such tool here."""
@@ -292,4 +284,4 @@ def _list_tools(tx: Tx, server_id: McpServerId) -> Sequence[Tool]:
     """The agents' tools of a server, by name."""
     ids = tuple(tool.tool_id for tool in tx.mcp.tools(server_id) if tool.tool_id is not None)
     page = tx.tools.page(where=ToolFilter(ids=ids), ascending=True, limit=SERVER_TOOLS_MAX)
-    return sorted(page, key=lambda tool: tool.spec.name)
+    return sorted(tx.tools.with_own_names(page), key=lambda tool: tool.spec.name)

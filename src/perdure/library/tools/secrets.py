@@ -15,7 +15,7 @@ from perdure.core.ids import OrgId, SandboxId, ToolId, VariableId
 from perdure.core.ports import Clock
 from perdure.core.secrets import ORGANISATION, Cipher, SandboxConfig, Secret, Variable, check_secret
 from perdure.domain.rotation import Rotated as Rotated
-from perdure.domain.rotation import rotate_registered, rotate_secrets, rotate_tools
+from perdure.domain.rotation import rotate_callbacks, rotate_registered, rotate_secrets, rotate_tools
 from perdure.domain.secrets import put_secret, seal_variable
 from perdure.domain.values import check_item_limits
 from perdure.engine.ports import SystemClock
@@ -185,6 +185,7 @@ async def rotate_all(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
 async def _rotate_one(store: Store, cipher: Cipher, clock: Clock) -> Rotated:
     """The same for one organisation, once."""
     rotated = await store.write(rotate_registered, cipher=cipher)
+    rotated += await store.write(rotate_callbacks, cipher=cipher)
     secret: Secret | None = None
     tool: ToolId | None = None
     while True:

@@ -146,8 +146,8 @@ class AsyncTools(AsyncPart):
         check_text("query", query)
         tx.limits.check("query_limit_chars", len(query))
         hits = search_tools(tx, query, where=where, limit=limit)
-        codes = tx.tools.codes([hit.tool.id for hit in hits])
-        return [(hit, codes.get(hit.tool.id)) for hit in hits]
+        states = _load_states(tx, [hit.tool for hit in hits])
+        return [(replace(hit, tool=one.tool), one.code) for hit, one in zip(hits, states, strict=True)]
 
     async def update(self, name_or_id: str, **changes: Unpack[ToolChanges]) -> Tool:
         """Change fields of a tool and return it; its agents have the change from their next model call on.
@@ -301,11 +301,11 @@ class AsyncAgentTools(AsyncPart):
 
         def find(tx: Tx) -> ToolState:
             tx.agents.model(self._id)
-            tools = tx.tools.list_by_agent(self._id)
-            for tool in tools:
-                if name_or_id in (tool.id, tool.spec.name):
-                    return _load_states(tx, [tool])[0]
-            names = ", ".join(tool.spec.name for tool in tools)
+            states = _load_states(tx, tx.tools.list_by_agent(self._id))
+            for state in states:
+                if name_or_id in (state.tool.id, state.tool.spec.name, state.tool.own_name):
+                    return state
+            names = ", ".join(state.tool.spec.name for state in states)
             raise NotFound("tool of this agent", name_or_id, hint=f"it has {names or 'none'}")
 
         state = await self._ports.store.read(find)
@@ -372,16 +372,16 @@ def _new_tool(source: str | Callable[..., Any], options: Mapping[str, Any]) -> N
 
 
 def _load_states(tx: Tx, tools: Sequence[Tool]) -> list[ToolState]:
-    """The tools with their code."""
+    """The tools with their code, and with their names at their servers."""
     codes = tx.tools.codes([tool.id for tool in tools if tool.spec.kind == "custom"])
-    return [ToolState(tool, codes.get(tool.id)) for tool in tools]
+    return [ToolState(tool, codes.get(tool.id)) for tool in tx.tools.with_own_names(tools)]
 
 
 def _resolve_tool(tx: Tx, name_or_id: str) -> Tool:
-    """The tool of this name or id. Raises: NotFound, naming what there is."""
+    """The tool of this name, here or at its server, or id. Raises: NotFound, naming what there is."""
     if is_id("tool", name_or_id):
         return tx.tools.get(ToolId(name_or_id))
-    tool = tx.tools.find_by_name(name_or_id)
+    tool = tx.tools.find(name_or_id)
     if tool is None:
         known = ", ".join(known.spec.name for known in tx.tools.list(limit=NAMED_TOOLS))
         raise NotFound("tool", name_or_id, hint=f"there are {known}")

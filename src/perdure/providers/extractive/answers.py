@@ -24,6 +24,7 @@ from perdure.providers.extractive.language import (
     cut,
     is_question,
     keywords_of,
+    load_table,
     one_line,
     pattern,
     sentences_in,
@@ -150,51 +151,14 @@ MAX_READ_CHARS = 20_000
 
 SOURCES = ("user", "assistant", "archive")
 
-_PHRASES: Final[dict[str, tuple[str, str]]] = {
-    "noted": ("Noted: {0}.", "记下了：{0}。"),
-    "known": ("I have that already: {0}.", "这个我已经记着：{0}。"),
-    "not noted": ("I could not note {0}: {1}", "没能记下 {0}：{1}"),
-    "no tool": ("there is no block 'human', or no tool to edit it.", "没有 human 记忆块，或没有编辑它的工具。"),
-    "no answer": ("the tool gave no result.", "工具没有返回结果。"),
-    "left over": ("it was left over, tell me again.", "这次没来得及，请再说一遍。"),
-    "user": ('On {0} you said: "{1}"', "你在 {0} 说过：“{1}”"),
-    "assistant": ('On {0} I said: "{1}"', "我在 {0} 说过：“{1}”"),
-    "archive": ('From my archive ({0}): "{1}"', "我的档案（{0}）：“{1}”"),
-    "notes": ('From my notes: "{0}"', "我的笔记：“{0}”"),
-    "all notes": ("I noted: {0}.", "我记着：{0}。"),
-    "nothing": ('I looked for "{0}" and found nothing.', "我查了“{0}”，没有找到。"),
-    "search failed": ("The search with {0} failed: {1}", "用 {0} 查找失败：{1}"),
-    "hello": (
-        "Hello! Tell me about yourself, or ask me what you told me.",
-        "你好！可以告诉我你的事，也可以问我你说过什么。",
-    ),
-    "thanks": ("You're welcome.", "不客气。"),
-    "hello name": ("Hello, {0}!", "你好，{0}！"),
-    "nothing to note": (
-        'I keep that in our history, and find it there when you ask. In my memory I note sentences such as "I live in'
-        ' Turin" or "Remember that the key is under the mat".',
-        "我把它留在对话历史里，你问起时能找到。“我住在都灵”“记住钥匙在垫子下面”这样的话，我会另外记下来。",
-    ),
-}
-
-
+_TABLE = load_table("phrases")
+_PHRASES: Final[Mapping[str, Sequence[str]]] = _TABLE["phrases"]
+_SENTENCES: Final[Mapping[str, Sequence[str]]] = _TABLE["of_keys"]
 _ABOUT_ALL = pattern(
     r"know\s+about\s+me\b | remember\s+about\s+me\b | who\s+am\s+i\b | 我是[谁誰] | (?:知道|记得).{0,3}关于?我"
 )
 _PLURAL = re.compile("[^su']s$")
 _ASKS_WHICH = pattern(r"\W*(?:who|what|which|tell)\b|.*(?:什[么麼]|[谁誰]|哪)")
-
-_SENTENCES: Mapping[str, tuple[str, str]] = {
-    "Name": ("Your name is {0}.", "你叫{0}。"),
-    "Lives in": ("You live in {0}.", "你住在{0}。"),
-    "From": ("You are from {0}.", "你来自{0}。"),
-    "Works at": ("You work at {0}.", "你在{0}工作。"),
-    "Works as": ("You work as {0}.", "你的工作是{0}。"),
-    "Age": ("You are {0} years old.", "你{0}岁。"),
-    LIKES: ("You like {0}.", "你喜欢{0}。"),
-    DISLIKES: ("You don't like {0}.", "你不喜欢{0}。"),
-    REMEMBER: ("You asked me to remember: {0}.", "你让我记住：{0}。"),
-}
 
 
 def say(phrase: str, language: Language, *values: object) -> str:

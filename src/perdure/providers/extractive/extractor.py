@@ -116,18 +116,7 @@ CORRECTABLE: Final = frozenset({"HAS_AGE", "LIVES_IN", "COMES_FROM", "WORKS_AS",
 OPPOSITES: Final[Mapping[str, str]] = {"LIKES": "DISLIKES", "DISLIKES": "LIKES"}
 
 # Relation -> the sentence in English and in Chinese, now and in the past.
-_SENTENCES: Final[Mapping[str, tuple[str, str, str, str]]] = {
-    "HAS_AGE": ("{} is {}.", "{}{}。", "{} was {}.", "{}以前{}。"),
-    "LIVES_IN": ("{} lives in {}.", "{}住在{}。", "{} used to live in {}.", "{}以前住在{}。"),
-    "COMES_FROM": ("{} comes from {}.", "{}来自{}。", "{} comes from {}.", "{}来自{}。"),
-    "WORKS_AS": ("{} works as {}.", "{}的工作是{}。", "{} used to work as {}.", "{}以前的工作是{}。"),
-    "WORKS_AT": ("{} works at {}.", "{}在{}工作。", "{} used to work at {}.", "{}以前在{}工作。"),
-    "LIKES": ("{} likes {}.", "{}喜欢{}。", "{} used to like {}.", "{}以前喜欢{}。"),
-    "HAS_BIRTHDAY": ("{}'s birthday is on {}.", "{}的生日是{}。") * 2,
-    "HAS_PET": ("{} has a {word} called {}.", "{}的{word}叫{}。", "{} had a {word} called {}.", "{}以前的{word}叫{}。"),
-    "DISLIKES": ("{} dislikes {}.", "{}不喜欢{}。", "{} used to dislike {}.", "{}以前不喜欢{}。"),
-}
-_KIN_SENTENCES = ("{1} is the {word} of {0}.", "{1}是{0}的{word}。") * 2
+_SENTENCES: Final[Mapping[str, Sequence[str]]] = load_table("phrases")["of_relations"]
 
 
 class PatternExtractor:
@@ -293,7 +282,7 @@ def _meaning(statement: Statement, relation: str, same_object: bool) -> Decision
 def _sentence(turn: Turn, statement: Statement, subject: str, object_: str) -> str:
     """Return the fact in words, in the language of the turn."""
     chinese = language_of(turn.text) == "zh"
-    form, names = _SENTENCES.get(statement.relation, _KIN_SENTENCES), (subject, object_)
+    form, names = _SENTENCES.get(statement.relation, _SENTENCES["kin"]), (subject, object_)
     if chinese and statement.relation == "HAS_AGE":
         names = subject, object_.replace(" years old", "岁")
     return form[chinese + 2 * (statement.mode in ("was", "not", "ends"))].format(*names, word=statement.word)

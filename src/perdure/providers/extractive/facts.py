@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from perdure.providers.extractive.language import (
-    CJK,
     Sentence,
+    filled,
     is_question,
+    load_patterns,
     load_table,
     one_line,
     pattern,
@@ -27,112 +28,13 @@ from perdure.providers.extractive.language import (
 MAX_VALUE_CHARS = 600
 LIKES, DISLIKES, REMEMBER = "Likes", "Dislikes", "Remember"
 NAMED: Final = frozenset({"Lives in", "From", "Works at", "Works as"})
-"""Keys of facts whose value is a name, or a job."""
+"""Keys of facts whose value is the name of something else, or a job."""
+NAMES: Final = frozenset({"Name", "My nickname", "我的昵称"})
 
-_TABLES = load_table("forms")
-
-_LEAD = pattern(_TABLES["lead"])
-_SIGNS = re.compile(r"(?<=[\w.!])\s+[^\w\s]+$")
-_GREETS = pattern(r"\s*(?:hi|hello|hey)\b")
-_INTRODUCES = re.compile(
-    r"(?i:I'm|I\s+am|this\s+is)\s+(?P<v>[A-Z][\w'-]*(?:\s[A-Z][\w'.-]*){0,3})(?=[\s.!,]*$|\s+(?:from|and)\b)"
-)
-# One to four words that begin with a capital, and what may follow a name.
-_CAPITAL = rf"(?!I\b)(?![{CJK}])[^\W\d_a-z](?:(?![{CJK}])[\w'.-])*"
-_NAME_EN = re.compile(
-    rf"(?P<v>{_CAPITAL}(?:\s+(?:(?:van|von|der|den|de|del|della|di|da|dos|la|le|bin|ibn|al|el|y)\s+){{0,2}}{_CAPITAL}){{0,3}})"
-    r"(?P<rest>(?=[\s.!,;:)(–—-]*$)|\s*[,;(–—]|\s+(?:by|btw|and|but|or|from|though|too|now|actually|if|as|for|here|please|so|not|I|my)\b)"
-)
-_NAME_ZH = re.compile(
-    rf"(?P<v>[{CJK}]{{2,4}}|[{CJK}]{{1,6}}·[{CJK}·]{{1,8}})\s*(?:(?:[，,。！!]|\s(?:by|btw|and|but|from)\b).*)?$",
-    re.DOTALL,
-)
-# A name of a place or an employer: words with a capital or of Chinese, and small words between them.
-_WORD = r"(?:(?:St|Mt|Ft|Dr|Mr|[A-Z])\.|(?:[^\W\da-z_]|\d|[a-z](?=[A-Z])|[\w-]+\.[a-z]{2,4}\b)(?:[\w'.&/+-]*[\w+])?)"
-_SMALL = (
-    r"(?:(?:of|the|de|del|della|di|da|do|dos|du|la|le|les|el|al|am|an|der|den|upon|von|van|sur|for|y|und|&)\s+){0,2}"
-)
-_PROPER = re.compile(
-    rf"(?:[Tt]he\s+)?{_WORD}(?:\s+{_SMALL}{_WORD})*(?:(?:\s+and|,)\s+{_WORD}(?:\s+{_WORD})*(?=[\s.]*$))?"
-)
-_UNNAMED = re.compile(
-    r"(?:(?:an?|my|our)\s+(?=[a-z])|(?:一[家个间所]|某))(?:.*?(?:\b(?:called|named)\s+|叫做?|名叫|名为)(?P<name>.+?)(?:的.*)?$)?"
-)
-_JOB_AT = re.compile(r"\s+(?:at|for)\s+(?P<v>.+)$")
-_AT_JOB = re.compile(r"\s+as\s+(?P<v>.+)$")
-_FIRST_WORD = re.compile(r"(?:(?:an?|the|my|our|your|his|her|their|some)\s+)?([^\W\d_]+|\d+)?", re.IGNORECASE)
-_REMEMBERS = pattern(
-    r"""(?:(?:can|could|would|will)\s+you\s+(?:please\s+)?)?(?:remember|don't\s+forget|note|keep\s+in\s+mind)
-        (?:\s+that\b)?(?!\s+(?:when|how|me)\b)(?:\s*[:,]\s*|\s+)
-    | (?:请|帮我|你|要|一定)*(?:记住|記住|记得|記得|记下|别忘了)[\s：:，,]*"""
-)
-_SUPPOSES = pattern(_TABLES["supposes"])
-_OPENS_WITH_I = pattern(r"I\b|I'|我")
-# Between two statements of one sentence.
-_AND = r"(?:and|but|so|while|though|because|since|then|also)\s+"
-_BREAK = pattern(
-    rf"""(?: [,–—]\s*(?:{_AND}){{0,4}} | \s+(?:{_AND}){{1,4}})
-        (?= I\s | I'm\s | I've\s | my\s | (?:please\s+|just\s+)*call\s+me\s | (?:also\s+|now\s+|really\s+)*
-            (?:live\s+in|work\s+(?:at|as|for)|like|love|hate|dislike|enjoy|don't\s+like|come\s+from|am\s)\s?)
-    | [，,；]\s*(?=[我叫住来喜讨不也还很在今现最请但而]|\d{{1,3}}[岁歲])"""
-)
-_SUBORDINATE = pattern(r",?\s+(?:but|because|although|though|since|if|unless)\s | ， | ,(?=\s*(?:if|when|which)\b)")
-_TRAILING = pattern(
-    r"(?:[\s,]+(?:right\s+now|now|too|as\s+well|any\s*more|there|here|these\s+days|nowadays|at\s+the\s+moment|instead|very\s+much|so\s+much|a\s+lot|really|currently|though|please|again))+$|[了啊呀哦啦]+$"
-)
-
-# Adverbs that leave a statement true; whatever else stands between subject and verb makes it another statement.
-_ADV = r"(?:(?:really|also|just|now|currently|still|do|originally)\s+)*"
-_I = rf"(?P<i>I\s+)?{_ADV}"
-_IM = rf"(?P<i>(?:I\s+am|I'm)\s+|am\s+){_ADV}"
-_NOUN = r"(?P<k>(?!name\s)[^\W\d_][\w'-]*(?:\s+[\w'-]+){0,4}?)"
-_WO = r"(?P<i>我)?(?:现在|目前|今年|一直|最近|特别|非常|真的|其实|也|还|很|最|都|就)*"
-_KIN = r"(?:妈妈|爸爸|老婆|老公|妻子|丈夫|儿子|女儿|哥哥|姐姐|弟弟|妹妹|狗|猫|生日)"
-
-FACTS: Final = tuple(
-    (key, pattern(form))
-    for key, form in (
-        ("Name", r"my\s+(?:full\s+)?name(?:\s+is|'s)\s+(?:now\s+)?(?P<v>.+)"),
-        ("Name", rf"{_IM}(?:called|named)\s+(?P<v>.+)"),
-        ("Name", r"(?:you\s+(?:can\s+)?|please\s+|just\s+)*call\s+me\s+(?P<v>.+)"),
-        ("Name", r"我的(?:名字|姓名)(?:叫|是)\s*(?P<v>.+)"),
-        ("Name", r"(?P<i>我)?叫(?!我)\s*(?P<v>.+)"),
-        ("Name", r"(?:请|你|可以)*叫我\s*(?P<v>.+)"),
-        (
-            "Age",
-            rf"{_IM}(?P<v>[\w-]+(?:\s(?!years)[\w-]+)?)\s+years?[\s-]old\b(?!\s+(?:in\s+\w+\s+years|when|at\s+heart|then)\b)",
-        ),
-        ("Age", rf"{_IM}(?P<v>\d{{1,3}})[\s.!]*$"),
-        (
-            "Age",
-            rf"{_WO}(?:已经|满|是|有)?\s*(?P<v>\d{{1,3}}|[一二三四五六七八九十百两]{{1,4}})\s*[岁歲](?![那时時的以之前后就开起才生])",
-        ),
-        ("Lives in", rf"{_I}live\s+in\s+(?P<v>.+)"),
-        ("Lives in", rf"{_IM}(?:living|based)\s+in\s+(?P<v>.+)"),
-        ("Lives in", r"(?:I|I've|I\s+have)\s+(?:just\s+|recently\s+)?(?:moved|relocated)\s+to\s+(?P<v>.+)"),
-        ("Lives in", rf"{_WO}(?:居?住在|搬家?[到去至]了?)\s*(?P<v>.+)"),
-        ("From", rf"(?:{_IM}|I\s+come\s+|come\s+)from\s+(?P<v>.+)"),
-        ("From", rf"{_WO}[来來]自\s*(?P<v>.+)"),
-        ("Works as", rf"{_I}work\s+as\s+(?P<v>.+)"),
-        ("Works at", rf"{_I}work\s+(?:at|for)\s+(?P<v>.+)"),
-        ("Works at", rf"{_WO}在\s*(?P<v>.+?)\s*(?:工作|上班)[了的啊\s。.!！]*$"),
-        (DISLIKES, rf"{_I}(?:(?:don't|do\s+not)\s+(?:like|love|enjoy)|dislike|hate|can't\s+stand)\s+(?P<v>.+)"),
-        (LIKES, rf"{_I}(?:like|love|enjoy)\s+(?P<v>.+)"),
-        ("我{}", r"我(?P<k>最?喜[欢歡]的[^是]{1,12})是\s*(?P<v>.+)"),
-        (DISLIKES, rf"{_WO}(?:(?:不太?|不怎么)(?:喜[欢歡]|爱)|讨厌|討厭)\s*(?P<v>.+)"),
-        (LIKES, rf"{_WO}(?:喜[欢歡]|热爱|[爱愛])\s*(?P<v>.+)"),
-        ("My {}'s name", r"I\s+have\s+(?:an?|one)\s+(?P<k>\w[\w\s-]{0,30}?)\s+(?:called|named)\s+(?P<v>.+)"),
-        ("My {}'s name", rf"my\s+{_NOUN}(?:\s+(?:is|are)|'s)\s+(?:called|named)\s+(?P<v>.+)"),
-        ("My {}", rf"my\s+{_NOUN}\s+(?:is|are)\s+(?P<v>.+)"),
-        ("我的{}的名字", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,8}}?)(?:的名字)?(?:叫|名字是)\s*(?P<v>.+)"),
-        ("我的{}", rf"我(?:的|家的)?(?P<k>{_KIN}|(?<=的)[^，,]{{1,12}}?)是\s*(?P<v>.+)"),
-    )
-)
-"""Key -> pattern of one clause; `v` is the value, `k` the noun that stands for `{}` in the key, `i` the subject, which
-a clause that continues another may leave out. The first that matches counts."""
-
-_IDLE_NOUN = pattern(_TABLES["idle_noun"])
-_IDLE_VALUE = pattern(_TABLES["idle_value"])
+_FORM = load_patterns("facts")
+_FACTS = load_table("facts")
+FACTS: Final = tuple((key, pattern(filled(form, _FACTS["parts"]))) for key, form in _FACTS["facts"])
+"""Key -> pattern of one clause; the first that matches counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +69,7 @@ def facts_in(text: str, *, greeted: bool = False) -> tuple[Fact, ...]:
     """
     facts: dict[tuple[str, str], Fact] = {}
     for sentence in sentences_in(text):
-        greeted = greeted or _GREETS.match(sentence.masked) is not None
+        greeted = greeted or _FORM["greets"].match(sentence.masked) is not None
         for fact in () if is_question(sentence) else _facts_of(_without_lead(sentence), greeted=greeted):
             facts.pop(fact.slot, None)
             facts[fact.slot] = fact
@@ -180,17 +82,17 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
     Args:
         greeted: the text began with a greeting, so that "I'm Ada" gives a name.
     """
-    request = _REMEMBERS.match(sentence.masked)
+    request = _FORM["remembers"].match(sentence.masked)
     if request is not None:
         sentence = sentence.cut(request.end(), len(sentence.masked.rstrip(" ?？")))
     facts: list[Fact] = []
-    breaks = [] if _SUPPOSES.match(sentence.masked) else [*_BREAK.finditer(sentence.masked), None]
+    breaks = [] if _FORM["supposes"].match(sentence.masked) else [*_FORM["break"].finditer(sentence.masked), None]
     start, speaking = 0, False  # a clause without subject continues the one before: "I live in Turin and work at Fiat"
     for gap in breaks:
         clause = _without_lead(sentence.cut(start, gap.start() if gap else None))
         clause_facts = list(_facts_of_clause(clause, speaking=speaking, greeted=greeted))
         facts += clause_facts
-        speaking = bool(clause_facts) or _OPENS_WITH_I.match(clause.masked) is not None
+        speaking = bool(clause_facts) or _FORM["opens_with_i"].match(clause.masked) is not None
         start = gap.end() if gap else start
     # "remember that I live in Turin" is better kept under its own key.
     if request is not None and not facts and _says_something(value := _tidy(sentence.text)):
@@ -200,7 +102,7 @@ def _facts_of(sentence: Sentence, *, greeted: bool) -> Sequence[Fact]:
 
 def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iterator[Fact]:
     """The facts of one clause; one that lacks its subject has some only after another of the same `speaking` person."""
-    if greeted and (introduced := _INTRODUCES.match(clause.masked)):
+    if greeted and (introduced := _FORM["introduces"].match(clause.masked)):
         if name := _name_of(introduced["v"]):
             yield Fact("Name", name)
         return
@@ -211,15 +113,14 @@ def _facts_of_clause(clause: Sentence, *, speaking: bool, greeted: bool) -> Iter
         value, noun = clause.cut(*match.span("v")), ""
         if "{}" in key:
             noun = one_line(clause.cut(*match.span("k")).text)
-        elif ending := _SUBORDINATE.search(value.masked):
+        elif ending := _FORM["subordinate"].search(value.masked):
             value = value.cut(0, ending.start())
-        tidy = (
-            _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key == "Name" else _tidy(value.text)
-        )
+        tidy = _name_of(value.text, says_name=match[0].lower().startswith("my ")) if key in NAMES else _tidy(value.text)
         if key in NAMED:
             yield from _named_facts(key, tidy, capitals="I" in clause.text)
             return
-        if _says_something(tidy) and not _IDLE_VALUE.match(tidy) and not (noun and _IDLE_NOUN.search(noun)):
+        is_idle = _FORM["idle_value"].match(tidy) or (noun and _FORM["idle_noun"].search(noun))
+        if _says_something(tidy) and not is_idle:
             items = _items(tidy) if key in (LIKES, DISLIKES) else [tidy]
             yield from (Fact(key.format(noun), item) for item in items)
         return
@@ -231,24 +132,24 @@ def _name_of(value: str, *, says_name: bool = False) -> str:
     Args:
         says_name: "my name is" came before it, so that one word in lower case is a name, too.
     """
-    value = _SIGNS.sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
-    if (found := _NAME_EN.match(value)) or (
+    value = _FORM["signs"].sub("", one_line(value)).strip(" *_\"'“”「」.!?…。！？~")
+    if (found := _FORM["name_en"].match(value)) or (
         says_name and (found := re.match(r"(?P<v>[^\W\d_]{2,20})(?P<rest>)$", value))
     ):
         words = found["v"].rstrip(".,'").split()
         return (
             ""
-            if words[0].casefold() in _idioms()["no_names"] or (value[0].islower() and found["rest"])
+            if words[0].casefold() in phrases()["no_names"] or (value[0].islower() and found["rest"])
             else " ".join(words)
         )
-    found = _NAME_ZH.match(value)
-    if found is None or found["v"].startswith(_idioms()["no_names_zh"]) or found["v"].endswith(_idioms()["no_ends_zh"]):
+    found = _FORM["name_zh"].match(value)
+    if found is None or found["v"].startswith(phrases()["no_names_zh"]) or found["v"].endswith(phrases()["no_ends_zh"]):
         return ""
     return found["v"]
 
 
 @functools.cache
-def _idioms() -> dict[str, Any]:
+def phrases() -> dict[str, Any]:
     """The lists of `idioms.toml`, each a tuple of words, and its patterns."""
     data = load_table("idioms")
     places = {key: tuple(words.split()) for key, words in data.pop("no_places").items()}
@@ -260,8 +161,8 @@ def _idioms() -> dict[str, Any]:
 
 def _named_facts(key: str, value: str, *, capitals: bool) -> Iterator[Fact]:
     """The facts of a place, an employer or a job: "a nurse at Fiat" is two."""
-    form, other = {"Works as": (_JOB_AT, "Works at"), "Works at": (_AT_JOB, "Works as")}.get(key, (None, ""))
-    more = form.search(value) if form else None
+    form, other = {"Works as": ("job_at", "Works at"), "Works at": ("at_job", "Works as")}.get(key, ("", ""))
+    more = _FORM[form].search(value) if form else None
     if name := named(key, value[: more.start()] if more else value, capitals=capitals):
         if more and (of_other := named(other, more["v"], capitals=capitals)):
             yield Fact(other, of_other)
@@ -274,14 +175,14 @@ def named(key: str, value: str, *, capitals: bool = True) -> str:
     Args:
         capitals: the one who wrote it writes capitals, so that a name has one.
     """
-    value, idioms = one_line(value), _idioms()
+    value, idioms = one_line(value), phrases()
     if _is_idiom(key, value):
         return ""
     if key == "Works as":
         return str(idioms["after_job"].sub("", value))
-    if unnamed := _UNNAMED.match(value):  # "a firm called Norvik", "a small flat in Turin"
+    if unnamed := _FORM["unnamed"].match(value):  # "a firm called Norvik", "a small flat in Turin"
         value = unnamed["name"] or (value.rpartition(" in ")[2] if " in " in value and key == "Lives in" else "")
-    if found := _PROPER.match(value):
+    if found := _FORM["proper"].match(value):
         more = idioms["institution"].match(value, found.end())
         end = more.end() if more else found.end()
         rest, value = value[end:], value[:end]
@@ -296,8 +197,10 @@ def named(key: str, value: str, *, capitals: bool = True) -> str:
 
 def _is_idiom(key: str, value: str) -> bool:
     """Whether a value makes the clause a phrase that is no fact: "at night" is no place of work."""
-    words, value = _idioms()["no_places"].get(key, ()), value.lower() if value.isupper() else value
-    first, form = _FIRST_WORD.match(value), _idioms()["no_forms"].get(key)
+    if key == "Lives in" and (source := _FORM["from"].search(value)) and _is_idiom(key, source[1]):
+        return True  # "moved to Hetzner from AWS"
+    words, value = phrases()["no_places"].get(key, ()), value.lower() if value.isupper() else value
+    first, form = _FORM["first_word"].match(value), phrases()["no_forms"].get(key)
     word = (first[1] or "") if first else ""
     whole = value.lower() if key == "Works at" else value
     return whole in words or (word.isascii() and word in words) or bool(form and form.fullmatch(value))
@@ -316,18 +219,18 @@ def _items(value: str) -> list[str]:
 
 def _without_lead(sentence: Sentence) -> Sentence:
     """The sentence without "well", "hi" and similar words at its start."""
-    lead = _LEAD.match(sentence.masked)
+    lead = _FORM["lead"].match(sentence.masked)
     return sentence.cut(lead.end() if lead else 0)
 
 
 def supposes(sentence: Sentence) -> bool:
     """Whether a sentence tells what might be."""
-    return _SUPPOSES.match(_without_lead(sentence).masked) is not None
+    return _FORM["supposes"].match(_without_lead(sentence).masked) is not None
 
 
 def greets(text: str) -> bool:
     """Whether a text begins with a greeting."""
-    return _GREETS.match(text) is not None
+    return _FORM["greets"].match(text) is not None
 
 
 def _says_something(value: str) -> bool:
@@ -339,6 +242,6 @@ def _says_something(value: str) -> bool:
 
 def _tidy(value: str) -> str:
     """The value on one line, without quotation marks, end marks and trailing words such as "now"."""
-    value = _SIGNS.sub("", one_line(value)).rstrip(" .!?,:;…。！？，、：；~")
-    value = _TRAILING.sub("", value).rstrip(" ,，")
+    value = _FORM["signs"].sub("", one_line(value)).rstrip(" .!?,:;…。！？，、：；~")
+    value = _FORM["trailing"].sub("", value).rstrip(" ,，")
     return value[1:-1].strip() if len(value) > 2 and value[0] + value[-1] in ('""', "''", "“”", "「」") else value

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +24,23 @@ def load_table(name: str) -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name(f"{name}.toml").read_text(encoding="utf-8"))
 
 
+def filled(form: str, parts: Mapping[str, str]) -> str:
+    """A pattern with its parts in place of their names."""
+    for name, part in parts.items():
+        form = form.replace(name, part)
+    return form
+
+
+def load_patterns(section: str, **parts: str) -> dict[str, re.Pattern[str]]:
+    """The patterns of a section of `patterns.toml`, with its parts, and these."""
+    parts = {**_TABLE["parts"], **parts, "HAN": CJK}
+    return {name: re.compile(filled(form, parts)) for name, form in _TABLE[section].items()}
+
+
+_TABLE = load_table("patterns")
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 
+_FORM = load_patterns("language")
 _CJK = re.compile(f"[{CJK}]")
 _LATIN = re.compile(r"[A-Za-zÀ-ÖØ-öø-ɏ]+(?:'[A-Za-z]+)*")
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
@@ -32,62 +48,14 @@ _STRAIGHT = str.maketrans({"’": "'", "‘": "'", "\u00a0": " ", "\u3000": " "}
 _SPACES = re.compile(r"[^\S\n]+")
 _LINE_ENDS = re.compile(r"(?: ?\n)+ ?")
 
-# Openers can't stand inside their own quotation: that keeps a row of lone openers linear.
-_QUOTED = re.compile(r'^[ \t]*>[^\n]*$|"[^"\n]*"|“[^“”\n]*”|「[^「」\n]*」|' r"(?<!\w)'[^'\n]*'(?!\w)", re.MULTILINE)
-# The rest is that text, not what the person says.
-_WORKS_ON = re.compile(load_table("requests")["works_on"], re.IGNORECASE | re.VERBOSE)
-# A point ends a sentence only before space or Chinese, and not after a title or an initial.
-_END = re.compile(
-    rf"[。！？；\n]+|[!?]+(?![A-Za-z0-9=&_/])|(?<!\bMr)(?<!\bMs)(?<!\bMrs)(?<!\bDr)(?<!\bSt)(?<!\be\.g)(?<!\b[A-Z])\.+(?=\s|$|[{CJK}])"
-)
-
 
 def pattern(text: str) -> re.Pattern[str]:
     """A pattern that ignores case, and white space in its own text."""
     return re.compile(text, re.IGNORECASE | re.VERBOSE)
 
 
-_ASKS_EN = pattern(
-    r"""\s*(?:(?:hi|hello|hey|so|and|but|ok|well|now|please)\b[\s,!]*)*(?:
-        (?:what|who|whose|which)(?:'s|\s+(?!(?:i|you|we|an?|nice)\b)\w+)
-      | (?:where|when|why|how)(?:'s|\s+(?:is|are|am|was|were|do|does|did|can|could|will|would|old|much|many|long)\b)
-      | (?:do|have|can|could|would|will|should)\s+(?:i|you|we|they|my)\b
-      | (?:does|did|has|is|are|am|was|were)\s+(?:i|you|he|she|it|we|they|my|the|there|this|that)\b
-      | (?:tell|remind|show)\s+me\b | (?:search|look)\s+(?:for|up)\b
-    )"""
-)
-_ASKS_ZH = re.compile(
-    r"(?<!没)(?<!没有)什[么麼](?!都|的)|[谁誰](?!都)|哪[里裡儿兒个個些天国國]|[几幾](?:[岁歲点點号號月个個])|多少|多[大久远]"
-    r"|(?<!不)怎[么麼]|怎样|为何|是不是|有没有|能不能|[吗嗎呢]\s*[。.!！]*\s*$|^\s*(?:请)?(?:告[诉訴]我|说说|搜索|查)"
-)
-# "Could you remember that I live in Turin?" tells.
-_ASKS_TO_NOTE = pattern(r"\s*(?:can|could|would|will)\s+you\s+(?:please\s+)?(?:remember|note)\s+that\b")
-_ENDS_ASKING = re.compile(r"[?？][\s.!?。！？\"'”’)）]*$")
-
-
-def _word_set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
-_STOP_EN = _word_set(
-    "a about again all also am an and any anything are as at be but by can could day did do does don't else find "
-    "for had has have he her hi him his how i i'd i'll i'm i've if in into is it its know let look many me "
-    "mention mentioned much must my now of often on or our please remember remind said say she should so some "
-    "something tell than that the their them there they thing this those time to told up was we were what when "
-    "where which who whose why will with would you your yes no not"
-)
-# Words that name a kind of fact. They are looked for only when a question has no other word.
-_WEAK_EN = _word_set("age born call city come company dislike enjoy from hate job like live love name old town work")
-_STOP_ZH = re.compile(
-    r"什[么麼](?:[时時]候|地方)?|为什[么麼]|怎[么麼][样樣]?|哪[里裡儿兒个個些天国國]|多少|多[久远]|有没有|是不是|能不能"
-    r"|[几幾][点點号號月个個]?|告[诉訴]|还?记得|知道|说过|提到过?|说说|关于|请问|一下|[我你您她它啊呀吗嗎呢谁誰是请吧过]"
-    r"|(?<!目)的|(?<![吉其])他|了(?!解)"
-)
-_WEAK_ZH = re.compile(
-    r"不喜欢|多大|喜[欢歡爱]|讨厌|名字|姓名|[来來]自|工作|上班|[岁歲]|年[龄齡]|(?<!呼)叫|住(?!院|宿)|[爱愛](?!人|情)"
-)
-_EDGE_ZH = re.compile(r"^[在去有要想把给和说不也还都]+|[在去有要想来和说不]+$")
-
+# Words that name a kind of fact are weak: they are looked for only when a question has no other word.
+_STOP_EN, _WEAK_EN = (frozenset[str](_TABLE["words"][name].split()) for name in ("stop_en", "weak_en"))
 _WORD = re.compile(rf"(?:(?![{CJK}])[^\W_])+(?:[-'.@/_](?:(?![{CJK}])[^\W_])+)*")
 _CJK_RUN = re.compile(f"[{CJK}]+")
 _SAME = {"favourite": "favorite", "colour": "color", "mum": "mother", "mom": "mother", "dad": "father", "old": "age"}
@@ -138,11 +106,11 @@ def sentences_in(text: str, *, limit_chars: int = MAX_ANALYSED_CHARS) -> list[Se
     Apostrophes come out straight and runs of white space as one character, or patterns would take their square.
     """
     plain = _LINE_ENDS.sub("\n", _SPACES.sub(" ", text[:limit_chars].translate(_STRAIGHT)))
-    masked = _QUOTED.sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
-    if request := _WORKS_ON.search(masked):
+    masked = _FORM["quoted"].sub(lambda quoted: "\ue000" * len(quoted[0]), plain)
+    if request := _FORM["works_on"].search(masked):
         masked = masked[: request.end()] + re.sub(r"[^\s]", "\ue000", masked[request.end() :])
     whole = Sentence(plain, masked)
-    ends = [0, *(end.end() for end in _END.finditer(whole.masked)), len(plain)]
+    ends = [0, *(end.end() for end in _FORM["end"].finditer(whole.masked)), len(plain)]
     sentences = (whole.cut(start, end) for start, end in itertools.pairwise(ends))
     return [sentence for sentence in sentences if sentence.text.strip()]
 
@@ -180,11 +148,11 @@ class Keywords:
 def is_question(sentence: Sentence) -> bool:
     """Whether somebody asks, or asks to be told, rather than tells."""
     masked = sentence.masked.strip()
-    if _ASKS_TO_NOTE.match(masked):
+    if _FORM["asks_to_note"].match(masked):
         return False
-    if _ENDS_ASKING.search(masked) or _ASKS_ZH.search(masked):
+    if _FORM["ends_asking"].search(masked) or _FORM["asks_zh"].search(masked):
         return True
-    return not masked.endswith("!") and _ASKS_EN.match(masked) is not None
+    return not masked.endswith("!") and _FORM["asks_en"].match(masked) is not None
 
 
 def asks(text: str) -> bool:
@@ -202,9 +170,10 @@ def keywords_of(text: str) -> Keywords:
         elif word.casefold() not in _STOP_EN and (len(word) > 1 or word.isdigit()):
             strong.append(word)
     for run in _CJK_RUN.findall(text):
-        for piece in _STOP_ZH.sub(" ", run).split():
-            weak.extend(_WEAK_ZH.findall(piece))
-            strong.extend(filter(None, (_EDGE_ZH.sub("", rest) for rest in _WEAK_ZH.sub(" ", piece).split())))
+        for piece in _FORM["stop_zh"].sub(" ", run).split():
+            weak.extend(_FORM["weak_zh"].findall(piece))
+            rests = _FORM["weak_zh"].sub(" ", piece).split()
+            strong.extend(filter(None, (_FORM["edge_zh"].sub("", rest) for rest in rests)))
     return Keywords(tuple(dict.fromkeys(strong or weak)), frozenset(map(stem, strong)), frozenset(map(stem, weak)))
 
 

@@ -15,8 +15,16 @@ from typing import Final, Literal
 
 from perdure.core.facts.kin import KIN
 from perdure.core.text.dates import EARLIEST, LATEST, spans
-from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, supposes
-from perdure.providers.extractive.language import CJK, Sentence, is_question, load_table, one_line, sentences_in
+from perdure.providers.extractive.facts import DISLIKES, LIKES, NAMED, Fact, facts_in, greets, named, phrases, supposes
+from perdure.providers.extractive.language import (
+    CJK,
+    Sentence,
+    is_question,
+    load_patterns,
+    load_table,
+    one_line,
+    sentences_in,
+)
 
 Mode = Literal["is", "was", "not", "ends", "never"]
 """`was`: it was so, and is no more. `not` and `ends`: it is not so, and ends what is known; with "no more" and the like
@@ -43,44 +51,10 @@ PETS: Final = frozenset(_TABLES["pets"].split())
 _words = "|".join(sorted((*KIN, *PETS), key=len, reverse=True))
 _EN_WORDS = "|".join(word for word in _words.split("|") if word.isascii())
 _ZH_WORDS = "|".join(word for word in _words.split("|") if not word.isascii())
-_NAME = r"(?P<name>[A-Z][\w'-]*[\w](?:\s[A-Z][\w'-]*[\w]){0,2})"
-_RELATIVE_EN = re.compile(
-    rf"(?i:my)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>(?i:{_EN_WORDS}))(?:(?:'s\s+name)?\s+is(?:\s+(?:called|named))?|,)?\s+{_NAME}\b(?!')"
-)
-_HAS_EN = re.compile(
-    rf"(?i:I\s+have|I've\s+got)\s+(?:an?|one|two)\s+(?:[a-z-]+\s+){{0,2}}?(?P<kin>{_EN_WORDS})\s+(?:called|named)\s+{_NAME}"
-)
-_NO_NAME_ZH = r"(?![住在喜很也都讨不有去来想要会说就是今昨明还刚最已总生身工上爱和跟的叫])"
-_RELATIVE_ZH = re.compile(
-    rf"(?<![叫让给跟和对帮请找问陪替为])我(?:的|家的|家|有一?[只个条])?(?P<kin>{_ZH_WORDS})(?:的?名字)?(?:叫|是)?{_NO_NAME_ZH}(?P<name>[{CJK}]{{2,4}}?)"
-    r"(?=住|在|喜|讨|来自|搬|不|以前|从|已|[，,。！\s]|$)"
-)
-_PET_ZH = re.compile(
-    rf"我家?[有养]了?[一两]?[只条个](?:叫(?P<name>[{CJK}]{{1,4}}?)的)?(?P<kin>{_ZH_WORDS})"
-    rf"(?:[，,]?\s*(?:名字)?叫(?P<other>[{CJK}]{{1,4}}))?"
-)
-_BIRTHDAY = re.compile(
-    r"my\s+birthday(?:\s+is|'s)\s+(?:on\s+)?|I\s+was\s+born\s+(?:on|in)\s+|我的?生日是|我出生[于在]", re.IGNORECASE
-)
-_CORRECTS, _ASIDE, _ASIDE_NO = (
-    re.compile(form.replace("OOPS", _TABLES["oops"]).replace("NAME", _TABLES["name"]), re.VERBOSE | re.IGNORECASE)
-    for form in (_TABLES["corrects"], _TABLES["aside"], _TABLES["aside_no"])
-)
 _PREPOSITIONS: Final = {
     **{"in": ("LIVES_IN",), "at": ("WORKS_AT",), "from": ("COMES_FROM",), "as": ("WORKS_AS",)},
     **{"在": ("LIVES_IN", "WORKS_AT"), "住在": ("LIVES_IN",)},
 }
-_FORGETS = re.compile(
-    r"\s*(?:(?:please|just|you\s+can|can\s+you|now|ok)\b[\s,]*)*(?:forget|don't\s+remember)\s+(?:about\s+)?(?:(?:the\s+fact\s+)?that\s+)?"
-    r"(?:I\s+(?:ever\s+)?(?:said|told\s+you|mentioned)\s+(?:that\s+)?)?(?=I\b|my\b)"
-    r"|(?:请|你|可以|帮我)*(?:忘掉|忘了|忘记|别记|不要记)(?:得|住)?(?=我)",
-    re.IGNORECASE,
-)
-_CLAUSES = re.compile(
-    r"""[,;]?\s+(?:but|and|so|then)\s+(?=(?:now\s+|currently\s+)?(?:I|my|she|he)\b) | [;；]
-      | [,，]\s*(?=I\s|my\s|(?:但|不过|后来|现在)*我)""",
-    re.IGNORECASE | re.VERBOSE,
-)
 _FORMS: Final[Sequence[tuple[re.Pattern[str], str, Mode]]] = tuple(
     (re.compile(form.replace(" ", r"\s+"), re.IGNORECASE), plain, mode) for form, plain, mode in _TABLES["forms"]
 )
@@ -89,24 +63,10 @@ _OVER: Final = tuple(
     for form, relation in _TABLES["over"]
 )
 _NO_SUBJECT = r"\s*(?:(?:and|but|also|now|我说错了|不对)[\s,，]+)*"
-_PRONOUN = re.compile(rf"{_NO_SUBJECT}(?:(?:but|then)\s+)?(?:(?:she|he)\b|[他她])", re.IGNORECASE)
-_NO_MORE = re.compile(r"\b(?:no\s+longer|any\s?more)\b|不再|已经不", re.IGNORECASE)
-_IDLE_WORDS = re.compile(r"\s+any\s?more\b(?!\s+than)|^\s*(?:now|currently|现在|目前)[,，\s]*", re.IGNORECASE)
-_STRETCH = re.compile(r"from|between|.*[到至]", re.IGNORECASE)
-_JOB = re.compile(r"\bjob\b|工作|辞", re.IGNORECASE)
-_LEAVES = re.compile(r"\b(?:left|quit)\b|离开|辞", re.IGNORECASE)
-_ENDED_ZH = re.compile(r"不.*了[。！\s]*$")
-_MOVES = re.compile(r"\bmoved\b|\bjoined\b|\bstarted\b|\bbegan\b|\brelocated\b|[搬来]|开始|入职|跳槽", re.IGNORECASE)
+_FORM = load_patterns("statements", NO_SUBJECT=_NO_SUBJECT, KIN_EN=_EN_WORDS, KIN_ZH=_ZH_WORDS)
 _THIRD_EN = tuple(
     (re.compile(rf"I\s+(?:also\s+|now\s+)?{form}\b"), f"I {plain}") for form, plain in _TABLES["third"].items()
 )
-_TAIL_EN = re.compile(
-    r"""\s+(?:with|near|where|which|who|together|alone|at\s+the\s+moment|right\s+now|again|these\s+days)\b.*$
-      | ,\s+(?:that|it|this|so|where|which|who|with|but|and|not)\b.*$ | [，,](?=那|这|但|不).*$""",
-    re.VERBOSE,
-)
-_ARTICLE = re.compile(r"(?:an?|the|my)\s+", re.IGNORECASE)
-_TRAILING_WORDS = re.compile(r"(?:[\s,]+(?:since|until|till|from|in|on|at|by))+$|(?:从|自|到|直到|至)+$")
 ASIDE_SIGNS = 100
 OBJECT_WORDS, OBJECT_SIGNS = 7, 40
 """The longest name of an object, in words and in characters."""
@@ -149,7 +109,7 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
         greeted = greeted or greets(sentence.masked)
         if is_question(sentence) or supposes(sentence) or not sentence.masked.strip(" \n\ue000"):
             continue
-        if correction := aside or _CORRECTS.match(sentence.masked):
+        if correction := aside or _FORM["corrects"].match(sentence.masked):
             if corrected := _corrected(sentence, correction, told, now):
                 told.append([corrected])
                 found.append(corrected)
@@ -157,10 +117,10 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
         statements_told: list[Statement] = []
         for clause in _clauses(sentence):
             statements = list(_statements_of(clause, now, named, greeted))
-            if len(spoken_of) == 1 and (pronoun := _PRONOUN.match(clause.masked)):
+            if len(spoken_of) == 1 and (pronoun := _FORM["pronoun"].match(clause.masked)):
                 # "She left Fiat" ends what the text has said of the only person in it; else "she" may be anybody.
                 rest, they = _about(clause.cut(pronoun.end())), next(iter(spoken_of))
-                is_over = _NO_MORE.search(clause.masked)  # "she doesn't like tea any more"
+                is_over = _FORM["no_more"].search(clause.masked)  # "she doesn't like tea any more"
                 statements = [
                     one
                     for one in _plain_statements(rest, now, they, greeted)
@@ -177,9 +137,10 @@ def statements_in(text: str, *, now: datetime, people: Sequence[str] = (), befor
 
 def _asides(sentence: Sentence) -> Sequence[tuple[Sentence, re.Match[str] | None]]:
     """Cut a sentence before what corrects it: "I live in Turin, no, in Milan"."""
-    for gap in _ASIDE.finditer(sentence.masked):
+    for gap in _FORM["aside"].finditer(sentence.masked):
         rest = sentence.cut(gap.end())
-        if len(rest.text) <= ASIDE_SIGNS and (aside := _CORRECTS.match(rest.masked) or _ASIDE_NO.match(rest.masked)):
+        aside = _FORM["corrects"].match(rest.masked) or _FORM["aside_no"].match(rest.masked)
+        if aside and len(rest.text) <= ASIDE_SIGNS:
             return [(sentence.cut(0, gap.start()), None), (rest, aside)]
     return [(sentence, None)]
 
@@ -215,7 +176,7 @@ def _corrected(
 def _clauses(sentence: Sentence) -> Iterator[Sentence]:
     """Cut a sentence before each new subject."""
     start = 0
-    for gap in [*_CLAUSES.finditer(sentence.masked), None]:
+    for gap in [*_FORM["clauses"].finditer(sentence.masked), None]:
         clause = sentence.cut(start, gap.start() if gap else None)
         if clause.text.strip():
             yield clause
@@ -224,7 +185,7 @@ def _clauses(sentence: Sentence) -> Iterator[Sentence]:
 
 def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greeted: bool) -> Iterator[Statement]:
     """Find the statements of one clause."""
-    if birthday := _BIRTHDAY.search(clause.masked):
+    if birthday := _FORM["birthday"].search(clause.masked):
         if date := next(iter(spans(clause.text[birthday.end() :], now=now)), None):
             yield Statement(
                 relation=BIRTHDAY, object=re.sub(r"^(?:on|in)\s+", "", date.text).rstrip(" .,。，"), kind="Event"
@@ -245,12 +206,14 @@ def _statements_of(clause: Sentence, now: datetime, people: Sequence[str], greet
 
 def _relative(clause: Sentence) -> tuple[Statement, int, int] | None:
     """Return the relative or pet that a clause names, and where that begins and ends; None: it names none."""
-    for form in (_RELATIVE_EN, _HAS_EN, _RELATIVE_ZH, _PET_ZH):
+    for form in (_FORM["relative_en"], _FORM["has_en"], _FORM["relative_zh"], _FORM["pet_zh"]):
         if match := form.search(clause.masked):
             name = match["name"] or match.groupdict().get("other")
             word = match["kin"].lower()
             if not name or "\ue000" in name:
                 continue
+            if match.groupdict().get("is") and name.split()[0].lower() in phrases()["no_names"]:
+                continue  # "my mother is Chinese"
             relation, kind = ("HAS_PET", "Object") if word in PETS else (f"{KIN[word]}_OF", "Person")
             return Statement(relation=relation, object=name, kind=kind, word=word), match.start(), match.end()
     return None
@@ -273,7 +236,7 @@ def _about(rest: Sentence) -> Sentence:
 
 def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bool) -> Iterator[Statement]:
     """Find the facts of a clause in its plain form, with its times."""
-    forget = _FORGETS.match(clause.masked)
+    forget = _FORM["forgets"].match(clause.masked)
     text, start, end, is_stretch = _without_times(clause.cut(forget.end()) if forget else clause, now)
     if relation := next((relation for form, relation in _OVER if form.fullmatch(text)), ""):
         yield Statement(relation=relation, object="", subject=subject, mode="ends", invalid_at=start)
@@ -283,9 +246,9 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
         return  # "from 2030"
     if forget:
         text, mode = re.sub(r"(?:的事情?|这件?事)?[吧啊。！\s]*$", "", text), "never"
-    if mode == "not" and (_NO_MORE.search(clause.masked) or _ENDED_ZH.search(clause.masked)):
+    if mode == "not" and (_FORM["no_more"].search(clause.masked) or _FORM["ended_zh"].search(clause.masked)):
         mode = "was"
-    moves, leaves = _MOVES.search(clause.masked), _LEAVES.search(clause.masked)
+    moves, leaves = _FORM["moves"].search(clause.masked), _FORM["leaves"].search(clause.masked)
     if mode == "is" and end and end <= now and not moves and re.search(f"[{CJK}]", clause.masked):
         mode = "was"  # Chinese has no tense: 我去年住在上海
     elif not is_stretch:
@@ -296,14 +259,13 @@ def _plain_statements(clause: Sentence, now: datetime, subject: str, greeted: bo
     if mode == "is" and end is not None and end <= now:
         mode = "was"
     # "I left Turin": which of the two it is, only what is known tells.
-    is_either = leaves and mode == "was" and not _JOB.search(clause.masked)
-    for fact in facts_in(_IDLE_WORDS.sub("", text), greeted=greeted):
-        for statement in _of_fact(fact):
-            if is_either and statement.relation == "WORKS_AT":
-                yield replace(
-                    statement, relation="LIVES_IN", kind="Location", subject=subject, mode="not", invalid_at=end
-                )
-            yield replace(statement, subject=subject, mode="not" if is_either else mode, valid_at=start, invalid_at=end)
+    is_either = leaves and mode == "was" and not _FORM["job"].search(clause.masked)
+    as_home = re.sub("我在(.+?)工作", r"我住在\1", re.sub(r"\bI work at\b", "I live in", text))
+    for plain in (as_home, text) if is_either else (text,):
+        for fact in facts_in(_FORM["idle_words"].sub("", plain), greeted=greeted):
+            for statement in _of_fact(fact):
+                mode = "not" if is_either else mode
+                yield replace(statement, subject=subject, mode=mode, valid_at=start, invalid_at=end)
 
 
 def _plain_form(text: str) -> tuple[str, Mode]:
@@ -322,10 +284,11 @@ def _without_times(clause: Sentence, now: datetime) -> tuple[str, datetime | Non
     for span in reversed(spans(clause.masked, now=now)):
         words = text[span.first : span.last]
         rest = text[span.last - (len(words) - len(words.rstrip(" .,。，！!"))) :]
-        text = _TRAILING_WORDS.sub("", text[: span.first].rstrip()) + " " + re.sub(r"^(?:为止|起|开始|以来)", "", rest)
+        rest = re.sub(r"^(?:为止|起|开始|以来)", "", rest)
+        text = f"{_FORM['trailing_words'].sub('', text[: span.first].rstrip())} {rest}"
         start = span.start.astimezone(UTC) if span.start > EARLIEST else start
         end = span.end.astimezone(UTC) if span.end < LATEST else end
-        is_stretch |= span.start <= EARLIEST or span.end >= LATEST or _STRETCH.match(span.text) is not None
+        is_stretch |= span.start <= EARLIEST or span.end >= LATEST or _FORM["stretch"].match(span.text) is not None
     return re.sub(rf"(?<=[{CJK}]) +(?=[{CJK}])", "", one_line(text)), start, end, is_stretch
 
 
@@ -345,12 +308,12 @@ def _of_fact(fact: Fact) -> Iterator[Statement]:
 
 def _fitting(relation: str, value: str, kind: str) -> Iterator[Statement]:
     """Return a statement, if its object is as short as a name."""
-    value = _ARTICLE.sub("", value, count=1) if relation == "WORKS_AS" else value
+    value = _FORM["article"].sub("", value, count=1) if relation == "WORKS_AS" else value
     if value and len(value.split()) <= OBJECT_WORDS and len(value) <= OBJECT_SIGNS:
         yield Statement(relation=relation, object=value, kind=kind)
 
 
 def _tidy(value: str) -> str:
     """Return a value without what follows a name."""
-    value = _TAIL_EN.sub("", one_line(value))
-    return _TRAILING_WORDS.sub("", value.strip(" .,!;:，。！；：")).rstrip(" 了过")
+    value = _FORM["tail_en"].sub("", one_line(value))
+    return _FORM["trailing_words"].sub("", value.strip(" .,!;:，。！；：")).rstrip(" 了过")

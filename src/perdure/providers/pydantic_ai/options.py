@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import ModelRequest
-from perdure.core.tools.schema import LISTS, MAPS, PARTS
+from perdure.core.tools.schema import with_parts
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestParameters
@@ -219,15 +219,7 @@ def _with_single_types(schema: Any) -> Any:
     """The schema with `anyOf` in place of a list of types, which Anthropic's client refuses."""
     if not isinstance(schema, Mapping):
         return schema
-    shape: dict[str, Any] = {}
-    for key, value in schema.items():
-        if key in MAPS and isinstance(value, Mapping):
-            value = {name: _with_single_types(part) for name, part in value.items()}
-        elif key in LISTS and isinstance(value, list):
-            value = [_with_single_types(part) for part in value]
-        elif key in PARTS:
-            value = _with_single_types(value)
-        shape[key] = value
+    shape = with_parts(schema, _with_single_types)
     if isinstance(kinds := shape.get("type"), list):
         said = {key: shape.pop(key) for key in ("description", "title", "default") if key in shape}
         del shape["type"]

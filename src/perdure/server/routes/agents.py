@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import choice
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from perdure.core.agents import AgentFilter, AgentOrder
+from perdure.core.agents import Agent, AgentFilter, AgentOrder
 from perdure.core.ids import AgentId, ConversationId
 from perdure.core.runs import StopReason
 from perdure.library.agents import AgentState
@@ -149,7 +150,7 @@ async def core_memory(agent_id: AgentIdIn, library: Library) -> Response:
     """Get the agent's blocks, in the older shape."""
     agent, blocks = await library.agent_of(agent_id).memory()
     shape = memory_shape(agent_type_of(agent), [block_shape(block) for block in blocks])
-    return json_answer(shape | {"file_blocks": await _file_blocks(library, agent_id)})
+    return json_answer(shape | {"file_blocks": (await _file_blocks(library, [agent]))[agent.id]})
 
 
 @router.get("/v1/agents/{agent_id}/context")
@@ -202,28 +203,27 @@ async def list_secrets(agent_id: AgentIdIn, library: Library) -> Response:
 
 
 async def agent_answer(library: AsyncPerdure, agent_id: AgentId) -> Response:
-    """Answer with the agent as it is now, its files included. Raises: NotFound."""
-    state = await library.agent_of(agent_id).state()
-    shape = agent_reply(library, state)
-    if state.folders:
-        shape["memory"]["file_blocks"] = await _file_blocks(library, agent_id)
-    return json_answer(shape)
-
-
-async def _file_blocks(library: AsyncPerdure, agent_id: AgentId) -> list[dict[str, Any]]:
-    """The first files of the agent's folders as blocks."""
-    page = await library.agent_of(agent_id).files.page(Page(FILE_BLOCKS_MAX, ascending=True))
-    return [file_block_shape(agent_id, file, text) for file, text in page.files]
+    """Answer with the agent as it is now. Raises: NotFound."""
+    return json_answer((await agent_replies(library, [await library.agent_of(agent_id).state()]))[0])
 
 
 async def agents_answer(
     library: AsyncPerdure, where: AgentFilter, page: Page, order: AgentOrder = "created"
 ) -> Response:
     """Answer with a page of agents. Raises: NotFound: the page begins at no agent."""
-    states = await library.all_agents.states(where, page, order)
-    return json_answer([agent_reply(library, state) for state in states])
+    return json_answer(await agent_replies(library, await library.all_agents.states(where, page, order)))
 
 
-def agent_reply(library: AsyncPerdure, state: AgentState) -> dict[str, Any]:
-    """The agent in the wire's shape."""
-    return agent_shape(state, facts_of(library.app, state.agent.model), library.app.embedder)
+async def agent_replies(library: AsyncPerdure, states: Sequence[AgentState]) -> list[dict[str, Any]]:
+    """The agents in the wire's shape, their files included."""
+    blocks = await _file_blocks(library, [state.agent for state in states if state.folders])
+    shapes = [agent_shape(one, facts_of(library.app, one.agent.model), library.app.embedder) for one in states]
+    for shape in shapes:
+        shape["memory"]["file_blocks"] = blocks.get(shape["id"], [])
+    return shapes
+
+
+async def _file_blocks(library: AsyncPerdure, agents: Sequence[Agent]) -> dict[AgentId, list[dict[str, Any]]]:
+    """Agent -> the first files of its folders as blocks."""
+    found = await library.agent_files.first(agents, limit=FILE_BLOCKS_MAX) if agents else {}
+    return {id_: [file_block_shape(id_, file, text) for file, text in files] for id_, files in found.items()}

@@ -125,9 +125,10 @@ async def _answer(request: Request, body: SendRequest) -> Response:
     reply = await reply_or_answer(streams, group.reply(turn), f"turn {turn.seq} of {turn.group_id}")
     if isinstance(reply, Response):
         return reply
+    shape = wire.group_response(reply, body.display)
     if reply.failure is not None and reply.stop_reason in GROUP_FAILED_REASONS:
-        return failure_answer(reply.failure)
-    return json_answer(wire.group_response(reply, body.display))
+        return failure_answer(reply.failure, messages=shape["messages"])
+    return json_answer(shape)
 
 
 @router.get("/v1/groups/{group_id}/messages")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import StreamingResponse
 
 from perdure.core.errors import McpPrivateRefused, McpStdioRefused, PerdureError
-from perdure.core.ids import McpServerId
 from perdure.core.mcp import McpServer
 from perdure.core.runs import Callback
-from perdure.core.tools.spec import Tool, ToolFilter
+from perdure.core.tools.spec import ToolFilter
 from perdure.domain.mcp import McpChanges, ServerOptions
 from perdure.library.perdure import AsyncPerdure
 from perdure.library.tools.mcp import AsyncMcp
@@ -156,7 +155,7 @@ async def list_tools_of_agent(agent_id: AgentIdIn, mcp_server_id: McpServerIdIn,
     """List the tools of a server that the agent has, by name."""
     own = {state.tool.id for state in await library.agent_of(agent_id).tools.states()}
     tools = await library.mcp.list_tools(mcp_server_id)
-    return json_answer(await _shapes(library, mcp_server_id, [tool for tool in tools if tool.id in own]))
+    return json_answer([tool_shape(tool) for tool in tools if tool.id in own])
 
 
 @router.post("/v1/agents/{agent_id}/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
@@ -199,14 +198,13 @@ async def refresh(mcp_server_id: McpServerIdIn, library: Library, agent_id: str 
 async def list_tools(mcp_server_id: McpServerIdIn, library: Library) -> Response:
     """List the server's tools that agents can be given, each by the server's own name where no other tool has it."""
     tools = await library.mcp.list_tools(mcp_server_id)
-    return json_answer(await _shapes(library, mcp_server_id, tools))
+    return json_answer([tool_shape(tool) for tool in tools])
 
 
 @router.get("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}")
 async def retrieve_tool(mcp_server_id: McpServerIdIn, tool_id: ToolIdIn, library: Library) -> Response:
     """Get one of the server's tools."""
-    tool = await library.mcp.get_tool(mcp_server_id, tool_id)
-    return json_answer((await _shapes(library, mcp_server_id, [tool]))[0])
+    return json_answer(tool_shape(await library.mcp.get_tool(mcp_server_id, tool_id)))
 
 
 @router.post("/v1/mcp-servers/{mcp_server_id}/tools/{tool_id}/run")
@@ -299,14 +297,7 @@ async def execute(server: NamedServer, mcp_tool_name: ToolName, body: McpToolRun
 @router.post(f"{BY_NAME}/{{mcp_server_name}}/{{mcp_tool_name}}")
 async def add_tool(server: NamedServer, mcp_tool_name: ToolName, library: Library) -> Response:
     """Get the tool of agents for one of the server. A new or removed one is approved, never a changed one."""
-    tool = await library.mcp.approve_unless_changed(server.id, mcp_tool_name)
-    return json_answer((await _shapes(library, server.id, [tool]))[0])
-
-
-async def _shapes(library: AsyncPerdure, server_id: McpServerId, tools: Sequence[Tool]) -> list[dict[str, Any]]:
-    """Tools of a server, under the names that clients look for. Agents call them by `server__tool`."""
-    names = await library.mcp.own_names(server_id)
-    return [tool_shape(tool) | ({"name": names[tool.id]} if tool.id in names else {}) for tool in tools]
+    return json_answer(tool_shape(await library.mcp.approve_unless_changed(server.id, mcp_tool_name)))
 
 
 async def _all_servers(library: AsyncPerdure) -> Response:

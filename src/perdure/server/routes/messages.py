@@ -99,7 +99,7 @@ async def answer_message(request: Request, body: SendRequest, agent_id: AgentId,
 
 
 async def reply_answer(
-    streams: Streams, accepted: Accepted, replying: Coroutine[Any, Any, Reply], shape: Callable[[Reply], Any]
+    streams: Streams, accepted: Accepted, replying: Coroutine[Any, Any, Reply], shape: Callable[[Reply], dict[str, Any]]
 ) -> Response:
     """Wait for the run to end, and answer with a shape of its reply. A client that leaves does not stop the run."""
     run_id = accepted.run.id
@@ -108,7 +108,7 @@ async def reply_answer(
         return reply
     failure = reply.failure
     if failure is not None and failure.kind != MAX_COST and reply.stop_reason in FAILED_BY_THE_MODEL:
-        return failure_answer(failure, run_id=run_id)
+        return failure_answer(failure, run_id=run_id, messages=shape(reply).get("messages", ()))
     if failure is not None and failure.kind == IrreducibleFloor.kind and not any(one.step_id for one in reply.messages):
         return failure_answer(failure, run_id=run_id)  # nothing was done: an empty success would hide why
     return json_answer(shape(reply))

@@ -15,6 +15,8 @@ from perdure.server.wire.fields import AgentIdIn, ArchiveIdIn, Items, PassageIdI
 
 router = APIRouter(tags=["passages"])
 
+_SEARCH = "A part of the text, in any case. Behind the first 2,000 passages it begins where a word begins."
+SearchedText = Annotated[str | None, Query(description=_SEARCH)]
 States = Annotated[Items[PassageState] | None, Query(description="Several: any of them; without it, all.")]
 
 
@@ -29,7 +31,7 @@ async def list_passages(
     agent_id: AgentIdIn,
     library: Library,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
-    search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    search: SearchedText = None,
     state: States = None,
 ) -> Response:
     """List the agent's passages, oldest first by default, also those that have faded or are archived."""
@@ -80,7 +82,7 @@ async def list_of_archive(
     archive_id: ArchiveIdIn,
     library: Library,
     page: Annotated[Page, pages("passage", limit=100, order="asc")],
-    search: Annotated[str | None, Query(description="A part of the text, in any case.")] = None,
+    search: SearchedText = None,
     tags: Annotated[Tags | None, Query()] = None,
     tag_match_mode: TagMatch = "any",
     state: States = None,

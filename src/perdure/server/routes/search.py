@@ -227,10 +227,10 @@ async def search_passages(body: PassageSearch, library: Library) -> Response:
     newest. Dates and times without an offset are in the agent's time zone, or else in UTC."""
     if body.query is not None:
         _check_query("body.query", body.query)
-    hits = await library.search.search_passages(
+    hits = await library.agent_of(body.agent_id).search_passages(
         body.query or "",
         passage_filter(tags=body.tags or (), tag_match=body.tag_match_mode, states=body.states or ()),
-        **attributes(body, "agent_id", "archive_id", "limit", "explain", since="start_date", until="end_date"),
+        **attributes(body, "archive_id", "limit", "explain", since="start_date", until="end_date"),
     )
     return _answer(passages_shape(hits, explain=body.explain), hits.ran)
 

@@ -15,7 +15,7 @@ from perdure.core.ids import ToolId
 from perdure.core.tools.spec import ToolFilter
 from perdure.library.checks import Page
 from perdure.server.http import Library, json_answer, pages, while_connected
-from perdure.server.routes.agents import agent_answer, agent_reply
+from perdure.server.routes.agents import agent_answer, agent_replies
 from perdure.server.wire.base import stamp
 from perdure.server.wire.fields import AgentIdIn, Items, ToolIdIn
 from perdure.server.wire.input import read_body
@@ -215,4 +215,4 @@ async def run_of_agent(
     run = library.agent_of(agent_id).tools.run(tool_name, body.args)
     outcome = await while_connected(request, run)
     state = await library.agent_of(agent_id).state()
-    return json_answer(execution_shape(outcome, agent_reply(library, state)))
+    return json_answer(execution_shape(outcome, (await agent_replies(library, [state]))[0]))

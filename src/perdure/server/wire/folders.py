@@ -111,7 +111,9 @@ class File(
     error_message: str | None = computed(lambda state: state.file.problem or None)
     warnings: list[str] = computed(lambda state: list(state.file.warnings))
     progress: int = computed(lambda state: _progress(state.file))
-    total_chunks: int | None = computed(lambda state: _total_chunks(state.file))
+    total_chunks: int | None = computed(  # once they are known
+        lambda state: state.file.chunk_count if state.file.ended or state.file.status == "embedding" else None
+    )
     # Without an embedder none waits: they are found by words.
     chunks_embedded: int | None = computed(lambda state: state.file.chunk_count - state.waiting)
 
@@ -119,11 +121,6 @@ class File(
 def _progress(file: files.File) -> int:
     """How much of it is processed, in percent."""
     return 100 if file.status == "completed" else 100 * file.done // max(1, file.total)
-
-
-def _total_chunks(file: files.File) -> int | None:
-    """Its chunks, once they are known."""
-    return file.chunk_count if file.ended or file.status == "embedding" else None
 
 
 class AgentFile(

@@ -24,7 +24,7 @@ from perdure.core.messages import (
     ToolResult,
 )
 from perdure.core.text.json_strings import read_string
-from perdure.core.tools.loops import THINKING, split_arguments
+from perdure.core.tools.loops import THINKING, split_arguments, with_words
 from perdure.server.wire.base import fields
 
 MessageType = Literal[
@@ -112,7 +112,7 @@ class Display:
         """The text of a call that is displayed as a message; None: it is displayed as a call."""
         if call.refused or call.awaits is not None or not self.speaks_by(call.name):
             return None
-        return read_string(call.arguments, self.tool_argument)
+        return read_string(with_words(call.arguments, self.tool_argument), self.tool_argument)
 
     def speaks_by(self, tool_name: str) -> bool:
         """Whether calls of this tool are displayed as messages."""
@@ -305,7 +305,7 @@ def _tool_return(message: Message, results: Sequence[ToolResult], seq: int | Non
     for shape_of_one, result in zip(returns, results, strict=True):
         if result.images:  # the older field of the whole message holds only text
             texts = [{"type": "text", "text": shape_of_one["tool_return"]}] if result.text else []
-            shape_of_one["tool_return"] = [*texts, *map(_image_shape, result.images)]
+            shape_of_one["tool_return"] = [*texts, *map(image_shape, result.images)]
     shape = common_fields(message, "tool_return_message", 0, seq) | first | {"tool_returns": returns}
     return shape | {"name": results[0].name}
 
@@ -347,10 +347,10 @@ def content_shape(parts: Iterable[Part]) -> str | list[dict[str, Any]]:
     shown = [part for part in parts if isinstance(part, Text | Image)]
     if len(shown) == 1 and isinstance(shown[0], Text):
         return shown[0].text
-    return [_image_shape(part) if isinstance(part, Image) else {"type": "text", "text": part.text} for part in shown]
+    return [image_shape(part) if isinstance(part, Image) else {"type": "text", "text": part.text} for part in shown]
 
 
-def _image_shape(image: Image) -> dict[str, Any]:
+def image_shape(image: Image) -> dict[str, Any]:
     """A picture as it was sent: by its address, or by its bytes."""
     if image.url is not None:
         return {"type": "image", "source": {"type": "url", "url": image.url}}

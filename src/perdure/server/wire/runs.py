@@ -11,7 +11,7 @@ from perdure.core.agents import Agent
 from perdure.core.ids import RunId, is_id
 from perdure.core.models import Exchange
 from perdure.core.runs import Callback, Feedback, RunStatus, Usage
-from perdure.core.text.reprs import hide_query
+from perdure.core.secrets import hide_secret
 from perdure.domain.conversations import spans
 from perdure.domain.conversations.spans import StepTimes, trace_id
 from perdure.domain.conversations.units import join_batches
@@ -113,7 +113,7 @@ def callback_fields(callback: Callback | None) -> dict[str, Any]:
     if callback is None:
         return nulls("callback_url", "callback_sent_at", "callback_status_code", "callback_error")
     names = {f"callback_{name}": name for name in ("sent_at", "status_code", "error")}
-    return {"callback_url": hide_query(callback.url)[0]} | fields(callback, **names)
+    return {"callback_url": hide_secret(callback.url)[0]} | fields(callback, **names)
 
 
 def wire_trace(step: runs.Step, run: runs.Run, exchange: Exchange) -> Object:

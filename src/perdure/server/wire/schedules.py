@@ -13,7 +13,7 @@ from perdure.core.errors import ScheduleInvalid
 from perdure.core.messages import Text
 from perdure.core.runs import Callback
 from perdure.core.schedules import Firing, Schedule, ScheduledMessage, is_day
-from perdure.core.text.reprs import hide_query
+from perdure.core.secrets import hide_secret
 from perdure.domain.schedules import NewSchedule
 from perdure.engine.run.accept import MAX_STEPS
 from perdure.library.messages.requests import NewMessage
@@ -188,7 +188,7 @@ def schedule_shape(schedule: Schedule, next_times: Sequence[datetime] | None = N
     quiet = schedule.timing.quiet
     sent: dict[str, Any] = {"messages": [_message_shape(message) for message in schedule.messages]}
     if schedule.callback is not None:
-        sent["callback_url"] = hide_query(schedule.callback.url)[0]
+        sent["callback_url"] = hide_secret(schedule.callback.url)[0]
     if schedule.max_steps is not None:
         sent["max_steps"] = schedule.max_steps
     return ScheduleShape.make(

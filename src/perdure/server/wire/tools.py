@@ -211,6 +211,7 @@ def tool_shape(tool: core.Tool, code: ToolCode | None = None) -> Object:
         metadata[_HASH] = digest[:12]
     return Tool.make(
         tool,
+        name=tool.own_name or spec.name,  # clients look for a server's own; agents call `server__tool`
         source_type="python" if code is None else code.source_type,
         # Letta's own tools are tagged with their type, which clients use to tell them from a user's.
         tags=list(tool.tags) or ([spec.tool_type] if own else []),

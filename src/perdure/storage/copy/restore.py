@@ -7,7 +7,7 @@ import functools
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy, StoreDamaged
 from perdure.core.text.addresses import is_postgres, without_password
-from perdure.core.vectors import BlockCheckResult, CheckResult, Fault, Owner
+from perdure.core.vectors import Fault
 from perdure.storage.copy.backups import run_in_thread
 from perdure.storage.copy.copier import Progress
 from perdure.storage.copy.moves import Address, same_address
@@ -28,7 +28,6 @@ from perdure.storage.migrations import MIGRATIONS, is_current
 from perdure.storage.open import open_store
 from perdure.storage.store import Store
 from perdure.storage.tables.table import NOT_DELETED
-from perdure.storage.tx import Tx
 
 HEADER = b"SQLite format 3\0"
 LOCKED_FROM, LOCKED_BYTES = 0x40000000, 512
@@ -156,15 +155,15 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
     faults: list[Fault] = []
     after: tuple[str, int] | None = ("", -1)
     while after is not None:
-        blocks = await store.read(_check_blocks, after)
+        blocks = await store.read(lambda tx, after: tx.upkeep.check_blocks(after=after), after)
         faults, after = [*faults, *blocks.faults], blocks.after
     done, last = 0, -1
-    while owners := await store.read(_owners, last):
+    while owners := await store.read(lambda tx, last: tx.upkeep.owners(after=last, limit=CHECKED_AT_ONCE), last):
         last = owners[-1].number
         for owner in owners:
             seq: int | None = 0
             while seq is not None:
-                part = await store.read(_check, owner, seq)
+                part = await store.read(lambda tx, owner, seq: tx.upkeep.check(owner, from_seq=seq), owner, seq)
                 faults, seq = [*faults, *part.faults], part.next_seq
             done += owner.rows
             progress("checking", done, max(done, total))
@@ -173,18 +172,6 @@ async def _check_rows(store: Store, total: int, progress: Progress) -> None:
             f"{sum(fault.count for fault in damage):,} rows of the backup are damaged ({damage[0].owner_id}:"
             f" {damage[0].text}): {ANOTHER_HELPS}"
         )
-
-
-def _check_blocks(tx: Tx, after: tuple[str, int]) -> BlockCheckResult:
-    return tx.upkeep.check_blocks(after=after)
-
-
-def _owners(tx: Tx, last: int) -> Sequence[Owner]:
-    return tx.upkeep.owners(after=last, limit=CHECKED_AT_ONCE)
-
-
-def _check(tx: Tx, owner: Owner, seq: int) -> CheckResult:
-    return tx.upkeep.check(owner, from_seq=seq)
 
 
 def _tell_rows(tell: Progress, total: int, rows: int) -> None:

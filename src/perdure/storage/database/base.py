@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from perdure.core.text.words import Clause
 from perdure.storage.database.row_format import Row
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +72,6 @@ class Database(Protocol):
 
     def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         """`rows` whose columns hold much in bytes, without a text of them on the way."""
-
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
-        """The result of a statement that selects integers `AS number`, in its order."""
 
     def concat(self, column: str, by: str = "") -> str:
         """The aggregate that joins a column with commas, NULL for no rows. The order is that of `by`, the table's key;

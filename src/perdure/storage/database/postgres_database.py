@@ -5,17 +5,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 
 from perdure.core.text.words import Clause
 from perdure.storage.database.base import FullText
 from perdure.storage.database.row_format import Row, storable
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 TSVECTOR_BYTES = 900_000
 TOPIC_CHARS = 100
@@ -137,11 +133,6 @@ class PostgresDatabase:
 
     def rows_of_bytes(self, sql: str, params: Mapping[str, Any]) -> Sequence[Row]:
         return self._send(_pyformat(sql), params, binary=True).fetchall()
-
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
-        import numpy as np
-
-        return np.array([row[0] for row in self.rows(sql, params)], np.int64)
 
     def concat(self, column: str, by: str = "") -> str:
         return f"string_agg(CAST({column} AS TEXT), ','{f' ORDER BY {by}' if by else ''})"

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from perdure.core.errors import InvalidInput, NotAStore, StoreBusy
 from perdure.core.text.words import Clause
@@ -22,10 +22,6 @@ from perdure.storage.database.sqlite_errors import BUSY_TIMEOUT_S, SQLITE_ERRORS
 from perdure.storage.database.sqlite_file import is_store, tables_with_broken_text
 from perdure.storage.migrations import MIGRATIONS, Migration, is_current, migrate
 from perdure.storage.tx import Tx
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 APPLICATION_ID = 0x50455244  # "PERD", so that other programs and we ourselves can tell the file
 BACKUP_PAGES = 1_000
@@ -91,13 +87,6 @@ class SqliteDatabase:
         return self._cursor.execute(statement, values(params)).fetchall()
 
     rows_of_bytes = rows
-
-    # One text of all numbers takes half the time of a row for each, and numpy parses it five times faster.
-    def numbers(self, sql: str, params: Mapping[str, Any]) -> NDArray[np.int64]:
-        import numpy as np
-
-        joined = self.rows(f"SELECT group_concat(number) FROM ({sql})", params)[0][0]
-        return np.fromstring(joined, np.int64, sep=",") if joined else np.zeros(0, np.int64)
 
     # SQLite reads a table in the order of its key, and concatenates in the order of reading.
     def concat(self, column: str, by: str = "") -> str:

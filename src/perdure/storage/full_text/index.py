@@ -9,10 +9,11 @@ their texts later.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from perdure.core.text.words import Clause, Matches, Postings, Query
 from perdure.storage.database.base import Database
@@ -50,6 +51,16 @@ def _rebuilt_rows(db: Database, table: str, number: int, rows: Sequence[Words]) 
     return [row for row in rows if (number, row[0]) < tuple(found[0])] if found else ()
 
 
+def tag_label(tag: str) -> str:
+    """The label of a tag in the full-text index, where only letters and digits make a word."""
+    return "t" + hashlib.sha1(tag.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
+
+
+def tag_labels(tags: Sequence[str]) -> str:
+    """The labels of a passage's tags, separated by spaces."""
+    return " ".join(map(tag_label, tags))
+
+
 def next_table(table: str) -> str:
     """The table of the index that is being rebuilt."""
     return f"{table}_next"
@@ -66,12 +77,6 @@ SIFTED_ROWS, SIFT_GROWTH = 6_400, 4
 """The rows of a clause that are read where only some may be found, and by how much each reading is longer."""
 Weighed = tuple["NDArray[Any]", float]
 """Rows that hold a clause or a pair of clauses, and its weight."""
-
-
-class _Newest(Protocol):
-    """Reads the newest rows that hold some clauses."""
-
-    def __call__(self, *clauses: Clause, most: int) -> NDArray[Any]: ...
 
 
 PAIRS = 1  # pairs of frequent clauses that are looked up together
@@ -113,28 +118,50 @@ def matches(
     where = where or Conditions()
     join = join if where.clauses else ""
 
-    def newest(*clauses: Clause, most: int) -> NDArray[Any]:
-        """The numbers of up to `most` rows that hold these clauses, the newest first."""
-        if (clauses, most) in postings:
-            return postings[clauses, most]
-        text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
-        indexed = db.numbers(
-            f"SELECT {text.key} AS number FROM {text.source} {join.format(key=text.key)} WHERE {text.where} AND {where}"
-            f" ORDER BY {text.order}{'' if few else ' DESC LIMIT :w_limit'}",
-            {**where.params, **text.params, "w_limit": most},
-        )
-        if few:  # an index is read faster forwards than backwards
-            indexed = indexed[::-1]
-        not_indexed = [seq for seq, words in waiting if all(_holds(words, clause) for clause in clauses)]
-        rows = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most] if not_indexed else indexed
-        postings[clauses, most] = rows
-        return rows
+    def read(*wanted: tuple[tuple[Clause, ...], int]) -> None:
+        """Read the numbers of up to so many rows that hold these clauses, the newest first, in one statement."""
+        missing = [one for one in dict.fromkeys(wanted) if one not in postings]
+        selects, params = [], {**where.params}
+        for place, (clauses, most) in enumerate(missing):
+            text = db.full_text(table, number, clauses, labels, all_labels=all_labels, below=below)
+            condition = text.where.replace(":w_", f":w_{place}_")
+            params |= {name.replace("w_", f"w_{place}_"): value for name, value in text.params.items()}
+            params[f"w_{place}_limit"] = most
+            selects.append(
+                f"SELECT {place}, {db.concat('number')} FROM (SELECT {text.key} AS number FROM {text.source}"
+                f" {join.format(key=text.key)} WHERE {condition} AND {where}"
+                f" ORDER BY {text.order}{'' if few else f' DESC LIMIT :w_{place}_limit'}) AS w_{place}"
+            )
+        for place, joined in db.rows(" UNION ALL ".join(selects), params) if missing else ():
+            clauses, most = missing[place]
+            indexed = np.fromstring(joined or "", np.int64, sep=",")
+            if few:  # an index is read faster forwards than backwards
+                indexed = indexed[::-1]
+            held = [f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" for clause in clauses]
+            not_indexed = [seq for seq, words in waiting if all(one in f" {words} " for one in held)]
+            if not_indexed:
+                indexed = np.concatenate((np.array(not_indexed, np.int64), indexed))[:most]
+            postings[clauses, most] = indexed
 
     def kept(*clauses: Clause, most: int) -> NDArray[Any]:
-        """The same, of the rows that may be found."""
-        return newest(*clauses, most=most) if only is None else _sift(newest, clauses, most, only)
+        """The numbers of up to `most` rows that may be found and hold these clauses, the newest first."""
+        looked = most
+        while True:
+            read((clauses, looked))
+            rows = postings[clauses, looked]
+            found: NDArray[Any] = rows if only is None else rows[_are_in(only, rows)]
+            if len(found) >= most or len(rows) < looked or looked >= SIFTED_ROWS:
+                return found[:most]
+            looked *= SIFT_GROWTH
 
-    rows = [kept(clause, most=CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses]
+    read(*(((clause,), CLAUSE_ROWS if few else PROBED_ROWS) for clause in query.clauses))
+    return _choose(query, kept, limit, few=few)
+
+
+def _choose(query: Query, kept: Callable[..., NDArray[Any]], limit: int, *, few: bool) -> Matches:
+    """The best rows of a query. `kept`: the numbers of up to `most` rows that hold some clauses, the newest first."""
+    probed = CLAUSE_ROWS if few else PROBED_ROWS
+    rows = [kept(clause, most=probed) for clause in query.clauses]
     last = max((int(numbers[0]) for numbers in rows if len(numbers)), default=0)
     frequency = [len(numbers) if few else _frequency(numbers, last) for numbers in rows]
     weights = [math.log(1 + (last + 1) / (count + 0.5)) for count in frequency]
@@ -152,17 +179,6 @@ def matches(
     return Matches(_best([(rows[place], weights[place]) for place in rarest_first], pairs, limit), frequency)
 
 
-def _sift(newest: _Newest, clauses: Sequence[Clause], most: int, only: NDArray[Any]) -> NDArray[Any]:
-    """The numbers of up to `most` rows among `only` that hold these clauses, the newest first."""
-    read = most
-    while True:
-        rows = newest(*clauses, most=read)
-        found: NDArray[Any] = rows[_are_in(only, rows)]
-        if len(found) >= most or len(rows) < read or read >= SIFTED_ROWS:
-            return found[:most]
-        read *= SIFT_GROWTH
-
-
 def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
     """Which of these rows are among sorted ones."""
     import numpy as np
@@ -171,11 +187,6 @@ def _are_in(only: NDArray[Any], rows: NDArray[Any]) -> NDArray[Any]:
         return np.zeros(len(rows), np.bool_)
     places = np.minimum(only.searchsorted(rows), len(only) - 1)
     return np.asarray(only[places] == rows)
-
-
-def _holds(words: str, clause: Clause) -> bool:
-    """Whether a text with these words holds a clause."""
-    return f" {' '.join(clause.tokens)}{'' if clause.prefix else ' '}" in f" {words} "
 
 
 def _best(clauses: Sequence[Weighed], pairs: Sequence[Weighed], limit: int) -> list[int]:

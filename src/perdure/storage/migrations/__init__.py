@@ -45,18 +45,30 @@ class Migration(NamedTuple):
 
 
 _FOLDER = Path(__file__).parent
+SCHEMA_FILE = _FOLDER / "schema.sql"
+"""The tables of a new store, as all migrations leave them."""
 _STATEMENTS = {path.stem: path for path in _FOLDER.rglob("m*.sql")}
 _COMMENT = re.compile(r"--.*")
+_FULL_TEXT = re.compile(r"^-- full text: (\w+)$", re.MULTILINE)
 _LEAST = re.compile(r"^-- least: (\d+)$", re.MULTILINE)
 
 
-def _apply(name: str, db: Database) -> None:
-    """Run a migration's statements and its function."""
-    text = _COMMENT.sub("", _STATEMENTS[name].read_text(encoding="utf-8")) if name in _STATEMENTS else ""
+def _run_file(file: Path, db: Database) -> None:
+    """Run the statements of a file."""
+    text = file.read_text(encoding="utf-8")
+    for index in _FULL_TEXT.findall(text):
+        db.full_text_table(index)
+    text = _COMMENT.sub("", text)
     for word in ("clustered", "blob", "row_key"):
         text = text.replace(f"{{{word}}}", getattr(db, word))
     for statement in filter(None, map(str.strip, text.split(";"))):
         db.run(statement, {})
+
+
+def _apply(name: str, db: Database) -> None:
+    """Run a migration's statements and its function."""
+    if name in _STATEMENTS:
+        _run_file(_STATEMENTS[name], db)
     if (_FOLDER / f"{name}.py").exists():
         importlib.import_module(f"{__name__}.{name}").apply(db)
 
@@ -72,6 +84,9 @@ MIGRATIONS: Sequence[Migration] = [
     for name in sorted({*_STATEMENTS, *(path.stem for path in _FOLDER.glob("m*.py"))})
 ]
 """All migrations, in order."""
+
+
+RECORD = "CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)"
 
 
 def version_of(migrations: Sequence[Migration]) -> int:
@@ -100,17 +115,34 @@ def is_current(rows: Rows, place: str, migrations: Sequence[Migration]) -> bool:
     return all(migration.number in done for migration in migrations)
 
 
+def run_steps(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
+    """Run these migrations one by one, each with the row that records it."""
+    for migration in migrations:
+        migration.apply(db)
+        _record(db, [migration], at=at)
+
+
+def _record(db: Database, migrations: Sequence[Migration], *, at: str) -> None:
+    db.run_many(
+        "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
+        [{"number": one.number, "name": one.name, "at": at} for one in migrations],
+    )
+
+
 def migrate(db: Database, migrations: Sequence[Migration] = MIGRATIONS, *, at: str) -> int:
-    """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice."""
-    db.run("CREATE TABLE IF NOT EXISTS schema_migrations (number INTEGER PRIMARY KEY, name TEXT, applied_at TEXT)", {})
+    """Run the migrations that the open transaction's database does not have yet; return how many. Safe to run twice.
+
+    A new store gets its tables from `schema.sql`, in place of some ninety steps.
+    """
+    db.run(RECORD, {})
     done = {row[0] for row in db.rows("SELECT number FROM schema_migrations", {})}
     missing = [migration for migration in migrations if migration.number not in done]
-    for migration in missing:
-        migration.apply(db)
-        db.run(
-            "INSERT INTO schema_migrations (number, name, applied_at) VALUES (:number, :name, :at)",
-            {"number": migration.number, "name": migration.name, "at": at},
-        )
+    steps = missing
+    if not done and missing[: len(MIGRATIONS)] == MIGRATIONS:
+        _record(db, MIGRATIONS, at=at)
+        _run_file(SCHEMA_FILE, db)
+        steps = missing[len(MIGRATIONS) :]
+    run_steps(db, steps, at=at)
     if LEAST_SINCE in done.union(migration.number for migration in missing):
         db.run_many(
             "UPDATE schema_migrations SET least = :least WHERE number = :number",

@@ -322,7 +322,7 @@ _FROM = (
     "agent_folders x JOIN folders d ON d.id = x.folder_id JOIN files f ON f.folder_id = x.folder_id"
     " LEFT JOIN agent_files o ON o.agent_id = x.agent_id AND o.file_id = f.id"
 )
-_OWN_FILES = "x.agent_id = :agent_id AND d.org_id = :org_id AND f.status <> 'deleted'"
+_OWN_FILES = "d.org_id = :org_id AND f.status <> 'deleted'"
 
 
 class AgentFiles(Table):
@@ -412,8 +412,18 @@ class AgentFiles(Table):
             agent_id, f"{where} ORDER BY d.number {order}, f.number {order} LIMIT :limit", limit=limit, **where.params
         )
 
+    def list_first(self, agent_ids: Sequence[AgentId], *, limit: int) -> Mapping[AgentId, Sequence[AgentFile]]:
+        """Agent -> the first files of its folders, sorted as `list`."""
+        place = "ROW_NUMBER() OVER (PARTITION BY x.agent_id ORDER BY d.number, f.number) AS place"
+        sql = (
+            f"SELECT * FROM (SELECT x.agent_id, {_COLUMNS}, {place} FROM {_FROM} WHERE {{keys}} AND {_OWN_FILES}) t"
+            " WHERE place <= :limit ORDER BY place"
+        )
+        found = self._rows_of_each(sql, "x.agent_id", agent_ids, limit=limit)
+        return {agent_id: [_agent_file(row[:-1]) for row in rows] for agent_id, rows in found.items()}
+
     def _read(self, agent_id: AgentId, where: str, **params: Any) -> Sequence[AgentFile]:
-        sql = f"SELECT {_COLUMNS} FROM {_FROM} WHERE {_OWN_FILES} AND {where}"
+        sql = f"SELECT {_COLUMNS} FROM {_FROM} WHERE x.agent_id = :agent_id AND {_OWN_FILES} AND {where}"
         return [_agent_file(row) for row in self._rows(sql, agent_id=agent_id, **params)]
 
 

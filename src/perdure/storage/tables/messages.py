@@ -9,6 +9,7 @@ agent, from its `words_seq` on, are searched in their rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -24,6 +25,7 @@ from perdure.core.messages import (
     Message,
     MessageFilter,
     MessageKind,
+    MessageScope,
     Part,
     check_same_calls,
     is_embedded,
@@ -58,7 +60,7 @@ from perdure.storage.tables.message_rows import (
     words_of,
 )
 from perdure.storage.tables.provenance.sources import add_draft_sources
-from perdure.storage.tables.table import OWN_AGENT, Table, first, register
+from perdure.storage.tables.table import BY_ID, OWN_AGENT, Table, first, register
 from perdure.storage.tables.turns import PART, store_turns
 from perdure.storage.tables.vectors import forget_texts, queue_texts
 
@@ -288,46 +290,57 @@ class Messages(Table):
         rows = self._rows("SELECT message_count FROM agents WHERE id = :id AND org_id = :org_id", id=agent_id)
         return int(rows[0][0]) if rows else 0
 
-    def match(self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int) -> Matches:
-        """Candidates of a full-text search."""
-        agents = self._rows(
-            "SELECT number, words_seq, message_seq, EXISTS (SELECT 1 FROM resetting WHERE agent_id = :id) FROM agents"
-            " WHERE id = :id AND org_id = :org_id",
-            id=agent_id,
+    def scopes(self, agent_ids: Sequence[AgentId], *, where: MessageFilter) -> dict[AgentId, MessageScope]:
+        """What searches of the messages of these agents begin with, of those that are there."""
+        among = Conditions()
+        among.among("id", agent_ids)
+        rows = self._rows(
+            "SELECT a.id, a.number, a.words_seq, a.message_seq, a.message_count,"
+            f" EXISTS (SELECT 1 FROM resetting x WHERE x.agent_id = a.id AND x.agent_{among}),"
+            f" (SELECT g.graph_id FROM agent_graphs g WHERE g.agent_id = a.id AND g.agent_{among})"
+            f" FROM agents a WHERE a.{among} AND {BY_ID.format('a.')}",
+            **among.params,
         )
-        if not agents or not query.clauses:
+        scopes = {row[0]: MessageScope(*row[1:]) for row in rows}
+        last = math.inf if where.before_seq is None else where.before_seq
+        ends = {id_: (one.words_seq, min(last, one.next_seq)) for id_, one in scopes.items()}
+        if ranges := [(id_, begin, int(end)) for id_, (begin, end) in ends.items() if begin < end]:
+            conditions = conditions_of(where)
+            conditions.any_of("agent_id = ? AND seq >= ? AND seq < ?", ranges)
+            conditions.add("removed = 0")
+            if any(one.is_resetting for one in scopes.values()):
+                conditions.add(f"NOT {reset_pending('messages', agent='messages.agent_id')}")
+            for message in read_rows(self._db, f"{conditions} ORDER BY seq DESC", conditions.params):
+                if words := words_of(message):
+                    scopes[message.agent_id].waiting.append((message.seq, words[2]))
+        return scopes
+
+    def match(
+        self, agent_id: AgentId, query: Query, *, where: MessageFilter, limit: int, known: MessageScope | None = None
+    ) -> Matches:
+        """Candidates of a full-text search. `known`: what `scopes` returned for the agent, with the same filter."""
+        scope = known or self.scopes([agent_id], where=where).get(agent_id)
+        if scope is None or not query.clauses:
             return Matches()
-        number, words_seq, next_seq, resetting = agents[0]
-        below = next_seq if where.before_seq is None else min(where.before_seq, next_seq)
-        waiting = self._waiting(agent_id, words_seq, below - 1, where) if words_seq < below else ()
+        below = scope.words_seq if where.before_seq is None else min(where.before_seq, scope.words_seq)
         # The index has roles and numbers, and no removed messages; the message's row has the rest, also whether a reset
         # that is still carried out took it out of view.
         conditions = conditions_of(replace(where, roles=(), before_seq=None), "m.")
-        if resetting:
+        if scope.is_resetting:
             conditions.add(f"NOT {reset_pending('m')}")
         conditions.params["agent_id"] = agent_id
         return matches(
             self._db,
             "message_words",
-            number,
+            scope.number,
             query,
             limit=limit,
             labels=where.roles,
-            below=min(below, words_seq),
-            waiting=waiting,
+            below=below,
+            waiting=scope.waiting,
             join="JOIN messages m ON m.agent_id = :agent_id AND m.seq = {key}",
             where=conditions,
         )
-
-    def _waiting(self, agent_id: AgentId, first: int, last: int, where: MessageFilter) -> Sequence[tuple[int, str]]:
-        """Number and words of the messages between two numbers that match the filter, the newest first."""
-        conditions = conditions_of(where)
-        rows = read_rows(
-            self._db,
-            f"agent_id = :agent_id AND seq BETWEEN :first AND :last AND {IN_VIEW} AND {conditions} ORDER BY seq DESC",
-            {"agent_id": agent_id, "first": first, "last": last, **conditions.params},
-        )
-        return [(seq, words) for seq, _, words in filter(None, map(words_of, rows))]
 
     def next_seq(self, agent_id: AgentId) -> int:
         """The number of the agent's next message. Raises: NotFound."""

@@ -6,7 +6,6 @@ transaction.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +16,12 @@ from perdure.core.errors import NotFound
 from perdure.core.ids import ArchiveId, PassageId
 from perdure.core.passages import PASSAGE_STATES, Passage, PassageFilter, PassageState, PassageTexts
 from perdure.core.provenance.sources import MemoryWrite
-from perdure.core.text.words import Matches, Postings, Query, index_words
+from perdure.core.text.words import Clause, Matches, Postings, Query, index_words
 from perdure.storage.database import row_format
 from perdure.storage.database.base import Database
 from perdure.storage.database.conditions import Conditions
 from perdure.storage.full_text import index as word_index
-from perdure.storage.full_text.index import CLAUSE_ROWS, matches
+from perdure.storage.full_text.index import CLAUSE_ROWS, matches, tag_label, tag_labels
 from perdure.storage.tables.provenance.sources import add_writes
 from perdure.storage.tables.table import (
     OWN_ARCHIVE,
@@ -99,10 +98,6 @@ class Passages(Table):
         found: list[Any] = [*self.find_places([passage_id]).values()]
         found += [] if found else deleted_place(self._db, self._org_id, passage_id, ("archive_id", "seq"))
         return tuple(first(found, "passage", passage_id))
-
-    def find_archives(self, ids: Sequence[PassageId]) -> dict[PassageId, ArchiveId]:
-        """Id -> archive, of those of these passages that exist."""
-        return {id_: archive_id for id_, (archive_id, _) in self.find_places(ids).items()}
 
     def find_places(self, ids: Sequence[PassageId]) -> dict[PassageId, tuple[ArchiveId, int]]:
         """Id -> archive and number, of those of these passages that exist."""
@@ -206,12 +201,6 @@ class Passages(Table):
         )
         self._run("DELETE FROM archive_tags WHERE archive_id = :archive_id AND uses <= 0", archive_id=archive_id)
 
-    def list(
-        self, archive_id: ArchiveId, *, where: PassageFilter | None = None, limit: int = 100, after_seq: int = -1
-    ) -> Sequence[Passage]:
-        """Passages behind a number that match the filter, in order."""
-        return self.page(archive_id, where=where, above=after_seq, limit=limit)
-
     def page(
         self,
         archive_id: ArchiveId,
@@ -228,7 +217,9 @@ class Passages(Table):
         case; with `among`, only those with these numbers."""
         conditions = _conditions(where or PassageFilter())
         if among is not None:
-            conditions.add(f"p.seq IN ({', '.join(str(int(seq)) for seq in among)})" if among else "1 = 0")
+            condition, params = self._db.in_numbers("p.seq", "among", among)
+            conditions.clauses.append(condition)
+            conditions.params.update(params)
         conditions.between("p.seq", above, below)
         conditions.contain("p.text", text)
         order = "DESC" if newest_first else "ASC"
@@ -238,6 +229,35 @@ class Passages(Table):
             limit=limit,
             **conditions.params,
         )
+
+    def seqs_with(
+        self,
+        archive_id: ArchiveId,
+        words: Sequence[Clause],
+        *,
+        above: int | None,
+        below: int | None,
+        newest_first: bool,
+        limit: int,
+    ) -> Sequence[int]:
+        """The numbers of the passages of a page that hold all of these words. Raises: NotFound: no such archive."""
+        archives = self._rows("SELECT number FROM archives WHERE id = :id AND org_id = :org_id", id=archive_id)
+        text = self._db.full_text("passage_words", first(archives, "archive", archive_id)[0], words, (), below=below)
+        conditions = Conditions(text.where, **text.params)
+        conditions.add(f"{text.key} > ?", above)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT {text.key} FROM {text.source} WHERE {conditions} ORDER BY {text.order} {order} LIMIT :limit"
+        return [row[0] for row in self._rows(sql, **conditions.params, limit=limit)]
+
+    def find_edge(
+        self, archive_id: ArchiveId, rows: int, *, above: int | None, below: int | None, newest_first: bool
+    ) -> int | None:
+        """The number of the passage behind the first `rows` of a page; None: there are no more."""
+        conditions = Conditions("p.archive_id = :archive_id", OWN_ARCHIVE, archive_id=archive_id)
+        conditions.between("p.seq", above, below)
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT p.seq FROM passages p WHERE {conditions} ORDER BY p.seq {order} LIMIT 1 OFFSET {rows}"
+        return next((row[0] for row in self._rows(sql, **conditions.params)), None)
 
     def match(
         self,
@@ -288,11 +308,12 @@ class Passages(Table):
         if not ordered:
             return PassageTexts()
         _, _, numbers, texts, _, _, sources, _, times, _, _, uses = zip(*ordered, strict=True)
+        loaded: list[dict[str, Any]] = [{} if source == "{}" else row_format.load(source) for source in sources]
         return PassageTexts(
             numbers,
             list(map(row_format.restore, texts)),
             [time.timestamp() for time in map(datetime.fromisoformat, times)],
-            [None if source == "{}" else _origin(row_format.load(source)) for source in sources],
+            [one.get("file_id") or one.get("conversation_id") for one in loaded],
             ordered,
             uses,
             _PASSAGE.read,
@@ -429,21 +450,6 @@ def _tag_rows(archive_id: ArchiveId, passages: Sequence[Passage]) -> tuple[list[
         [{"archive_id": archive_id, "tag": tag, "seq": seq} for tag, seq in tags],
         [{"archive_id": archive_id, "tag": tag, "uses": count} for tag, count in uses.items()],
     )
-
-
-def tag_label(tag: str) -> str:
-    """The label of a tag in the full-text index, where only letters and digits make a word."""
-    return "t" + hashlib.sha1(tag.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()[:16]
-
-
-def tag_labels(tags: Sequence[str]) -> str:
-    """The labels of a passage's tags, separated by spaces."""
-    return " ".join(map(tag_label, tags))
-
-
-def _origin(source: Mapping[str, Any]) -> str | None:
-    """The file or conversation that a passage comes from."""
-    return source.get("file_id") or source.get("conversation_id")
 
 
 def passage_words_of(

@@ -14,6 +14,7 @@ from typing import Any
 
 from perdure.core.errors import AlreadyExists, NotFound
 from perdure.core.ids import AgentId, ToolId
+from perdure.core.tools.engine_specs import CONTEXT_TOOL_SPECS
 from perdure.core.tools.portable import schema_warnings
 from perdure.core.tools.sandbox import EVERY_HOST
 from perdure.core.tools.spec import Tool, ToolCode, ToolFilter, ToolSpec
@@ -62,7 +63,11 @@ class Tools(PagedTable[ToolFilter, Tool]):
 
     def _where(self, where: ToolFilter) -> Conditions:
         conditions = Conditions(BY_ID.format("") if where.ids else "org_id = :org_id")
-        conditions.among("name", where.names)
+        if where.names:
+            clause = "name = ? OR id IN (SELECT tool_id FROM mcp_tools m WHERE m.name = ?)"
+            conditions.any_of(clause, [(name, name) for name in where.names])
+        else:
+            conditions.among("name", where.names)
         conditions.among("id", where.ids)
         conditions.among("tool_type", where.types)
         conditions.among("tool_type", where.not_types, negate=True)
@@ -168,11 +173,32 @@ class Tools(PagedTable[ToolFilter, Tool]):
         revise_settings(self._db, own)
 
     def _find_id(self, name: str) -> OwnId | None:
-        """The id of the tool with this name; its definition, which may be large, is not read."""
-        rows = self._rows(
-            "SELECT id FROM tools WHERE org_id = :org_id AND name = :name", name=row_format.storable(name)
+        """The id of the tool with this name; its definition, which may be large, is not read. Where no tool has the
+        name, of the only one that has it at its MCP server."""
+        for sql in (
+            "SELECT id FROM tools WHERE org_id = :org_id AND name = :name",
+            "SELECT id FROM tools CROSS JOIN mcp_tools m WHERE org_id = :org_id AND tool_type = 'external_mcp'"
+            " AND m.tool_id = id AND m.name = :name",
+        ):
+            if rows := self._rows(sql, name=row_format.storable(name)):
+                return OwnId(rows[0][0]) if len(rows) == 1 else None
+        return None
+
+    def find(self, name: str) -> Tool | None:
+        """The tool that `attach` means by this name."""
+        id_ = self._find_id(name)
+        return None if id_ is None else self.get(ToolId(id_))
+
+    def with_own_names(self, tools: Sequence[Tool]) -> Sequence[Tool]:
+        """The tools, those of MCP servers with their names there, but for names that other tools have."""
+        sql = (
+            "SELECT m.tool_id, m.name FROM mcp_tools m WHERE {keys} AND NOT EXISTS (SELECT 1 FROM tools t"
+            " WHERE t.org_id = :org_id AND t.name = m.name)"
         )
-        return OwnId(rows[0][0]) if rows else None
+        ids = [tool.id for tool in tools if tool.spec.kind == "mcp"]
+        found = self._rows_of_each(sql, "m.tool_id", ids).items()
+        own = {id_: name for id_, rows in found for (name,) in rows if name not in CONTEXT_TOOL_SPECS}
+        return [replace(tool, own_name=own[tool.id]) if tool.id in own else tool for tool in tools]
 
     def list_by_agent(self, agent_id: AgentId) -> Sequence[Tool]:
         """Sorted by name."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from perdure.core.forgetting.redaction import NO_RELATION, REDACTED, Redactor
-from perdure.core.forgetting.values import Found, FoundPage, Key
+from perdure.core.forgetting.values import Found, FoundPage, Key, Place
 from perdure.core.ids import AgentId, ArchiveId, FileId, GraphId
 from perdure.core.messages import is_embedded
 from perdure.storage.database.row_format import ChecksumColumns, Row, restore, storable
@@ -33,6 +33,7 @@ class TextTable:
     """A table that holds texts.
 
     Args:
+        place: what its rows are.
         owners: the table of the agents, blocks, archives, files or graphs whose rows are read.
         of_owner: the condition of the rows of one `:owner`.
         key: the columns of its key beside the owner, in order.
@@ -41,6 +42,7 @@ class TextTable:
         checksums: of its rows.
     """
 
+    place: Place
     owners: str
     of_owner: str
     key: tuple[str, ...]
@@ -49,67 +51,61 @@ class TextTable:
     checksums: ChecksumColumns | None = None
 
 
-def _of_agent(key: str, columns: str, **more: Any) -> TextTable:
-    return TextTable("agents", "agent_id = :owner", tuple(key.split()), tuple(columns.split()), **more)
+def _of(place: Place, owners: str, owner: str, key: str, columns: str, **more: Any) -> TextTable:
+    """A table whose column `owner` has the owner's id."""
+    condition = owner if " " in owner else f"{owner} = :owner"
+    return TextTable(place, owners, condition, tuple(key.split()), tuple(columns.split()), **more)
 
 
-def _of_groups(key: str, columns: str, *, group_id: str = "group_id") -> TextTable:
-    """A table of the groups that an agent belongs to."""
-    groups = "SELECT group_id FROM group_agents WHERE agent_id = :owner"
-    return TextTable("agents", f"{group_id} IN ({groups})", tuple(key.split()), tuple(columns.split()))
+def _of_agent(place: Place, key: str, columns: str, owner: str = "agent_id", **more: Any) -> TextTable:
+    return _of(place, "agents", owner, key, columns, **more)
 
 
-def _of_graph(key: str, columns: str) -> TextTable:
-    return TextTable("graphs", "graph_id = :owner", tuple(key.split()), tuple(columns.split()))
-
+_GROUPS = "IN (SELECT group_id FROM group_agents WHERE agent_id = :owner)"
+_IDENTITIES = "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)"
+_BATCHES = "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)"
+_OWNERS = f"owner_id IN ({OWNERS.format(agent=':owner', own='')})"
 
 TEXT_TABLES: Mapping[str, TextTable] = {
-    "blocks": TextTable("blocks", "id = :owner", (), ("value", "description", "metadata", "tags")),
-    "block_versions": TextTable(
-        "blocks", "block_id = :owner", ("version",), ("value", "diff"), checksums=VERSION_CHECKSUMS
-    ),
-    "passages": TextTable("archives", "archive_id = :owner", ("seq",), ("text", "tags", "metadata", "source")),
-    "archives": TextTable("archives", "id = :owner", (), ("description", "metadata")),
-    "folders": TextTable("archives", "archive_id = :owner", (), ("description", "instructions", "metadata")),
-    "files": TextTable("files", "id = :owner", (), ("name", "original_name", "problem", "title", "warnings")),
-    "file_parts": TextTable("files", "file_id = :owner", ("seq",), ("text",), wide=True),
-    "facts": _of_graph("seq", "relation scope origin"),
-    "entities": _of_graph("seq", "name summary aliases attributes"),
-    "episodes": _of_graph("seq", "ref text scope"),
-    "fact_rules": _of_graph("seq", "text relation"),
-    "communities": _of_graph("seq", "name summary"),
-    "graphs": TextTable("graphs", "id = :owner", (), ("settings", "dropped")),
-    "messages": _of_agent("seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
-    "message_revisions": _of_agent("seq revision", "parts", checksums=REVISION_CHECKSUMS),
-    "summary_nodes": _of_agent("conversation_seq seq", "text rejected"),
-    "conversations": _of_agent("seq", "summary settings"),
-    "identities": TextTable(
-        "agents", "id IN (SELECT identity_id FROM agent_identities WHERE agent_id = :owner)", ("id",), ("properties",)
-    ),
-    "batches": TextTable(
-        "agents", "id IN (SELECT r.batch_id FROM runs r WHERE r.agent_id = :owner)", ("id",), ("callback",)
-    ),
-    "groups": _of_groups("id", "description", group_id="id"),
-    "group_turns": _of_groups("group_id seq", "failure input plan"),
-    "group_messages": _of_groups("group_id seq", "parts"),
-    "agent_details": _of_agent("", "system description tags metadata settings"),
-    "client_tools": _of_agent("digest", "tools"),
-    "runs": _of_agent("seq", "failure waiting_input answer hook_context options callback"),
-    "steps": _of_agent("run_seq step_index", "recipe failure tags"),
-    "step_exchanges": _of_agent("run_seq step_index", "request response", wide=True),
-    "prefixes": _of_agent("seq", "system tools opening summary", wide=True),
-    "system_messages": _of_agent("conversation_seq", "text", wide=True),
-    "events": _of_agent("run_seq seq", "body"),
-    "schedules": _of_agent("seq", "name messages callback"),
-    "schedule_firings": _of_agent("schedule_seq seq", "reason"),
-    "message_sources": _of_agent("conversation_seq seq place", "name"),
-    "memory_sources": TextTable(
-        "agents", f"owner_id IN ({OWNERS.format(agent=':owner', own='')})", ("owner_id", "ref", "place"), ("name",)
-    ),
-    "corrections": _of_agent("number", "text"),
-    "correction_items": _of_agent("number seq", "before"),
+    "blocks": _of("block", "blocks", "id", "", "value description metadata tags"),
+    "block_versions": _of("block_version", "blocks", "block_id", "version", "value diff", checksums=VERSION_CHECKSUMS),
+    "passages": _of("passage", "archives", "archive_id", "seq", "text tags metadata source"),
+    "archives": _of("settings", "archives", "id", "", "description metadata"),
+    "folders": _of("settings", "archives", "archive_id", "", "description instructions metadata"),
+    "files": _of("file", "files", "id", "", "name original_name problem title warnings"),
+    "file_parts": _of("file", "files", "file_id", "seq", "text", wide=True),
+    "facts": _of("graph", "graphs", "graph_id", "seq", "relation scope origin"),
+    "entities": _of("graph", "graphs", "graph_id", "seq", "name summary aliases attributes"),
+    "episodes": _of("graph", "graphs", "graph_id", "seq", "ref text scope"),
+    "fact_rules": _of("graph", "graphs", "graph_id", "seq", "text relation"),
+    "communities": _of("graph", "graphs", "graph_id", "seq", "name summary"),
+    "graphs": _of("graph", "graphs", "id", "", "settings dropped"),
+    "messages": _of_agent("message", "seq", "parts name otid", checksums=MESSAGE_CHECKSUMS),
+    "message_revisions": _of_agent("earlier_message", "seq revision", "parts", checksums=REVISION_CHECKSUMS),
+    "summary_nodes": _of_agent("summary", "conversation_seq seq", "text rejected"),
+    "conversations": _of_agent("settings", "seq", "summary settings"),
+    "identities": _of_agent("settings", "id", "properties", _IDENTITIES),
+    "batches": _of_agent("request", "id", "callback", _BATCHES),
+    "agent_details": _of_agent("settings", "", "system description tags metadata settings"),
+    "client_tools": _of_agent("settings", "digest", "tools"),
+    "runs": _of_agent("request", "seq", "failure waiting_input answer hook_context options callback"),
+    "steps": _of_agent("request", "run_seq step_index", "recipe failure tags"),
+    "step_exchanges": _of_agent("request", "run_seq step_index", "request response", wide=True),
+    "prefixes": _of_agent("request", "seq", "system tools opening summary", wide=True),
+    "system_messages": _of_agent("request", "conversation_seq", "text", wide=True),
+    "events": _of_agent("event", "run_seq seq", "body"),
+    "schedules": _of_agent("schedule", "seq", "name messages callback"),
+    "schedule_firings": _of_agent("schedule", "schedule_seq seq", "reason"),
+    "groups": _of_agent("group", "id", "description", f"id {_GROUPS}"),
+    "group_turns": _of_agent("group", "group_id seq", "failure input plan", f"group_id {_GROUPS}"),
+    "group_messages": _of_agent("group", "group_id seq", "parts", f"group_id {_GROUPS}"),
+    "message_sources": _of_agent("source", "conversation_seq seq place", "name"),
+    "memory_sources": _of_agent("source", "owner_id ref place", "name", _OWNERS),
+    "corrections": _of_agent("correction", "number", "text"),
+    "correction_items": _of_agent("correction", "number seq", "before"),
 }
-"""Every table with texts of users, models and tools. Names, labels, ids and secrets are no such texts."""
+"""Every table with texts of users, models and tools, in the order in which they are looked through. Names, labels, ids
+and secrets are no such texts."""
 
 _SUMMARIES = {"summary_nodes": "text", "prefixes": "summary", "correction_items": "before"}
 """Table -> its column of summaries, whose sentences may say the same in other words."""

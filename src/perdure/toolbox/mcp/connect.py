@@ -29,8 +29,8 @@ from perdure.core.mcp import (
     ServerSecrets,
     ToolListing,
     parse_definition,
-    whole_url,
 )
+from perdure.core.secrets import with_secret
 from perdure.toolbox.mcp.errors import describe_error
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ async def _transport(
 
     from perdure.toolbox.mcp.pinned import PinnedTransport
 
-    url = whole_url(server, secrets)
+    url = with_secret(server.url, secrets.query)
     headers = {name: value for name, value in secrets.headers.items() if name.lower() not in PROTOCOL_HEADERS}
     if secrets.token:
         name = server.auth_header or "Authorization"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
+from perdure.core.agents import Agent
 from perdure.core.files import AgentFile
 from perdure.core.files import Folder as FolderInfo
 from perdure.core.ids import AgentId, FolderId
@@ -18,6 +19,7 @@ from perdure.library.files.folders import (
     AsyncFolder,
     AsyncFolderById,
     AsyncFolders,
+    FileInView,
     FolderSizes,
 )
 from perdure.library.portal import Portal
@@ -182,6 +184,10 @@ class AgentFiles(Part):
     def page(self, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
         """A page of the files of the agent's folders. Raises: NotFound: the agent, or the file that it begins at."""
         return self._portal.run(self._inner.page(page, is_open=is_open))
+
+    def first(self, agents: Sequence[Agent], *, limit: int) -> Mapping[AgentId, Sequence[FileInView]]:
+        """Agent -> the first files of its folders, with the texts of open ones."""
+        return self._portal.run(self._inner.first(agents, limit=limit))
 
     def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
         """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.

@@ -125,10 +125,6 @@ class Mcp(Part):
         """The server's tools that agents can be given, by name. Raises: NotFound."""
         return self._portal.run(self._inner.list_tools(server_id))
 
-    def own_names(self, server_id: McpServerId) -> Mapping[ToolId, str]:
-        """The server's own names of its tools, of those that no other tool has the name of. Raises: NotFound."""
-        return self._portal.run(self._inner.own_names(server_id))
-
     def get_tool(self, server_id: McpServerId, tool_id: ToolId) -> Tool:
         """Raises: NotFound: another server's, or none."""
         return self._portal.run(self._inner.get_tool(server_id, tool_id))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,6 +17,10 @@ from perdure.storage.tables.table import Table, deleted_place, first, keep_place
 _OWN_RUN = "EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.org_id = :org_id)"
 _OWN_BATCH = "t.org_id = :org_id"
 _OWN: Mapping[CallbackOwner, str] = {"runs": _OWN_RUN, "batches": _OWN_BATCH}
+_KEPT: Mapping[str, str] = {
+    **{table: f"t.callback_due_at IS NOT NULL AND {own}" for table, own in _OWN.items()},
+    "schedules": f"t.callback IS NOT NULL AND {_OWN_RUN}",
+}
 
 
 def _store(callback: Callback) -> str:
@@ -78,6 +82,17 @@ class Callbacks(Table):
                 limit=limit,
             )
         ]
+
+    def change_all(self, change: Callable[[Callback], Callback]) -> int:
+        """Change those that may still be used, and return how many changed: of runs and batches that are not given up,
+        and of schedules."""
+        changed = 0
+        for table, own in _KEPT.items():
+            for id_, before in self._rows(f"SELECT t.id, t.callback FROM {table} t WHERE {own} ORDER BY t.id"):
+                if (after := _store(change(_load(before)))) != before:
+                    sql = f"UPDATE {table} AS t SET callback = :after WHERE t.id = :id AND callback = :before AND {own}"
+                    changed += self._run_counted(sql, after=after, id=id_, before=before)
+        return changed
 
     def put(self, due: DueCallback, callback: Callback, *, due_at: datetime | None) -> DueCallback | None:
         """Store a callback and when it is due again, None: never. None: another process has done so since `due` was

@@ -1,0 +1,1029 @@
+-- The tables of a new store. Written by `python -m scripts.write_schema` from the migrations: don't edit.
+-- A line `full text: NAME` stands for a full-text index, which databases make in their own ways.
+
+ALTER TABLE schema_migrations ADD COLUMN least INTEGER;
+CREATE TABLE organisations (
+    id TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    created_at TEXT NOT NULL
+, deleted_at TEXT, number BIGINT NOT NULL DEFAULT 0);
+CREATE TABLE counters (
+    name TEXT PRIMARY KEY,
+    value BIGINT NOT NULL
+);
+CREATE TABLE ids (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    seq BIGINT NOT NULL
+) {clustered};
+CREATE TABLE agents (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    agent_type TEXT NOT NULL,
+    model TEXT NOT NULL,
+    timezone TEXT NOT NULL,
+    settings_revision BIGINT NOT NULL DEFAULT 0,
+    hidden SMALLINT NOT NULL DEFAULT 0,
+    message_seq BIGINT NOT NULL DEFAULT 0,
+    message_count BIGINT NOT NULL DEFAULT 0,
+    conversation_seq BIGINT NOT NULL DEFAULT 0,
+    run_seq BIGINT NOT NULL DEFAULT 0,
+    prefix_seq BIGINT NOT NULL DEFAULT 0,
+    last_run_at TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    created_by TEXT,
+    updated_by TEXT
+, embedded SMALLINT NOT NULL DEFAULT 0, words_seq BIGINT NOT NULL DEFAULT 0, follows_default SMALLINT NOT NULL DEFAULT 0);
+CREATE INDEX agents_by_org ON agents (org_id, number);
+CREATE TABLE agent_details (
+    agent_id TEXT PRIMARY KEY,
+    system TEXT,
+    description TEXT,
+    tags TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    settings TEXT NOT NULL
+) {clustered};
+CREATE TABLE blocks (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    label TEXT NOT NULL,
+    value TEXT NOT NULL,
+    limit_chars BIGINT NOT NULL,
+    description TEXT,
+    read_only SMALLINT NOT NULL DEFAULT 0,
+    metadata TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    is_template SMALLINT NOT NULL DEFAULT 0,
+    hidden SMALLINT NOT NULL DEFAULT 0,
+    version BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    created_by TEXT,
+    updated_by TEXT
+);
+CREATE INDEX blocks_by_org ON blocks (org_id, number);
+CREATE TABLE block_versions (
+    block_id TEXT NOT NULL,
+    version BIGINT NOT NULL,
+    label TEXT NOT NULL,
+    value TEXT NOT NULL,
+    diff TEXT NOT NULL,
+    author_kind TEXT NOT NULL,
+    author_id TEXT NOT NULL,
+    agent_id TEXT,
+    run_id TEXT,
+    message_id TEXT,
+    created_at TEXT NOT NULL, checksum BIGINT,
+    PRIMARY KEY (block_id, version)
+) {clustered};
+CREATE TABLE agent_blocks (
+    agent_id TEXT NOT NULL,
+    block_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, block_id)
+) {clustered};
+CREATE INDEX agent_blocks_by_block ON agent_blocks (block_id);
+CREATE TABLE archives (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    description TEXT,
+    metadata TEXT NOT NULL,
+    passage_seq BIGINT NOT NULL DEFAULT 0,
+    passage_count BIGINT NOT NULL DEFAULT 0,
+    version BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+, embedding TEXT);
+CREATE INDEX archives_by_org ON archives (org_id, number);
+CREATE TABLE agent_archives (
+    agent_id TEXT NOT NULL,
+    archive_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, archive_id)
+) {clustered};
+CREATE INDEX agent_archives_by_archive ON agent_archives (archive_id);
+CREATE TABLE passages (
+    archive_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    text TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    source TEXT NOT NULL,
+    embedding {blob},
+    embedding_model TEXT,
+    created_at TEXT NOT NULL,
+    occurred_at TEXT NOT NULL, updated_at TEXT, uses BIGINT NOT NULL DEFAULT 0, checksum BIGINT, state TEXT NOT NULL DEFAULT 'active', state_origin TEXT NOT NULL DEFAULT '{}', recalls BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (archive_id, seq)
+) {clustered};
+CREATE TABLE passage_tags (
+    archive_id TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    PRIMARY KEY (archive_id, tag, seq)
+) {clustered};
+CREATE TABLE archive_tags (
+    archive_id TEXT NOT NULL,
+    tag TEXT NOT NULL,
+    uses BIGINT NOT NULL,
+    PRIMARY KEY (archive_id, tag)
+) {clustered};
+CREATE TABLE conversations (
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    summary TEXT,
+    settings TEXT NOT NULL,
+    seen TEXT NOT NULL,
+    prefix_seq BIGINT,
+    view_tokens BIGINT NOT NULL DEFAULT 0,
+    archived_at TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    last_message_at TEXT, stubs TEXT NOT NULL DEFAULT '{}', overcount BIGINT NOT NULL DEFAULT 0, pending_run_seq BIGINT, pending_from BIGINT, first_seq BIGINT NOT NULL DEFAULT 0, hidden SMALLINT NOT NULL DEFAULT 0, removed_at TEXT,
+    PRIMARY KEY (agent_id, seq)
+) {clustered};
+CREATE TABLE messages (
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    role TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    run_seq BIGINT,
+    run_id TEXT,
+    step_id TEXT,
+    name TEXT,
+    otid TEXT,
+    sender_id TEXT,
+    tokens BIGINT NOT NULL,
+    revision BIGINT NOT NULL DEFAULT 0,
+    removed SMALLINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    occurred_at TEXT NOT NULL, checksum BIGINT,
+    PRIMARY KEY (agent_id, seq)
+) {clustered};
+CREATE INDEX messages_by_conversation ON messages (agent_id, conversation_seq, seq);
+CREATE TABLE message_revisions (
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    revision BIGINT NOT NULL,
+    parts TEXT,
+    settings_revision BIGINT NOT NULL,
+    author_kind TEXT NOT NULL,
+    author_id TEXT NOT NULL,
+    created_at TEXT NOT NULL, checksum BIGINT,
+    PRIMARY KEY (agent_id, seq, revision)
+) {clustered};
+CREATE TABLE runs (
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    org_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    conversation_id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    stop_reason TEXT,
+    failure TEXT,
+    background SMALLINT NOT NULL,
+    max_steps BIGINT NOT NULL,
+    first_message_seq BIGINT,
+    waiting_input TEXT,
+    lease_owner TEXT,
+    lease_number BIGINT NOT NULL DEFAULT 0,
+    lease_until TEXT,
+    cancel_requested SMALLINT NOT NULL DEFAULT 0,
+    usage TEXT,
+    step_count BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    started_at TEXT,
+    ended_at TEXT, resumes BIGINT, begins_at BIGINT, turn_from BIGINT, answer TEXT, input_waits SMALLINT NOT NULL DEFAULT 0, client_tools TEXT, hook_context TEXT, hidden SMALLINT NOT NULL DEFAULT 0, options TEXT, batch_id TEXT, callback TEXT, callback_due_at TEXT, origin_id TEXT,
+    PRIMARY KEY (agent_id, seq)
+) {clustered};
+CREATE TABLE idempotency_keys (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    run_seq BIGINT NOT NULL,
+    digest TEXT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq, idempotency_key)
+) {clustered};
+CREATE TABLE call_starts (
+    agent_id TEXT NOT NULL,
+    run_seq BIGINT NOT NULL,
+    call_id TEXT NOT NULL,
+    lease_number BIGINT NOT NULL,
+    started_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, run_seq, call_id, lease_number)
+) {clustered};
+CREATE TABLE steps (
+    agent_id TEXT NOT NULL,
+    run_seq BIGINT NOT NULL,
+    step_index BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    status TEXT NOT NULL,
+    model TEXT NOT NULL,
+    recipe TEXT NOT NULL,
+    lease_number BIGINT NOT NULL,
+    usage TEXT,
+    stop_reason TEXT,
+    failure TEXT,
+    created_at TEXT NOT NULL,
+    ended_at TEXT, feedback TEXT, tags TEXT,
+    PRIMARY KEY (agent_id, run_seq, step_index)
+) {clustered};
+CREATE TABLE prefixes (
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    reason TEXT NOT NULL,
+    system TEXT NOT NULL,
+    tools TEXT NOT NULL,
+    seen TEXT NOT NULL,
+    from_message_seq BIGINT NOT NULL,
+    settings_revision BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    created_at TEXT NOT NULL, summary TEXT NOT NULL DEFAULT '', nodes TEXT NOT NULL DEFAULT '[]', pinned TEXT NOT NULL DEFAULT '[]', client_tools TEXT, marker TEXT NOT NULL DEFAULT '', hides_notice SMALLINT NOT NULL DEFAULT 0, parts TEXT NOT NULL DEFAULT '{}', changes TEXT NOT NULL DEFAULT '[]', opening TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (agent_id, seq)
+) {clustered};
+CREATE TABLE events (
+    agent_id TEXT NOT NULL,
+    run_seq BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    type TEXT NOT NULL,
+    body TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, run_seq, seq)
+) {clustered};
+CREATE TABLE tools (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    spec TEXT NOT NULL,
+    tags TEXT NOT NULL,
+    metadata TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, number BIGINT NOT NULL DEFAULT 0, tool_type TEXT NOT NULL DEFAULT '', code TEXT,
+    UNIQUE (org_id, name)
+);
+CREATE TABLE agent_tools (
+    agent_id TEXT NOT NULL,
+    tool_id TEXT NOT NULL,
+    PRIMARY KEY (agent_id, tool_id)
+) {clustered};
+CREATE INDEX agent_tools_by_tool ON agent_tools (tool_id);
+-- full text: message_words
+-- full text: passage_words
+CREATE TABLE step_exchanges (
+    agent_id TEXT NOT NULL,
+    run_seq BIGINT NOT NULL,
+    step_index BIGINT NOT NULL,
+    request TEXT NOT NULL,
+    response TEXT NOT NULL,
+    attempts BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, run_seq, step_index)
+) {clustered};
+CREATE TABLE summary_nodes (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    level BIGINT NOT NULL,
+    from_message_seq BIGINT NOT NULL,
+    upto_message_seq BIGINT NOT NULL,
+    children TEXT NOT NULL,
+    message_count BIGINT NOT NULL,
+    since TEXT NOT NULL,
+    until TEXT NOT NULL,
+    text TEXT NOT NULL,
+    tokens BIGINT NOT NULL,
+    made_by TEXT NOT NULL,
+    model TEXT,
+    rejected TEXT,
+    usage TEXT,
+    created_at TEXT NOT NULL, method TEXT NOT NULL DEFAULT 'normal', revised_at TEXT,
+    PRIMARY KEY (agent_id, conversation_seq, seq)
+) {clustered};
+CREATE TABLE token_factors (
+    org_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    factor DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (org_id, model)
+) {clustered};
+CREATE TABLE vector_scopes (
+    number BIGINT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    owner_kind TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    dimensions BIGINT,
+    generation BIGINT NOT NULL DEFAULT 0,
+    version BIGINT NOT NULL DEFAULT 0,
+    row_count BIGINT NOT NULL DEFAULT 0,
+    fill_from BIGINT
+) {clustered};
+CREATE INDEX vector_scopes_to_fill ON vector_scopes (number) WHERE fill_from IS NOT NULL;
+CREATE TABLE vectors (
+    key {row_key} PRIMARY KEY,
+    number BIGINT NOT NULL,
+    generation BIGINT NOT NULL,
+    version BIGINT NOT NULL,
+    vector {blob}
+);
+CREATE INDEX vectors_by_version ON vectors (number, version);
+CREATE TABLE embedding_queue (
+    number BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    tries BIGINT NOT NULL DEFAULT 0,
+    not_before TEXT NOT NULL DEFAULT '',
+    failure TEXT,
+    PRIMARY KEY (number, seq)
+) {clustered};
+CREATE INDEX embedding_queue_by_time ON embedding_queue (not_before);
+CREATE TABLE embedding_cache (
+    slot BIGINT PRIMARY KEY,
+    model TEXT NOT NULL,
+    hash {blob} NOT NULL,
+    vector {blob} NOT NULL
+) {clustered};
+CREATE INDEX passages_by_time ON passages (archive_id, occurred_at);
+CREATE TABLE folders (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    description TEXT,
+    instructions TEXT,
+    metadata TEXT NOT NULL,
+    archive_id TEXT NOT NULL UNIQUE,
+    version BIGINT NOT NULL DEFAULT 0,
+    file_seq BIGINT NOT NULL DEFAULT 0,
+    file_count BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    UNIQUE (org_id, name)
+);
+CREATE INDEX folders_by_org ON folders (org_id, number);
+CREATE TABLE files (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    folder_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    original_name TEXT NOT NULL,
+    media_type TEXT NOT NULL,
+    size_bytes BIGINT NOT NULL,
+    digest TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    status TEXT NOT NULL,
+    problem TEXT NOT NULL,
+    title TEXT NOT NULL,
+    warnings TEXT NOT NULL,
+    done BIGINT NOT NULL,
+    total BIGINT NOT NULL,
+    page_count BIGINT NOT NULL,
+    line_count BIGINT NOT NULL,
+    char_count BIGINT NOT NULL,
+    chunk_count BIGINT NOT NULL,
+    tries BIGINT NOT NULL DEFAULT 0,
+    lease_owner TEXT,
+    lease_until TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL, object_key TEXT NOT NULL DEFAULT '',
+    UNIQUE (folder_id, number),
+    UNIQUE (folder_id, name)
+);
+CREATE INDEX files_by_digest ON files (digest);
+CREATE INDEX files_unended ON files (org_id, created_at) WHERE status NOT IN ('completed', 'error');
+CREATE TABLE file_uploads (
+    file_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    bytes {blob} NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (file_id, seq)
+);
+CREATE TABLE file_parts (
+    file_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    first_line BIGINT NOT NULL,
+    first_char BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (file_id, seq)
+);
+CREATE TABLE file_pages (
+    file_id TEXT PRIMARY KEY,
+    starts TEXT NOT NULL
+) {clustered};
+CREATE TABLE agent_folders (
+    agent_id TEXT NOT NULL,
+    folder_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    opens SMALLINT NOT NULL,
+    PRIMARY KEY (agent_id, folder_id)
+) {clustered};
+CREATE INDEX agent_folders_by_folder ON agent_folders (folder_id);
+CREATE TABLE agent_files (
+    agent_id TEXT NOT NULL,
+    file_id TEXT NOT NULL,
+    is_open SMALLINT NOT NULL,
+    first_line BIGINT NOT NULL,
+    last_line BIGINT NOT NULL,
+    used BIGINT NOT NULL,
+    version BIGINT NOT NULL,
+    used_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, file_id)
+) {clustered};
+CREATE INDEX agent_files_by_file ON agent_files (file_id);
+CREATE TABLE captures (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    captured_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq)
+) {clustered};
+CREATE INDEX tools_by_number ON tools (org_id, number);
+CREATE TABLE client_tools (
+    agent_id TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    tools TEXT NOT NULL,
+    PRIMARY KEY (agent_id, digest)
+) {clustered};
+CREATE INDEX conversations_pending ON conversations (agent_id, seq) WHERE pending_run_seq IS NOT NULL;
+CREATE INDEX runs_resuming ON runs (conversation_id, seq) WHERE resumes IS NOT NULL;
+CREATE TABLE secrets (
+    org_id TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    value TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (org_id, owner_id, name)
+) {clustered};
+CREATE TABLE mcp_servers (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    transport TEXT NOT NULL,
+    config TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    trusted SMALLINT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    listed_at TEXT,
+    failure TEXT NOT NULL, left_out TEXT NOT NULL DEFAULT '[]',
+    UNIQUE (org_id, name)
+);
+CREATE TABLE mcp_tools (
+    server_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    local_name TEXT NOT NULL,
+    tool_id TEXT,
+    pinned TEXT,
+    seen TEXT,
+    PRIMARY KEY (server_id, name)
+) {clustered};
+CREATE INDEX mcp_tools_by_tool ON mcp_tools (tool_id);
+CREATE TABLE resets (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    number BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    message_count BIGINT NOT NULL,
+    author_kind TEXT NOT NULL,
+    author_id TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq, number)
+) {clustered};
+CREATE UNIQUE INDEX runs_unended ON runs (conversation_id, (CASE status WHEN 'running' THEN -1 ELSE seq END))
+    WHERE status IN ('queued', 'running');
+CREATE TABLE resetting (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    next_seq BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq)
+) {clustered};
+CREATE TABLE rebuilding (
+    name TEXT PRIMARY KEY,
+    number BIGINT NOT NULL,
+    next_seq BIGINT NOT NULL
+);
+CREATE INDEX passages_used ON passages (archive_id, seq, uses) WHERE uses > 0;
+CREATE TABLE system_messages (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    text TEXT NOT NULL,
+    compiled_at TEXT NOT NULL,
+    created_at TEXT NOT NULL, blocks TEXT,
+    PRIMARY KEY (agent_id, conversation_seq)
+) {clustered};
+CREATE TABLE conversation_blocks (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    label TEXT NOT NULL,
+    block_id TEXT,
+    position BIGINT NOT NULL,
+    PRIMARY KEY (agent_id, conversation_seq, label)
+) {clustered};
+CREATE INDEX conversation_blocks_by_block ON conversation_blocks (block_id);
+CREATE INDEX messages_by_time ON messages (created_at, agent_id, seq);
+CREATE INDEX steps_by_time ON steps (created_at);
+CREATE INDEX steps_with_feedback ON steps (created_at) WHERE feedback IS NOT NULL;
+CREATE TABLE identities (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    identifier_key TEXT NOT NULL,
+    name TEXT NOT NULL,
+    identity_type TEXT NOT NULL,
+    project_id TEXT,
+    properties TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE UNIQUE INDEX identities_by_key ON identities (org_id, identifier_key, COALESCE(project_id, ''));
+CREATE INDEX identities_by_org ON identities (org_id, number);
+CREATE TABLE agent_identities (
+    agent_id TEXT NOT NULL,
+    identity_id TEXT NOT NULL,
+    PRIMARY KEY (agent_id, identity_id)
+) {clustered};
+CREATE INDEX agent_identities_by_identity ON agent_identities (identity_id, agent_id);
+CREATE TABLE block_identities (
+    block_id TEXT NOT NULL,
+    identity_id TEXT NOT NULL,
+    PRIMARY KEY (block_id, identity_id)
+) {clustered};
+CREATE INDEX block_identities_by_identity ON block_identities (identity_id, block_id);
+CREATE TABLE sandbox_configs (
+    org_id TEXT PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE TABLE sandbox_variables (
+    org_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    id TEXT NOT NULL UNIQUE,
+    config_id TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    description TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (org_id, name)
+);
+CREATE TABLE providers (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    provider_type TEXT NOT NULL,
+    base_url TEXT NOT NULL,
+    sealed TEXT NOT NULL,
+    region TEXT,
+    api_version TEXT,
+    synced_at TEXT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+, private SMALLINT NOT NULL DEFAULT 0);
+CREATE UNIQUE INDEX providers_by_name ON providers (org_id, name);
+CREATE INDEX providers_by_org ON providers (org_id, number);
+CREATE INDEX agents_by_update ON agents (org_id, updated_at, number);
+CREATE INDEX agents_by_use ON agents (org_id, (COALESCE(last_run_at, '')), number);
+CREATE TABLE batches (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    digest TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    callback TEXT,
+    callback_due_at TEXT
+);
+CREATE INDEX batches_by_time ON batches (org_id, created_at, number);
+CREATE INDEX batches_callback_due ON batches (callback_due_at) WHERE callback_due_at IS NOT NULL;
+CREATE INDEX runs_by_batch ON runs (batch_id, status) WHERE batch_id IS NOT NULL;
+CREATE INDEX runs_callback_due ON runs (callback_due_at) WHERE callback_due_at IS NOT NULL;
+CREATE TABLE corrections (
+    agent_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    items BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    undone_at TEXT,
+    PRIMARY KEY (agent_id, number)
+) {clustered};
+CREATE TABLE correction_items (
+    agent_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    id TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after BIGINT,
+    PRIMARY KEY (agent_id, number, seq)
+) {clustered};
+CREATE TABLE erasures (
+    agent_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    targets TEXT NOT NULL,
+    target BIGINT NOT NULL,
+    after TEXT,
+    changed BIGINT NOT NULL,
+    passes BIGINT NOT NULL,
+    counts TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    ended_at TEXT, owner TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (agent_id, number)
+) {clustered};
+CREATE INDEX erasures_unended ON erasures (updated_at) WHERE ended_at IS NULL;
+CREATE TABLE graphs (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    name TEXT NOT NULL,
+    fact_archive_id TEXT NOT NULL UNIQUE,
+    entity_archive_id TEXT NOT NULL UNIQUE,
+    settings TEXT NOT NULL,
+    version BIGINT NOT NULL DEFAULT 0,
+    entity_seq BIGINT NOT NULL DEFAULT 0,
+    fact_seq BIGINT NOT NULL DEFAULT 0,
+    episode_seq BIGINT NOT NULL DEFAULT 0,
+    rule_seq BIGINT NOT NULL DEFAULT 0,
+    dropped TEXT NOT NULL DEFAULT '{}',
+    input_tokens BIGINT NOT NULL DEFAULT 0,
+    output_tokens BIGINT NOT NULL DEFAULT 0,
+    extraction_calls BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+, person_seq BIGINT NOT NULL DEFAULT 0);
+CREATE INDEX graphs_by_org ON graphs (org_id, number);
+CREATE TABLE agent_graphs (
+    agent_id TEXT PRIMARY KEY,
+    graph_id TEXT NOT NULL
+);
+CREATE INDEX agent_graphs_by_graph ON agent_graphs (graph_id, agent_id);
+CREATE TABLE entities (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    type TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    aliases TEXT NOT NULL,
+    attributes TEXT NOT NULL,
+    fact_count BIGINT NOT NULL DEFAULT 0,
+    community_seq BIGINT,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX entities_by_community ON entities (graph_id, community_seq, seq) WHERE community_seq IS NOT NULL;
+CREATE TABLE entity_names (
+    graph_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    PRIMARY KEY (graph_id, name, seq)
+) {clustered};
+CREATE TABLE facts (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    text_seq BIGINT NOT NULL,
+    subject BIGINT NOT NULL,
+    object BIGINT NOT NULL,
+    relation TEXT NOT NULL,
+    type TEXT,
+    rating DOUBLE PRECISION NOT NULL,
+    valid_at TEXT,
+    invalid_at TEXT,
+    created_at TEXT NOT NULL,
+    expired_at TEXT,
+    state TEXT NOT NULL,
+    change TEXT NOT NULL,
+    trust TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    origin TEXT NOT NULL, graph_version BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX facts_by_text ON facts (graph_id, text_seq);
+CREATE INDEX facts_by_first ON facts (graph_id, first_seq, seq);
+CREATE INDEX facts_by_subject ON facts (graph_id, subject, first_seq);
+CREATE INDEX facts_by_object ON facts (graph_id, object, first_seq);
+CREATE INDEX facts_by_begin ON facts (graph_id, valid_at, seq) WHERE valid_at IS NOT NULL AND expired_at IS NULL;
+CREATE INDEX facts_by_end ON facts (graph_id, invalid_at, seq) WHERE invalid_at IS NOT NULL AND expired_at IS NULL;
+CREATE UNIQUE INDEX facts_believed ON facts (graph_id, first_seq) WHERE expired_at IS NULL;
+CREATE TABLE fact_sources (
+    graph_id TEXT NOT NULL,
+    first_seq BIGINT NOT NULL,
+    episode_seq BIGINT NOT NULL,
+    PRIMARY KEY (graph_id, first_seq, episode_seq)
+) {clustered};
+CREATE INDEX fact_sources_by_episode ON fact_sources (graph_id, episode_seq);
+CREATE TABLE episodes (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    ref TEXT NOT NULL,
+    text TEXT,
+    agent_id TEXT,
+    conversation_seq BIGINT,
+    message_seq BIGINT,
+    trust TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    occurred_at TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    extracted_at TEXT, tries BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE UNIQUE INDEX episodes_by_ref ON episodes (ref, graph_id);
+CREATE INDEX episodes_by_message ON episodes (agent_id, message_seq) WHERE agent_id IS NOT NULL;
+CREATE INDEX episodes_waiting ON episodes (graph_id, seq) WHERE extracted_at IS NULL;
+CREATE TABLE extractions (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    extracted_at TEXT NOT NULL, tries BIGINT NOT NULL DEFAULT 0,
+    PRIMARY KEY (agent_id, conversation_seq)
+) {clustered};
+CREATE TABLE fact_rules (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    entity BIGINT,
+    relation TEXT,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE TABLE communities (
+    graph_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    summary TEXT NOT NULL,
+    size BIGINT NOT NULL,
+    summary_due BIGINT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (graph_id, seq)
+) {clustered};
+CREATE INDEX communities_due ON communities (graph_id, seq) WHERE summary_due = 1;
+CREATE INDEX facts_of_people ON facts (graph_id, seq) WHERE origin LIKE '%"person"%';
+CREATE INDEX facts_by_version ON facts (graph_id, graph_version);
+CREATE INDEX facts_by_state ON facts (graph_id, state, first_seq) WHERE expired_at IS NULL AND state <> 'active';
+CREATE INDEX facts_by_relation ON facts (graph_id, relation, first_seq) WHERE expired_at IS NULL;
+CREATE INDEX facts_by_creation ON facts (graph_id, created_at, seq);
+CREATE INDEX passages_by_state ON passages (archive_id, state, seq) WHERE state <> 'active';
+CREATE INDEX passages_recalled ON passages (archive_id, seq, recalls) WHERE recalls > 0;
+CREATE TABLE groups (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    description TEXT NOT NULL,
+    manager_agent_id TEXT,
+    termination_token TEXT,
+    max_turns BIGINT,
+    max_tokens BIGINT,
+    max_cost_usd DOUBLE PRECISION,
+    frequency BIGINT,
+    max_message_buffer_length BIGINT,
+    min_message_buffer_length BIGINT,
+    last_message_id TEXT,
+    project_id TEXT,
+    hidden INTEGER NOT NULL DEFAULT 0,
+    turn_seq BIGINT NOT NULL DEFAULT 0,
+    message_seq BIGINT NOT NULL DEFAULT 0,
+    begins_at BIGINT NOT NULL DEFAULT 0,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL
+);
+CREATE INDEX groups_by_org ON groups (org_id, number);
+CREATE INDEX groups_by_manager ON groups (manager_agent_id) WHERE manager_agent_id IS NOT NULL;
+CREATE TABLE group_agents (
+    group_id TEXT NOT NULL,
+    agent_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    conversation_seq BIGINT,
+    PRIMARY KEY (group_id, agent_id)
+) {clustered};
+CREATE INDEX group_agents_by_agent ON group_agents (agent_id, group_id);
+CREATE TABLE group_blocks (
+    group_id TEXT NOT NULL,
+    agent_id TEXT NOT NULL,
+    block_id TEXT NOT NULL,
+    position BIGINT NOT NULL,
+    attached INTEGER NOT NULL,
+    PRIMARY KEY (group_id, agent_id, block_id)
+) {clustered};
+CREATE INDEX group_blocks_by_agent ON group_blocks (agent_id, block_id);
+CREATE INDEX group_blocks_by_block ON group_blocks (block_id);
+CREATE TABLE group_turns (
+    group_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    status TEXT NOT NULL,
+    stop_reason TEXT,
+    failure TEXT,
+    input TEXT,
+    plan TEXT,
+    hops BIGINT NOT NULL,
+    max_steps BIGINT,
+    usage TEXT NOT NULL,
+    step_count BIGINT NOT NULL,
+    cost_usd DOUBLE PRECISION,
+    cancel_requested INTEGER NOT NULL DEFAULT 0,
+    lease_owner TEXT,
+    lease_number BIGINT NOT NULL DEFAULT 0,
+    lease_until TEXT,
+    idempotency_key TEXT,
+    digest TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    started_at TEXT,
+    ended_at TEXT,
+    PRIMARY KEY (group_id, seq)
+) {clustered};
+CREATE INDEX group_turns_unended ON group_turns (created_at, group_id, seq) WHERE status IN ('queued', 'running');
+CREATE UNIQUE INDEX group_turns_by_key ON group_turns (group_id, idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE TABLE group_messages (
+    group_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    turn_seq BIGINT NOT NULL,
+    place BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    sender_id TEXT,
+    sender_name TEXT NOT NULL,
+    run_id TEXT,
+    message_id TEXT,
+    message_seq BIGINT,
+    parts TEXT,
+    chosen_id TEXT,
+    ends_turn INTEGER NOT NULL,
+    seen_seq BIGINT NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (group_id, seq)
+) {clustered};
+CREATE INDEX group_messages_by_turn ON group_messages (group_id, turn_seq, seq);
+CREATE INDEX group_messages_by_sender ON group_messages (group_id, sender_id, seq);
+CREATE TABLE companion_passes (
+    agent_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    group_id TEXT NOT NULL,
+    companion_id TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    from_seq BIGINT NOT NULL,
+    upto_seq BIGINT NOT NULL,
+    last_message_id TEXT NOT NULL,
+    upto_run_seq BIGINT NOT NULL,
+    is_full INTEGER NOT NULL,
+    failures BIGINT NOT NULL,
+    run_id TEXT NOT NULL,
+    outcome TEXT,
+    created_at TEXT NOT NULL,
+    ended_at TEXT,
+    PRIMARY KEY (agent_id, number)
+) {clustered};
+CREATE INDEX companion_passes_unended ON companion_passes (created_at) WHERE ended_at IS NULL;
+CREATE INDEX companion_passes_by_run ON companion_passes (run_id);
+CREATE TABLE schedules (
+    id TEXT PRIMARY KEY,
+    agent_id TEXT NOT NULL,
+    seq BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    timing TEXT NOT NULL,
+    action TEXT NOT NULL,
+    messages TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    made_by TEXT NOT NULL,
+    status TEXT NOT NULL,
+    next_at TEXT,
+    firings BIGINT NOT NULL,
+    max_steps BIGINT,
+    callback TEXT,
+    form TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    UNIQUE (agent_id, seq)
+);
+CREATE INDEX schedules_due ON schedules (next_at) WHERE next_at IS NOT NULL;
+CREATE TABLE schedule_firings (
+    agent_id TEXT NOT NULL,
+    schedule_seq BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    due_at TEXT NOT NULL,
+    fired_at TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    run_id TEXT,
+    missed BIGINT NOT NULL,
+    reason TEXT NOT NULL,
+    PRIMARY KEY (agent_id, schedule_seq, seq),
+    UNIQUE (agent_id, schedule_seq, due_at)
+);
+CREATE INDEX runs_by_origin ON runs (origin_id) WHERE origin_id IS NOT NULL;
+CREATE TABLE users (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    name TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    UNIQUE (org_id, name)
+);
+CREATE INDEX users_by_org ON users (org_id, number);
+CREATE TABLE api_keys (
+    id TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    user_id TEXT,
+    name TEXT NOT NULL,
+    start TEXT NOT NULL,
+    digest TEXT NOT NULL UNIQUE,
+    scope TEXT NOT NULL,
+    limits TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    expires_at TEXT,
+    last_used_at TEXT,
+    revoked_at TEXT
+);
+CREATE INDEX api_keys_by_org ON api_keys (org_id, number);
+CREATE TABLE audit_entries (
+    seq {row_key} PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    user_id TEXT,
+    key_id TEXT,
+    action TEXT NOT NULL,
+    object_id TEXT NOT NULL,
+    trace_id TEXT NOT NULL
+);
+CREATE INDEX audit_entries_by_org ON audit_entries (org_id, seq);
+CREATE TABLE used (
+    org_id TEXT NOT NULL,
+    owner_id TEXT NOT NULL,
+    period TEXT NOT NULL,
+    requests BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    cost DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (owner_id, period)
+) {clustered};
+CREATE INDEX used_by_period ON used (period);
+CREATE TABLE message_sources (
+    agent_id TEXT NOT NULL,
+    conversation_seq BIGINT NOT NULL,
+    seq BIGINT NOT NULL,
+    place BIGINT NOT NULL,
+    label TEXT NOT NULL,
+    name TEXT NOT NULL,
+    via TEXT NOT NULL DEFAULT '',
+    PRIMARY KEY (agent_id, conversation_seq, seq, place)
+) {clustered};
+CREATE TABLE memory_sources (
+    owner_id TEXT NOT NULL,
+    ref TEXT NOT NULL,
+    place BIGINT NOT NULL,
+    kind TEXT NOT NULL,
+    label TEXT NOT NULL,
+    name TEXT NOT NULL,
+    message_ids TEXT NOT NULL,
+    agent_id TEXT,
+    run_id TEXT,
+    message_id TEXT,
+    created_at TEXT NOT NULL,
+    reverted_by TEXT,
+    PRIMARY KEY (owner_id, ref, place)
+) {clustered};
+CREATE INDEX memory_sources_by_source ON memory_sources (owner_id, label, name);
+CREATE INDEX memory_sources_by_run ON memory_sources (run_id) WHERE run_id IS NOT NULL;
+CREATE INDEX memory_sources_by_revert ON memory_sources (reverted_by) WHERE reverted_by IS NOT NULL;
+CREATE INDEX files_by_object_key ON files (object_key);
+CREATE INDEX agents_by_name_and_number ON agents (org_id, name, number);
+CREATE TABLE model_traits (
+    org_id TEXT NOT NULL,
+    model TEXT NOT NULL,
+    traits TEXT NOT NULL,
+    PRIMARY KEY (org_id, model)
+) {clustered};
+CREATE INDEX agents_shown ON agents (org_id, hidden);
+CREATE INDEX runs_by_time ON runs (created_at, agent_id, seq) WHERE hidden = 0;
+CREATE INDEX runs_by_conversation ON runs (agent_id, conversation_seq, seq);
+CREATE INDEX conversations_by_time ON conversations (created_at, agent_id, seq)
+    WHERE seq > 0 AND hidden = 0 AND removed_at IS NULL;
+CREATE INDEX conversations_by_message ON conversations ((COALESCE(last_message_at, '')), agent_id, seq)
+    WHERE seq > 0 AND hidden = 0 AND removed_at IS NULL;
+CREATE TABLE commit_marks (slot TEXT PRIMARY KEY, token TEXT NOT NULL, made_at BIGINT NOT NULL);
+CREATE TABLE deleted_places (digest TEXT PRIMARY KEY, org_id TEXT NOT NULL, place TEXT NOT NULL, deleted_at BIGINT NOT NULL);
+CREATE INDEX deleted_places_by_time ON deleted_places (deleted_at);
+CREATE TABLE turns (agent_id TEXT NOT NULL, part BIGINT NOT NULL, names TEXT NOT NULL, turns {blob} NOT NULL, PRIMARY KEY (agent_id, part));
+INSERT INTO organisations (id, name, created_at, deleted_at, number) VALUES ('org-00000000-0000-4000-8000-000000000000', 'default', (SELECT MIN(applied_at) FROM schema_migrations), NULL, 0);
+INSERT INTO counters (name, value) VALUES ('number', 0);
+INSERT INTO counters (name, value) VALUES ('directory', 0);
