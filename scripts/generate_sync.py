@@ -1,6 +1,6 @@
 """Generate the synchronous classes of `perdure.library.sync` from the asynchronous ones: `make format` runs it.
 
-From `class AsyncFolder` in `library/files/folders.py` it makes `class Folder` in `library/sync/folders.py`,
+From `class AsyncFolder` in `library/folders.py` it makes `class Folder` in `library/sync/folders.py`,
 with the same public methods, arguments and docstrings. A method runs its asynchronous twin in the store's loop,
 through `Portal`.
 """

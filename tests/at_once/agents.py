@@ -30,7 +30,7 @@ async def agent_fields(room: Room) -> Changes:
     assert (now.description, list(now.tags)) == ("d", ["t"])
 
 
-@case("Agents.add")
+@case("AllAgents.add")
 async def agents_of_one_name(room: Room) -> Changes:
     new = NewAgent(name=room.name("agent"), model="test/model")
     yield (

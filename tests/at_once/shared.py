@@ -12,7 +12,7 @@ from perdure.core.passages import PassageFilter
 from perdure.domain.archives.units import Selection
 from perdure.domain.mcp import McpChanges
 from perdure.domain.tools.units import NewTool
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.library.checks import Page
 from perdure.library.identities import IdentityFields
 from perdure.library.providers import ProviderFields
@@ -362,7 +362,7 @@ async def functions_loaded(room: Room) -> Changes:
     assert room.both
 
 
-@case("Identities.update", "Identities.put_properties")
+@case("AllIdentities.update", "AllIdentities.put_properties")
 async def identity_fields(room: Room) -> Changes:
     made = await room.first.identities.create(IdentityFields(identifier_key=room.name("key"), name="a"))
     of = made.identity.id
@@ -374,7 +374,7 @@ async def identity_fields(room: Room) -> Changes:
     assert (now.name, [one["key"] for one in now.properties]) == ("b", ["k"])
 
 
-@case("Identities.upsert")
+@case("AllIdentities.upsert")
 async def identities_of_one_key(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
     yield (lambda one: one.identities.upsert(fields)), (lambda one: one.identities.upsert(fields))
@@ -382,14 +382,14 @@ async def identities_of_one_key(room: Room) -> Changes:
     assert room.results[0].identity.id == room.results[1].identity.id
 
 
-@case("Identities.create")
+@case("AllIdentities.create")
 async def identities_created(room: Room) -> Changes:
     fields = IdentityFields(identifier_key=room.name("key"), name="a")
     yield (lambda one: one.identities.create(fields)), (lambda one: one.identities.create(fields))
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("Identities.update")
+@case("AllIdentities.update")
 async def identities_to_one_key(room: Room) -> Changes:
     made = [await room.first.identities.create(IdentityFields(identifier_key=room.name("key"))) for _ in range(2)]
     fields = IdentityFields(identifier_key=room.name("key"))
@@ -400,7 +400,7 @@ async def identities_to_one_key(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("Identities.attach", "Identities.detach", "Identities.delete")
+@case("AllIdentities.attach", "AllIdentities.detach", "AllIdentities.delete")
 async def identities_of_an_agent(room: Room) -> Changes:
     agent = await room.agent()
     made = [
@@ -422,7 +422,7 @@ def provider(room: Room) -> ProviderFields:
     )
 
 
-@case("Providers.create")
+@case("AllProviders.create")
 async def providers_of_one_name(room: Room) -> Changes:
     fields = provider(room)
     yield (
@@ -432,7 +432,7 @@ async def providers_of_one_name(room: Room) -> Changes:
     assert [type(one) for one in room.results if isinstance(one, Exception)] == [AlreadyExists]
 
 
-@case("Providers.update", "Providers.delete")
+@case("AllProviders.update", "AllProviders.delete")
 async def provider_fields(room: Room) -> Changes:
     made = await room.first.providers.create(provider(room), private=True)
     yield (
@@ -467,7 +467,13 @@ async def mcp_server_fields(room: Room) -> Changes:
     await room.at_once(lambda one: one.mcp.remove(made.id), lambda one: one.mcp.remove(made.id))
 
 
-@case("Sandbox.put", "Sandbox.update_variable", "Sandbox.add_variable", "Sandbox.delete_variable", "Sandbox.delete")
+@case(
+    "SandboxVariables.put",
+    "SandboxVariables.update_variable",
+    "SandboxVariables.add_variable",
+    "SandboxVariables.delete_variable",
+    "SandboxVariables.delete",
+)
 async def variables(room: Room) -> Changes:
     config = await room.first.sandbox.put({})
     made = await room.first.sandbox.add_variable(config.id, room.name("V").replace("-", "_"), "v", "d")

@@ -28,7 +28,7 @@ from perdure.app import start
 from perdure.core.access.values import LOCAL
 from perdure.core.secrets import SecretMask
 from perdure.core.text.addresses import is_postgres
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.library.providers import ProviderFields
 from perdure.server.app import create_app
 from perdure.server.config import ServerConfig

@@ -18,7 +18,7 @@ from perdure.core.runs import Callback
 from perdure.domain.schedules import NewSchedule
 from perdure.domain.secrets import open_callback, open_secret
 from perdure.domain.tools.environment import load_inputs
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.library.messages.requests import NewMessage
 from perdure.library.providers import ProviderFields
 from perdure.library.tools.secrets import rotate_store

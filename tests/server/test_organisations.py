@@ -12,8 +12,8 @@ import pytest
 from perdure import AsyncPerdure, Settings
 from perdure.core.access.values import LOCAL, Limits, Principal
 from perdure.core.ids import Uuids
-from perdure.library.access.access import LAST_WRITES_S, Access, remove_organisation
-from perdure.library.access.organisations import OrganisationGone, Organisations
+from perdure.library.access import LAST_WRITES_S, Access, remove_organisation
+from perdure.library.organisations import OrganisationGone, Organisations
 from perdure.library.providers import ProviderFields
 from perdure.server.access.keys import KeyRing
 from perdure.server.app import create_app

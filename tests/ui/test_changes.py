@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from perdure.core.access.values import LOCAL
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.server.access import keys
 from perdure.testing import says
 from perdure.ui.pages import changes

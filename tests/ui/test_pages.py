@@ -14,7 +14,7 @@ from perdure.core.access.values import LOCAL, Scope
 from perdure.core.errors import ModelRequestRefused
 from perdure.core.models import Calling
 from perdure.core.text.reprs import plural
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.server.config import ServerConfig
 from perdure.testing import calls, says
 from perdure.ui.routes import PAGES

@@ -23,9 +23,9 @@ from perdure.core.conversations import Conversation
 from perdure.core.errors import InvalidInput, NotFound, PerdureError
 from perdure.core.text.addresses import is_postgres
 from perdure.core.tools.arguments import read_json
-from perdure.library.access.organisations import open_organisation
 from perdure.library.agent import AsyncAgent
 from perdure.library.checks import Page
+from perdure.library.organisations import open_organisation
 from perdure.library.perdure import AsyncPerdure
 from perdure.settings import Settings
 

@@ -11,12 +11,12 @@ from perdure.core.agents import Agent as AgentInfo
 from perdure.core.facts.values import FactEvent, Profile
 from perdure.core.text.reprs import short_repr
 from perdure.domain.agents.units import AgentChanges
-from perdure.library.agents import Agents, AsyncAgentRecord
+from perdure.library.agents import AllAgents, AsyncAgentRecord
 from perdure.library.archives import AsyncAgentArchives
 from perdure.library.blocks import AsyncAgentBlocks
 from perdure.library.facts.facts import AsyncFacts
 from perdure.library.facts.views import PROFILE_TOKENS
-from perdure.library.files.folders import AsyncAgentFiles
+from perdure.library.folders import AsyncAgentFiles
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
@@ -147,5 +147,5 @@ class AsyncAgent(AsyncAgentById):
             InvalidInput: a value that can't be used, no such field.
         """
         if "model" in changes:
-            changes |= await Agents(self._app).model_changes(changes["model"])
+            changes |= await AllAgents(self._app).model_changes(changes["model"])
         return AsyncAgent(self._app, await self.edit(changes, same_name="refuse"))

@@ -34,7 +34,7 @@ from perdure.engine.ports import Ports, in_effect
 from perdure.engine.run.accept import check_input
 from perdure.engine.run.system_messages import renew_system_message
 from perdure.library.checks import LIMIT_MAX, Page, check_page, check_text, outside
-from perdure.library.files.folders import attach_and_open
+from perdure.library.folders import attach_and_open
 from perdure.library.identities import IdentityState, load_identities, set_identities
 from perdure.library.messages.conversations import ids_in_view
 from perdure.library.messages.requests import NewMessage
@@ -96,7 +96,7 @@ class AgentState:
     group: Group | None
 
 
-class Agents(AsyncPart):
+class AllAgents(AsyncPart):
     """All agents of the store."""
 
     async def add(

@@ -44,7 +44,7 @@ class IdentityState:
     block_ids: Sequence[BlockId]
 
 
-class Identities(AsyncPart):
+class AllIdentities(AsyncPart):
     """The operations on identities."""
 
     async def create(self, fields: IdentityFields, project_id: str | None = None) -> IdentityState:

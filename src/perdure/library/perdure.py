@@ -27,7 +27,7 @@ from perdure.library.agents import SameName
 from perdure.library.archives import AsyncArchives
 from perdure.library.blocks import AsyncBlocks
 from perdure.library.checks import Page
-from perdure.library.files.folders import AsyncFolders
+from perdure.library.folders import AsyncFolders
 from perdure.library.groups.groups import AsyncGroups
 from perdure.library.search import AsyncSearch, RecallOptions
 from perdure.library.store import StoreParts

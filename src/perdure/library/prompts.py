@@ -20,7 +20,7 @@ from perdure.engine.run.room import Preview, preview
 from perdure.engine.run.rows import engine_drafts
 from perdure.library.messages.requests import NewMessage, fetch_images
 from perdure.library.parts import AsyncPart
-from perdure.library.providers import Handles
+from perdure.library.providers import ModelHandles
 from perdure.storage.tx import Tx
 
 
@@ -52,7 +52,7 @@ class Prompts(AsyncPart):
         check_key_size(chars)
         agent = await self._ports.store.read(lambda tx: in_effect(tx.agents.get(agent_id), self._ports.models))
         check_agent_size(chars, agent)
-        handle = agent.model if model is None else await Handles(self._app).resolve(model)
+        handle = agent.model if model is None else await ModelHandles(self._app).resolve(model)
         found = self._app.models.find(handle)
         if found is None:
             raise self._app.models.not_found(handle)
@@ -81,7 +81,7 @@ class Prompts(AsyncPart):
         Raises: InvalidInput, EmptyMessage, NotFound, ModelNotFound, ModelError, ToolError.
         """
         if options.model is not None:
-            options = replace(options, model=await Handles(self._app).resolve(options.model))
+            options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
         messages, _ = await fetch_images(self._app, messages, None)
         inputs = self._ports.inputs()
 

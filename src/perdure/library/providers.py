@@ -25,7 +25,7 @@ from perdure.library.parts import AsyncPart
 from perdure.storage.tx import Tx
 
 
-class Handles(AsyncPart):
+class ModelHandles(AsyncPart):
     """The operations on the models that this process can reach."""
 
     async def reload(self) -> None:
@@ -89,7 +89,7 @@ class ProviderFields:
     api_version: str | None = None
 
 
-class Providers(AsyncPart):
+class AllProviders(AsyncPart):
     """The operations on registered providers.
 
     `private`: whether the address may be on this machine or in a private network.

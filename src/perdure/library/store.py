@@ -9,28 +9,28 @@ from __future__ import annotations
 from perdure.app import App
 from perdure.core.ids import AgentId, ArchiveId, FolderId, GraphId, GroupId
 from perdure.library.agent import AsyncAgentById
-from perdure.library.agents import Agents
+from perdure.library.agents import AllAgents
 from perdure.library.archives import AsyncArchiveById
 from perdure.library.facts.facts import AsyncFacts
-from perdure.library.files.folders import AsyncAgentFiles, AsyncFolderById
+from perdure.library.folders import AsyncAgentFiles, AsyncFolderById
 from perdure.library.groups.companions import AsyncCompanion
 from perdure.library.groups.groups import AsyncGroupById
-from perdure.library.identities import Identities
+from perdure.library.identities import AllIdentities
 from perdure.library.messages.approval import AsyncApproval
 from perdure.library.messages.conversations import AsyncConversations
 from perdure.library.messages.history import AsyncHistory
 from perdure.library.origins.why import AsyncWhy
 from perdure.library.passages import AsyncPassages
 from perdure.library.prompts import Prompts
-from perdure.library.providers import Handles, Providers
+from perdure.library.providers import AllProviders, ModelHandles
 from perdure.library.runs.jobs import Jobs
 from perdure.library.runs.runs import AsyncRuns
 from perdure.library.runs.steps import AsyncSteps
 from perdure.library.schedules import AsyncSchedules
 from perdure.library.search import AsyncSearch
-from perdure.library.tools.secrets import Sandbox
+from perdure.library.tools.secrets import SandboxVariables
 from perdure.library.transfer import Transfer
-from perdure.library.upkeep import Upkeep
+from perdure.library.upkeep import StoreUpkeep
 
 
 class StoreParts:
@@ -39,25 +39,25 @@ class StoreParts:
     def __init__(self, app: App) -> None:
         self._app = app
         self.agent_files = AsyncAgentFiles(app)
-        self.all_agents = Agents(app)
+        self.all_agents = AllAgents(app)
         self.approvals = AsyncApproval(app)
         self.companions = AsyncCompanion(app)
         self.conversations = AsyncConversations(app)
         self.facts = AsyncFacts(app)
-        self.handles = Handles(app)
-        self.identities = Identities(app)
+        self.handles = ModelHandles(app)
+        self.identities = AllIdentities(app)
         self.jobs = Jobs(app)
         self.messages = AsyncHistory(app)
         self.origins = AsyncWhy(app)
         self.prompts = Prompts(app)
-        self.providers = Providers(app)
+        self.providers = AllProviders(app)
         self.runs = AsyncRuns(app)
-        self.sandbox = Sandbox(app)
+        self.sandbox = SandboxVariables(app)
         self.schedules = AsyncSchedules(app)
         self.search = AsyncSearch(app)
         self.steps = AsyncSteps(app)
         self.transfer = Transfer(app)
-        self.upkeep = Upkeep(app)
+        self.upkeep = StoreUpkeep(app)
 
     def agent_of(self, agent_id: AgentId | None) -> AsyncAgentById:
         """The agent of this id, which is not looked up: what is done with it raises NotFound if there is none.

@@ -55,7 +55,7 @@ class EmbeddingReport:
     made: int
 
 
-class Upkeep(AsyncPart):
+class StoreUpkeep(AsyncPart):
     """Checks and repairs of a store. All work in small transactions, so that others can write meanwhile."""
 
     async def queue_lengths(self) -> Mapping[str, int]:

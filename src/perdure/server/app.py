@@ -23,7 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from perdure.app.metrics import Metrics
 from perdure.core.features import find_features
-from perdure.library.access.organisations import Organisations
+from perdure.library.organisations import Organisations
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.absent import absent_routes, unknown_path_detail
 from perdure.server.access.gate import Gate

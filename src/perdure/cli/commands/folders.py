@@ -24,7 +24,7 @@ if for_work(__name__):
     from perdure.core.errors import InvalidInput, NotFound, StoreError
     from perdure.core.files import AgentFile, File
     from perdure.core.ids import FileId
-    from perdure.library.files.folders import AsyncFolder
+    from perdure.library.folders import AsyncFolder
     from perdure.settings import Settings
 
 FolderName = Annotated[str, argument("Name or id of the folder.", "FOLDER")]

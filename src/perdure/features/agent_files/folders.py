@@ -13,7 +13,7 @@ from perdure.core.ids import AgentId
 from perdure.domain.files.folders import NAME_CHARS, FolderChanges
 from perdure.features.agent_files.reading import FileFolder
 from perdure.library.checks import Page
-from perdure.library.files.folders import AsyncFolder
+from perdure.library.folders import AsyncFolder
 from perdure.library.perdure import AsyncPerdure
 
 _PAGE = Page(limit=100, ascending=True)

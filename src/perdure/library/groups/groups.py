@@ -22,7 +22,7 @@ from perdure.domain.groups.units import GroupChanges, NewGroup, create_group
 from perdure.engine.conversations.edit import EditedPart
 from perdure.engine.conversations.reset import delete
 from perdure.engine.groups.units import reset_group
-from perdure.library.agents import Agents
+from perdure.library.agents import AllAgents
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_number, check_page, check_text, outside
 from perdure.library.groups.replies import GroupReply
 from perdure.library.messages.history import AsyncHistory
@@ -158,7 +158,7 @@ class AsyncGroups(AsyncPart):
 
     async def _ids_of(self, agents: Sequence[OneAgent | str]) -> tuple[AgentId, ...]:
         """The ids of agents. Raises: NotFound."""
-        resolve = Agents(self._app).resolve
+        resolve = AllAgents(self._app).resolve
         return tuple([(await resolve(one)).id if isinstance(one, str) else one.id for one in agents])
 
 

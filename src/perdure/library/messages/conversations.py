@@ -28,7 +28,7 @@ from perdure.engine.conversations.reset import delete_conversation, reset_conver
 from perdure.engine.run.system_messages import recompile, renew_system_message
 from perdure.library.checks import Page, check_limit, check_number, outside
 from perdure.library.parts import AsyncAgentPart, reads, writes
-from perdure.library.providers import Handles
+from perdure.library.providers import ModelHandles
 from perdure.library.units import find_conversation
 from perdure.storage.tx import Tx
 
@@ -95,7 +95,7 @@ class AsyncConversations(AsyncAgentPart):
     ) -> ConversationState:
         """A new conversation that belongs to no agent of a user: it and its agent are in no list, the agent has this
         model and prompt, no blocks and no tools, and is deleted with it. Raises: InvalidInput, ModelNotFound."""
-        model = await Handles(self._app).resolve(model)
+        model = await ModelHandles(self._app).resolve(model)
         values = {**(values or {}), "model": model}
         summary = check_summary(values.get("summary"))
         settings = changed_settings({EPHEMERAL: True}, values)
@@ -187,7 +187,7 @@ class AsyncConversations(AsyncAgentPart):
         return (
             changes
             if handle is None
-            else {**changes, "model": await Handles(self._app).resolve(handle, self._agent_id)}
+            else {**changes, "model": await ModelHandles(self._app).resolve(handle, self._agent_id)}
         )
 
     async def delete_conversation(self, conversation: ConversationId | None, *, author: Author | None = None) -> None:
@@ -255,7 +255,7 @@ class AsyncConversations(AsyncAgentPart):
             NothingToCompact: no message is in view.
         """
         if settings is not None and settings.model is not None:
-            settings = replace(settings, model=await Handles(self._app).resolve(settings.model))
+            settings = replace(settings, model=await ModelHandles(self._app).resolve(settings.model))
         found = await self.find_conversation(conversation)
         compacted = await compact(found.agent_id, found.seq, settings, self._ports)
         self._app.companions.look(found.agent_id)

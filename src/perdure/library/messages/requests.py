@@ -26,7 +26,7 @@ from perdure.engine.run.accept import Accepted, Request
 from perdure.engine.run.batch import named_request
 from perdure.library.checks import callback_to_store, check_sender
 from perdure.library.parts import AsyncAgentPart
-from perdure.library.providers import Handles
+from perdure.library.providers import ModelHandles
 from perdure.library.reply import Reply, Turn
 from perdure.storage.tx import Tx
 
@@ -141,7 +141,7 @@ class AsyncRequests(AsyncAgentPart):
         sent["callback"] = callback_to_store(sent.get("callback"), self._ports.cipher)
         check_budget(options)
         if options.model is not None:
-            options = replace(options, model=await Handles(self._app).resolve(options.model))
+            options = replace(options, model=await ModelHandles(self._app).resolve(options.model))
         ports = self._ports
         check_sender(ports.settings.limits, answer_otid=sent.get("answer_otid"))
         if self._app.models.unused_servers:

@@ -17,7 +17,7 @@ from perdure.library.sync.agents import AgentRecord
 from perdure.library.sync.archives import AgentArchives
 from perdure.library.sync.blocks import AgentBlocks
 from perdure.library.sync.facts.facts import Facts
-from perdure.library.sync.files.folders import AgentFiles
+from perdure.library.sync.folders import AgentFiles
 from perdure.library.sync.groups.companions import Companion
 from perdure.library.sync.messages.conversations import Conversations
 from perdure.library.sync.messages.history import History

@@ -20,7 +20,7 @@ from perdure.library.search import RecallOptions
 from perdure.library.sync.agent import Agent
 from perdure.library.sync.archives import Archives
 from perdure.library.sync.blocks import Blocks
-from perdure.library.sync.files.folders import Folders
+from perdure.library.sync.folders import Folders
 from perdure.library.sync.groups.groups import Groups
 from perdure.library.sync.tools.mcp import Mcp
 from perdure.library.sync.tools.secrets import Secrets

@@ -60,7 +60,7 @@ class AsyncSecrets(AsyncPart):
         return self._agent_id or ORGANISATION
 
 
-class Sandbox(AsyncPart):
+class SandboxVariables(AsyncPart):
     """The configuration of the sandbox, of which there is one, with its variables."""
 
     @writes

@@ -11,7 +11,7 @@ from starlette.datastructures import UploadFile
 
 from perdure.core.files import IfExists
 from perdure.library.checks import Page
-from perdure.library.files.files import FileState
+from perdure.library.files import FileState
 from perdure.server.http import Library, Limit, Order, OrderBy, json_answer, pages
 from perdure.server.routes.agents import AgentsPage, agent_answer
 from perdure.server.wire.archives import Passage

@@ -13,7 +13,7 @@ from perdure.core.errors import InvalidInput
 from perdure.core.ids import DEFAULT_ORG, KeyId, OrgId, UserId
 from perdure.core.text.addresses import without_password
 from perdure.core.text.reprs import attributes
-from perdure.library.access.access import Access
+from perdure.library.access import Access
 from perdure.library.perdure import AsyncPerdure
 from perdure.server.http import is_whole_server, principal_of
 from perdure.server.log import trace_id

@@ -15,7 +15,7 @@ if for_work(__name__):
     from perdure.cli.work import confirm, deleted, load_all
     from perdure.core.access.values import ApiKey, AuditFilter, as_scope, limits_of
     from perdure.core.errors import InvalidInput
-    from perdure.library.access.access import LAST_WRITES_S, open_access
+    from perdure.library.access import LAST_WRITES_S, open_access
     from perdure.server.config import ServerConfig, key_path, load_key
     from perdure.settings import Settings
 

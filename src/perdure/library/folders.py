@@ -29,7 +29,7 @@ from perdure.domain.files.views import FileLimits, close_oldest, limits_of, open
 from perdure.engine.conversations.reset import delete
 from perdure.engine.ports import Ports
 from perdure.library.checks import LIMIT_MAX, Page, check_limit, check_page, check_text
-from perdure.library.files.files import POLL_S, AsyncFiles, check_lines, place_of
+from perdure.library.files import POLL_S, AsyncFiles, check_lines, place_of
 from perdure.library.parts import AsyncPart, reads, writes
 from perdure.library.passages import passages_page
 from perdure.storage.tx import Tx

@@ -18,7 +18,7 @@ from perdure.app import start_organisation
 from perdure.core.access.values import LOCAL, Principal, current_principal
 from perdure.core.errors import NotFound, PerdureError, StoreUnavailable
 from perdure.core.ids import DEFAULT_ORG, OrgId
-from perdure.library.access.access import Access, remove_organisation, trim_audit
+from perdure.library.access import Access, remove_organisation, trim_audit
 from perdure.library.perdure import AsyncPerdure
 from perdure.storage.store import Directory
 from perdure.storage.tx import Tx

@@ -1,1 +1,0 @@
-"""Folders and their files."""
