@@ -58,7 +58,7 @@ async def test_a_tool_has_its_servers_name_at_every_door(web: Running) -> None:
         ran = await server.post(f"{path}/tools/add/run", {"args": {"a": 2, "b": 3}})
         await server.patch(f"{path}/tools/approval/add", {"requires_approval": True})
         rules = (await server.get(path))["tool_rules"]
-        await server.library.services.tools.detach(agent["id"], "add")
+        await server.library.agent_of(agent["id"]).tools.detach("add")
         left = (await server.get(path))["tools"]
         source = 'def add() -> int:\n    """Add."""\n    return 1\n'
         own = await server.post("/v1/tools/", {"source_code": source})

@@ -3,25 +3,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 
-from perdure.core.files import AgentFile, File, IfExists
+from perdure.core.agents import Agent
+from perdure.core.files import AgentFile
 from perdure.core.files import Folder as FolderInfo
-from perdure.core.ids import AgentId, FileId, FolderId
+from perdure.core.ids import AgentId, FolderId
+from perdure.core.passages import Passage
 from perdure.domain.files.folders import FolderChanges
-from perdure.library.folders import AsyncAgentFiles, AsyncFolder, AsyncFolders
+from perdure.library.checks import Page
+from perdure.library.folders import (
+    AgentFilePage,
+    AsyncAgentFiles,
+    AsyncFolder,
+    AsyncFolderById,
+    AsyncFolders,
+    FileInView,
+    FolderSizes,
+)
 from perdure.library.portal import Portal
-from perdure.library.services.folders.files import Source
+from perdure.library.sync.files import Files
+from perdure.library.sync.parts import Part
 
-__all__ = ["AgentFiles", "Folder", "Folders"]
+__all__ = ["AgentFiles", "Folder", "FolderById", "Folders"]
 
 
-class Folders:
+class Folders(Part):
     """All folders of the store. Several agents may share one."""
 
-    def __init__(self, portal: Portal, inner: AsyncFolders) -> None:
-        self._portal, self._inner = portal, inner
+    _inner: AsyncFolders
 
     def create(
         self,
@@ -39,6 +50,10 @@ class Folders:
             ),
         )
 
+    def add(self, fields: FolderChanges) -> Folder:
+        """A new folder that no agent has yet. Raises: as `create`."""
+        return Folder(self._portal, self._portal.run(self._inner.add(fields)))
+
     def get(self, name_or_id: str) -> Folder:
         """The folder of this id or name. Raises: NotFound, naming what there is."""
         return Folder(self._portal, self._portal.run(self._inner.get(name_or_id)))
@@ -52,6 +67,23 @@ class Folders:
             Folder(self._portal, one) for one in self._portal.run(self._inner.list(name=name, limit=limit, after=after))
         ]
 
+    def page(self, page: Page, *, name: str | None = None, agent_id: AgentId | None = None) -> Sequence[FolderInfo]:
+        """A page of all folders, of those of this name, or of an agent's. Raises: InvalidInput; NotFound: the page
+        begins at none; the agent."""
+        return self._portal.run(self._inner.page(page, name=name, agent_id=agent_id))
+
+    def count(self) -> int:
+        """How many folders there are."""
+        return self._portal.run(self._inner.count())
+
+    def get_id(self, name: str) -> FolderId:
+        """The id of the folder of this name. Raises: InvalidInput, NotFound."""
+        return self._portal.run(self._inner.get_id(name))
+
+    def sizes(self, *, with_files: bool = False) -> FolderSizes:
+        """How much is in all folders; with `with_files`, also in each of the oldest ones, with its oldest files."""
+        return self._portal.run(self._inner.sizes(with_files=with_files))
+
     def delete(self, folder_id: FolderId) -> None:
         """Take the folder from all agents and remove it with its files, those that are put into it meanwhile included.
 
@@ -61,8 +93,50 @@ class Folders:
         self._portal.run(self._inner.delete(folder_id))
 
 
-class Folder:
+class FolderById(Files):
+    """One folder, which nobody has looked up."""
+
+    _inner: AsyncFolderById
+
+    def __init__(self, portal: Portal, inner: AsyncFolderById) -> None:
+        self._portal, self._inner = portal, inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner).removeprefix("Async")
+
+    @property
+    def id(self) -> FolderId:
+        """The folder's id."""
+        return self._inner.id
+
+    def update(self, **changes: Unpack[FolderChanges]) -> Folder:
+        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
+
+        Raises: NotFound, InvalidInput, AlreadyExists.
+        """
+        return Folder(self._portal, self._portal.run(self._inner.update(**changes)))
+
+    def delete(self) -> None:
+        """Remove the folder with its files; see `Folders.delete`."""
+        self._portal.run(self._inner.delete())
+
+    def agents(self) -> Sequence[AgentId]:
+        """The agents that have it, oldest first. Raises: NotFound."""
+        return self._portal.run(self._inner.agents())
+
+    def list_agents(self, page: Page) -> Sequence[AgentId]:
+        """A page of the agents that have the folder. Raises: NotFound."""
+        return self._portal.run(self._inner.list_agents(page))
+
+    def list_passages(self, page: Page) -> Sequence[Passage]:
+        """A page of the passages that the folder's files are found by. Raises: NotFound."""
+        return self._portal.run(self._inner.list_passages(page))
+
+
+class Folder(FolderById):
     """One folder. `info` has its values at look-up time."""
+
+    _inner: AsyncFolder
 
     def __init__(self, portal: Portal, inner: AsyncFolder) -> None:
         self._portal, self._inner = portal, inner
@@ -76,106 +150,15 @@ class Folder:
         return self._inner.info
 
     @property
-    def id(self) -> FolderId:
-        """The folder's id."""
-        return self._inner.id
-
-    @property
     def name(self) -> str:
         """The folder's name when it was looked up."""
         return self._inner.name
 
-    def update(self, **changes: Unpack[FolderChanges]) -> Folder:
-        """Change `name`, `description`, `instructions` or `metadata` of the folder and return it; other fields stay.
 
-        Raises: NotFound, InvalidInput, AlreadyExists.
-        """
-        return Folder(self._portal, self._portal.run(self._inner.update(**changes)))
-
-    def upload(
-        self,
-        source: Source,
-        *,
-        name: str | None = None,
-        if_exists: IfExists = "replace",
-        media_type: str = "",
-        encoding: str | None = None,
-    ) -> File:
-        """Take a file in. It is durable when this returns; its text is made in the background (`wait`).
-
-        Args:
-            source: a path, bytes, or an open file.
-            name: what it is called in the folder, also with folders, `src/app.py`; by default its own name.
-            if_exists: what to do if the name is taken: `replace` (a file with the same bytes stays as it is), `skip`,
-                `suffix` (it is called `name_(1)`) or `error`.
-            encoding: that of a text, such as `gb18030`; by default it is guessed, and the file's `warnings` name it.
-        Raises: NotFound, AlreadyExists, FileNameInvalid, FileTypeUnsupported, FileEncodingInvalid, FileTooLarge,
-            InvalidInput.
-        """
-        return self._portal.run(
-            self._inner.upload(source, name=name, if_exists=if_exists, media_type=media_type, encoding=encoding)
-        )
-
-    def files(self, *, limit: int = 100, after: FileId | None = None) -> Sequence[File]:
-        """A page of files, oldest first; `after` is the last one of the page before. Raises: InvalidInput, NotFound."""
-        return self._portal.run(self._inner.files(limit=limit, after=after))
-
-    def file(self, name_or_id: str) -> File:
-        """The file of this id or name. Raises: NotFound."""
-        return self._portal.run(self._inner.file(name_or_id))
-
-    def text(self, name_or_id: str, *, first_line: int = 1, last_line: int | None = None) -> str:
-        """Lines of a file's text, both ends included.
-
-        Raises: NotFound; InvalidInput: no line numbers, or the last before the first.
-        """
-        return self._portal.run(self._inner.text(name_or_id, first_line=first_line, last_line=last_line))
-
-    def original(self, name_or_id: str) -> bytes:
-        """The bytes of a file as they were uploaded, checked by their SHA-256.
-
-        Raises: NotFound; InvalidInput: they are not kept, because `PERDURE_FILES` was not set; StoreUnavailable: the
-        object store does not answer; StoreDamaged: it has other bytes, or none.
-        """
-        return self._portal.run(self._inner.original(name_or_id))
-
-    def delete_file(self, name_or_id: str) -> None:
-        """Remove a file with its text. Raises: NotFound."""
-        self._portal.run(self._inner.delete_file(name_or_id))
-
-    def wait(
-        self,
-        files: Iterable[FileId] | None = None,
-        *,
-        progress: Callable[[Sequence[File]], None] | None = None,
-        timeout_s: float | None = None,
-    ) -> Sequence[File]:
-        """The files, once the text of each is there or will never be: then its status is `error`.
-
-        Vectors may still be made: the text is found by words already.
-
-        Args:
-            files: ids; by default all of the folder, at most 10,000.
-            progress: is called with the files from time to time, in the store's own thread: `done` of `total`, and the
-                status.
-        Raises: NotFound: one was deleted; TimeoutError; StoreFull, StoreError: what was read can't be stored. The files
-            wait then, and are read once they can be.
-        """
-        return self._portal.run(self._inner.wait(files, progress=progress, timeout_s=timeout_s))
-
-    def agents(self) -> Sequence[AgentId]:
-        """The agents that have it, oldest first. Raises: NotFound."""
-        return self._portal.run(self._inner.agents())
-
-
-class AgentFiles:
+class AgentFiles(Part):
     """The folders and files of one agent. Every method raises NotFound when the agent is gone."""
 
-    def __init__(self, portal: Portal, inner: AsyncAgentFiles) -> None:
-        self._portal, self._inner = portal, inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner).removeprefix("Async")
+    _inner: AsyncAgentFiles
 
     def attach(self, folder: str, *, open_files: bool = True) -> None:
         """Give the agent a folder, by name or id; with its first one it gets the tools that read files.
@@ -197,6 +180,14 @@ class AgentFiles:
     def list(self, *, is_open: bool | None = None, limit: int = 100) -> Sequence[AgentFile]:
         """The files of its folders: all, the open ones, or the others. Raises: InvalidInput."""
         return self._portal.run(self._inner.list(is_open=is_open, limit=limit))
+
+    def page(self, page: Page, *, is_open: bool | None = None) -> AgentFilePage:
+        """A page of the files of the agent's folders. Raises: NotFound: the agent, or the file that it begins at."""
+        return self._portal.run(self._inner.page(page, is_open=is_open))
+
+    def first(self, agents: Sequence[Agent], *, limit: int) -> Mapping[AgentId, Sequence[FileInView]]:
+        """Agent -> the first files of its folders, with the texts of open ones."""
+        return self._portal.run(self._inner.first(agents, limit=limit))
 
     def open(self, file: str, *, first_line: int = 1, last_line: int | None = None) -> Sequence[AgentFile]:
         """Have lines of a file in the agent's view, from its next message on; the files that were closed for it.
